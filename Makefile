@@ -1,0 +1,75 @@
+# Sets hubbub up in .venv and runs it. Needs make, and Python 3.11 or newer with venv.
+#
+#   make demo    install hubbub and run the four-hospital study
+#   make test    install the developer's tools too, then check the code and run the tests
+#   make check   formatting, lint, types and layers only
+#   make bench   measure this machine against its physical limits
+#   make clean   remove .venv and all that the tools left behind
+#
+# PYTHON=python3.12 picks another interpreter; ARGS="..." is handed to hubbub or to pytest.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Errors still show at this level; pip's own settings (PIP_* variables, pip.conf) are honoured.
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+
+SAY := @echo "hubbub:"
+
+# The stamps: an environment exists, holds what `hubbub demo` needs, holds what the tests need.
+CREATED := $(VENV)/.created
+RUNTIME := $(VENV)/.installed-runtime
+TOOLS := $(VENV)/.installed-tools
+
+.PHONY: help demo test check bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(RUNTIME)
+	$(SAY) running the demo
+	@$(BIN)/hubbub demo $(ARGS)
+
+test: check
+	$(SAY) running the tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(TOOLS)
+	$(SAY) checking lint and formatting
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || \
+	  { echo "hubbub: expected formatted files; '$(BIN)/ruff format .' mends them" >&2; exit 1; }
+	$(SAY) checking types
+	@$(BIN)/mypy
+	$(SAY) checking layers
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(RUNTIME)
+	$(SAY) measuring this machine
+	@$(BIN)/hubbub bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(CREATED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "hubbub: expected Python 3.11 or newer as '$(PYTHON)'; name another: make PYTHON=python3.12" >&2; exit 1; }
+	$(SAY) creating $(VENV) with $$($(PYTHON) --version)
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "hubbub: expected '$(PYTHON)' to have venv; on Debian: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(RUNTIME): $(CREATED) pyproject.toml constraints.txt
+	$(SAY) installing hubbub and torch "(a few minutes the first time)"
+	@$(INSTALL) --editable '.[learn]'
+	@touch $@
+
+$(TOOLS): $(RUNTIME)
+	$(SAY) installing the tools for checks and tests
+	@$(INSTALL) --editable '.[learn,parquet,dev]'
+	@touch $@

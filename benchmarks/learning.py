@@ -1,0 +1,249 @@
+"""Clipped gradient sums against a plain forward and backward, and against Opacus.
+
+    python benchmarks/learning.py [--models A2,B] [--rounds 15] [--threads 2] [--json]
+
+Times are medians over interleaved rounds in one process; peak memory is what one call adds to the
+high-water mark of a fresh process. The limit is the plain sum of gradients, without any clipping.
+
+    A2  784-536-536-536-10 without biases: the paper's "model 1m"
+    B   1600-384-384-384-10 without biases: the paper's CIFAR-10 head on cached features
+    C   B with its two convolutions, on 32 x 32 images
+    D   embedding, two transformer encoder layers of width 128, 64 words
+    E   logistic regression with 30 features
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hubbub.learning import build_model, clipped_sum
+
+CLIP = 1.0
+LOSS = functools.partial(functional.cross_entropy, reduction="none")
+CASES = [
+    ("A2", 13),
+    ("A2", 400),
+    ("B", 13),
+    ("B", 400),
+    ("C", 40),
+    ("C", 400),
+    ("D", 40),
+    ("E", 400),
+]
+
+
+class Words(nn.Module):
+    """Model D."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True)
+        self.words = nn.Embedding(10_000, 128)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits (n, 10) of word numbers (n, 64)."""
+        return self.head(self.body(self.words(ids)).mean(1))
+
+
+class Case(NamedTuple):
+    """A model with a batch."""
+
+    model: nn.Module
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+
+def made(name: str, records: int) -> Case:
+    torch.manual_seed(0)
+    build = functools.partial(build_model, outputs=10, bias=False, seed=b"benchmark")
+    targets = torch.randint(10, (records,))
+    if name == "A2":
+        model = build("mlp", inputs=(784,), hidden=[536] * 3)
+    elif name == "B":
+        model = build("mlp", inputs=(1600,), hidden=[384] * 3)
+    elif name == "C":
+        model = build("cnn", inputs=(3, 32, 32))
+    elif name == "D":
+        return Case(Words(), torch.randint(10_000, (records, 64)), targets)
+    else:
+        model, targets = build_model("logistic", inputs=(30,), outputs=2, seed=b""), targets % 2
+    shape = {"A2": (784,), "B": (1600,), "C": (3, 32, 32), "E": (30,)}[name]
+    return Case(model, torch.randn(records, *shape), targets)
+
+
+def plain(case: Case) -> Callable[[], object]:
+    wanted = list(case.model.parameters())
+
+    def run() -> object:
+        losses = LOSS(case.model(case.inputs), case.targets)
+        return torch.cat([g.reshape(-1) for g in torch.autograd.grad(losses.sum(), wanted)])
+
+    return run
+
+
+def hubbub(case: Case, method: str = "auto") -> Callable[[], object]:
+    return lambda: clipped_sum(case.model, LOSS, case.inputs, case.targets, CLIP, method=method)
+
+
+def opacus_hooks(case: Case) -> Callable[[], object]:
+    from opacus import GradSampleModule
+    from opacus.validators import ModuleValidator
+
+    model = GradSampleModule(ModuleValidator.fix(case.model), loss_reduction="sum")
+    wanted = list(model.parameters())
+
+    def run() -> object:
+        model.zero_grad()
+        LOSS(model(case.inputs), case.targets).sum().backward()
+        norms = torch.stack([p.grad_sample.flatten(1).norm(dim=1) for p in wanted]).norm(dim=0)
+        factors = (CLIP / (norms + 1e-6)).clamp(max=1)
+        pieces = [(factors @ p.grad_sample.flatten(1)) for p in wanted]
+        for p in wanted:
+            p.grad_sample = None
+        return torch.cat(pieces)
+
+    return run
+
+
+def opacus_ghost(case: Case) -> Callable[[], object]:
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.validators import ModuleValidator
+
+    model = GradSampleModuleFastGradientClipping(
+        ModuleValidator.fix(case.model), max_grad_norm=CLIP, loss_reduction="sum"
+    )
+
+    def run() -> object:
+        model.zero_grad()
+        model.enable_hooks()
+        losses = LOSS(model(case.inputs), case.targets)
+        losses.sum().backward(retain_graph=True)
+        factors = model.get_clipping_coef()
+        model.zero_grad()
+        model.disable_hooks()
+        (factors * losses).sum().backward()
+        return torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+
+    return run
+
+
+METHODS: dict[str, Callable[[Case], Callable[[], object]]] = {
+    "plain": plain,
+    "hubbub": hubbub,
+    "hubbub-vmap": functools.partial(hubbub, method="vmap"),
+    "hubbub-loop": functools.partial(hubbub, method="loop"),
+    "opacus-ghost": opacus_ghost,
+    "opacus-hooks": opacus_hooks,
+}
+
+
+def medians(name: str, records: int, rounds: int, budget: float) -> dict[str, float]:
+    """Milliseconds of every method, interleaved; a slow one stops when its time is spent."""
+    runs = {m: METHODS[m](made(name, records)) for m in METHODS if present(m)}
+    times: dict[str, list[float]] = {method: [] for method in runs}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for method, run in runs.items():
+            if len(times[method]) < 2 or sum(times[method]) < budget:
+                start = time.perf_counter()
+                run()
+                times[method].append(time.perf_counter() - start)
+    return {method: 1e3 * statistics.median(spent) for method, spent in times.items()}
+
+
+def present(method: str) -> bool:
+    return "opacus" not in method or importlib.util.find_spec("opacus") is not None
+
+
+def high_water() -> float:
+    """Megabytes that this process has held at most; Linux's ru_maxrss would count its parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def peak(name: str, records: int, method: str, threads: int) -> float:
+    """Megabytes that one call adds in a fresh process."""
+    command = [sys.executable, str(Path(__file__)), "--peak", f"{name},{records},{method}"]
+    command += ["--threads", str(threads)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def peak_here(name: str, records: int, method: str) -> float:
+    METHODS[method](made(name, 2))()  # loads what the first call loads
+    run = METHODS[method](made(name, records))
+    before = high_water()
+    run()
+    return high_water() - before
+
+
+def measured(name: str, records: int, options: argparse.Namespace) -> list[dict[str, object]]:
+    times = medians(name, records, options.rounds, options.seconds)
+    return [
+        {
+            "model": name,
+            "batch": records,
+            "method": method,
+            "ms": round(ms, 3),
+            "ratio": round(ms / times["plain"], 2),
+            "peak_mb": round(peak(name, records, method, options.threads), 1),
+        }
+        for method, ms in times.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default="A2,B,C,D,E")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=4.0, help="at most, per method")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore")  # Opacus and vmap advise on speed
+    if options.peak:
+        name, records, method = options.peak.split(",")
+        print(peak_here(name, int(records), method))
+        return
+    rows: list[dict[str, object]] = []
+    for name, records in CASES:
+        if name in options.models.split(","):
+            rows += measured(name, records, options)
+            if not options.json:
+                show(rows[-len(METHODS) :], name, records)
+    if options.json:
+        print(json.dumps({"results": rows, "threads": options.threads, "torch": torch.__version__}))
+
+
+def show(rows: list[dict[str, object]], name: str, records: int) -> None:
+    """One case as a small table."""
+    print(f"{name}, batch {records}\n  {'method':14}{'ms':>10}{'x plain':>9}{'peak MB':>9}")
+    for row in rows:
+        if (row["model"], row["batch"]) == (name, records):
+            print(f"  {row['method']:14}{row['ms']:10.2f}{row['ratio']:9.2f}{row['peak_mb']:9.1f}")
+    for method in METHODS:
+        if not present(method):
+            print(f"  {method:14}  not installed (pip install opacus==1.6.0)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""Built-in data sources: a function that is called with a party's name and returns its `Records`.
+
+That is the whole contract, for these sources and for the user's own: the name of a silo gives the
+records of that silo and of no other, and "test" gives the public test set. A source knows `Column`
+and `Records`; it must not know studies, models or the protocol.
+"""
+
+from __future__ import annotations
+
+from hubbub.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS, heart
+
+__all__ = ["HEART_COLUMNS", "HEART_SILOS", "heart"]

@@ -1,0 +1,57 @@
+"""Every error that hubbub raises on purpose: one tree, whose branches say whose fault it is.
+
+    HubbubError
+    ├── UserError              the person at this keyboard can mend it
+    │   ├── StudyError         a study file, or an argument of the Python surface
+    │   ├── DataError          records, a schema, a file of records
+    │   └── ModelError         a model that cannot be trained with a per-record guarantee
+    ├── ProtocolError          another party sent what the protocol forbids (`culprit` names it)
+    ├── BudgetError            the silo's own cap refuses the next step
+    └── IntegrityError         something stored was altered, truncated or cannot be read back
+
+Messages are one sentence: what was expected, what was found, what to do. They never hold a secret
+or a value taken from a record. This file knows no other file of the package.
+"""
+
+from __future__ import annotations
+
+
+class HubbubError(Exception):
+    """Base of all deliberate errors; catch this to catch them all."""
+
+
+class UserError(HubbubError, ValueError):
+    """Bad input from the person who runs the command or calls the function."""
+
+
+class StudyError(UserError):
+    """A study, or a privacy parameter, that is malformed, out of range or contradictory."""
+
+
+class DataError(UserError):
+    """Records or files of records that do not fit what the study declares."""
+
+
+class ModelError(UserError):
+    """A model, loss or optimizer that cannot be trained with a per-record guarantee."""
+
+
+class ProtocolError(HubbubError):
+    """Another party broke the protocol.
+
+    Args:
+        message: one sentence that says what was expected and what was found.
+        culprit: the name of the party to blame, or "" where nobody can be singled out.
+    """
+
+    def __init__(self, message: str, *, culprit: str = "") -> None:
+        super().__init__(f"{culprit}: {message}" if culprit else message)
+        self.culprit = culprit
+
+
+class BudgetError(HubbubError):
+    """The next step would carry a data set past the cap that its owner has set."""
+
+
+class IntegrityError(HubbubError):
+    """A stored file was altered, truncated or half-written."""

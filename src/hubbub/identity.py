@@ -1,0 +1,164 @@
+"""Who the parties are: long-term keys, and the roster that lists everybody's public halves.
+
+The roster is exchanged outside the system; no key is ever taken from the aggregator or a relay.
+Signatures are Ed25519; sealing is HPKE with the hybrid X25519 + ML-KEM-768, so that recorded
+traffic stays closed to a later quantum computer. All cryptography is the `cryptography` library's.
+This file knows no messages and no studies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.mlkem import (
+    MLKEM768PrivateKey,
+    MLKEM768PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import (
+    AEAD,
+    KDF,
+    KEM,
+    MLKEM768X25519PrivateKey,
+    MLKEM768X25519PublicKey,
+    Suite,
+)
+
+from hubbub.errors import StudyError
+
+ROLES = ("aggregator", "silo", "node")
+_MLKEM_BYTES = 1184
+_SEALING_BYTES = _MLKEM_BYTES + 32
+_SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+# What sealing adds to a plaintext: the encapsulated key and the authentication tag.
+SEAL_OVERHEAD = 1088 + 32 + 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """The public half of a party: name, role, and its two public keys as raw bytes."""
+
+    name: str
+    role: str
+    verifying: bytes = field(repr=False)
+    sealing: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise StudyError(
+                f"expected the role of {self.name} to be one of {', '.join(ROLES)}, "
+                f"got {self.role!r}; mend the roster"
+            )
+        if len(self.verifying) != 32 or len(self.sealing) != _SEALING_BYTES:
+            raise StudyError(
+                f"expected keys of 32 and {_SEALING_BYTES} bytes for {self.name}, "
+                f"got {len(self.verifying)} and {len(self.sealing)}; mend the roster"
+            )
+
+    def verifies(self, signature: bytes, content: bytes) -> bool:
+        """Whether this party signed the content."""
+        try:
+            self._verifying_key.verify(signature, content)
+        except InvalidSignature:
+            return False
+        return True
+
+    def seal(self, plaintext: bytes, context: bytes) -> bytes:
+        """A ciphertext that only this party opens, and only in the same context."""
+        return _SUITE.encrypt(plaintext, self._sealing_key, info=context)
+
+    @cached_property
+    def _verifying_key(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_public_bytes(self.verifying)
+
+    @cached_property
+    def _sealing_key(self) -> MLKEM768X25519PublicKey:
+        return MLKEM768X25519PublicKey(
+            MLKEM768PublicKey.from_public_bytes(self.sealing[:_MLKEM_BYTES]),
+            X25519PublicKey.from_public_bytes(self.sealing[_MLKEM_BYTES:]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """A party's identity with its private keys, which never leave this object."""
+
+    identity: Identity
+    _signing: Ed25519PrivateKey = field(repr=False)
+    _opening: MLKEM768X25519PrivateKey = field(repr=False)
+
+    @classmethod
+    def generate(cls, name: str, role: str) -> Keys:
+        """Fresh keys from the operating system's generator."""
+        signing = Ed25519PrivateKey.generate()
+        lattice, curve = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
+        identity = Identity(
+            name=name,
+            role=role,
+            verifying=signing.public_key().public_bytes_raw(),
+            sealing=lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw(),
+        )
+        opening = MLKEM768X25519PrivateKey(lattice, curve)
+        return cls(identity=identity, _signing=signing, _opening=opening)
+
+    def sign(self, content: bytes) -> bytes:
+        """An Ed25519 signature, 64 bytes."""
+        return self._signing.sign(content)
+
+    def open(self, ciphertext: bytes, context: bytes) -> bytes:
+        """What was sealed to this party in this context; raises `cryptography`'s error if nothing."""
+        return _SUITE.decrypt(ciphertext, self._opening, info=context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """Everybody who takes part, in an agreed order: the aggregator, the silos, the compute nodes."""
+
+    parties: tuple[Identity, ...]
+
+    def __post_init__(self) -> None:
+        names = [party.name for party in self.parties]
+        roles = [ROLES.index(party.role) for party in self.parties]
+        if len(set(names)) < len(names):
+            raise StudyError("expected every name in the roster once, got a name twice; rename it")
+        if roles != sorted(roles) or roles.count(0) != 1:
+            raise StudyError(
+                "expected the roster to list one aggregator, then the silos, then the compute "
+                "nodes, got another order; sort it"
+            )
+
+    @classmethod
+    def of(cls, keys: Sequence[Keys]) -> Roster:
+        """The roster of parties whose keys are at hand (in-process runs and tests)."""
+        return cls(parties=tuple(one.identity for one in keys))
+
+    @cached_property
+    def silos(self) -> range:
+        """Indices of the silos."""
+        return range(1, 1 + sum(party.role == "silo" for party in self.parties))
+
+    @cached_property
+    def nodes(self) -> range:
+        """Indices of the compute nodes."""
+        return range(self.silos.stop, len(self.parties))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over names, roles and keys, in order."""
+        whole = hashlib.sha256(b"hubbub roster v1")
+        for party in self.parties:
+            for part in (party.name.encode(), party.role.encode(), party.verifying, party.sealing):
+                whole.update(len(part).to_bytes(4, "little") + part)
+        return whole.digest()
+
+    def name(self, index: int) -> str:
+        """The name of a party, for messages to people."""
+        return self.parties[index].name if 0 <= index < len(self.parties) else f"party {index}"

@@ -1,0 +1,27 @@
+"""Models, and the clipped sums of their per-record gradients: the only part that imports torch."""
+
+from hubbub.learning.features import frozen_features
+from hubbub.learning.gradients import ClippedSum, clipped_sum
+from hubbub.learning.metrics import accuracy, auc, evaluate
+from hubbub.learning.models import build_model, default_loss
+from hubbub.learning.optimizers import Optimizer
+from hubbub.learning.parameters import load_parameters, parameters_vector
+from hubbub.learning.self_check import checked_method
+from hubbub.learning.storage import load_model, save_model
+
+__all__ = [
+    "ClippedSum",
+    "Optimizer",
+    "accuracy",
+    "auc",
+    "build_model",
+    "checked_method",
+    "clipped_sum",
+    "default_loss",
+    "evaluate",
+    "frozen_features",
+    "load_model",
+    "load_parameters",
+    "parameters_vector",
+    "save_model",
+]

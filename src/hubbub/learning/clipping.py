@@ -1,0 +1,43 @@
+"""The clipping factor of one record, and the proof that rounding never carries a record past C.
+
+Theory of operation (docs/privacy.md P14). Let g be one record's gradient as it is stored: a vector
+of m <= 2^32 floats of the model's dtype, or the exact outer product of two such vectors. Its
+contribution to the sum is c*g, and the claim is |c*g| <= clip in exact arithmetic:
+
+1. The squared norm is accumulated in float64. Squares of float32 numbers are exact there; sums of
+   at most m non-negative terms, in any order, and products of two such sums err by a factor of at
+   least 1 - (m + 8) 2^-53 >= 1 - 2^-20.9. So the computed norm is at least |g| (1 - 2^-21.8).
+2. c64 = min(1, clip / norm) (1 - MARGIN), rounded a few times in float64: a factor 1 + 2^-50.
+3. c is c64 rounded *towards zero* into the model's dtype: c <= c64, denormal factors included.
+4. Multiplying c into g (or into one side of an outer product) rounds each entry once: a factor of
+   at most 1 + 2^-24, since every product of normal size is rounded to nearest.
+
+(1 - MARGIN)(1 + 2^-24)(1 + 2^-50) / (1 - 2^-21.8) < 1 with MARGIN = 2^-20. The margin also scales
+records that are not clipped at all; it biases the sum by one part in a million.
+
+What is *not* covered: adding up n contributions rounds too. The returned vector is the exact sum
+plus an error of L2 norm at most n (n + 2) 2^-24 clip in float32 (2^-53 in float64), in the worst
+case; in practice about sqrt(n) 2^-24 clip. A certificate must add it to the sensitivity.
+
+A record whose norm is not finite gets the factor 0. This file knows no model.
+"""
+
+from __future__ import annotations
+
+import torch
+
+MARGIN = 2.0**-20
+
+
+def clip_factors(square_norms: torch.Tensor, clip: float, dtype: torch.dtype) -> torch.Tensor:
+    """The factor of each record, in `dtype`, from its squared norm, float64, shape (n,)."""
+    exact = (clip / square_norms.sqrt()).clamp(max=1.0) * (1.0 - MARGIN)
+    exact = torch.where(square_norms.isfinite(), exact, torch.zeros_like(exact))
+    return _towards_zero(exact, dtype)
+
+
+def _towards_zero(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Round non-negative float64 `values` down into `dtype`."""
+    rounded = values.to(dtype)
+    below = torch.nextafter(rounded, torch.zeros_like(rounded))
+    return torch.where(rounded.double() > values, below, rounded)

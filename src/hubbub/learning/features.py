@@ -1,0 +1,81 @@
+"""A frozen feature extractor, run once per data set and kept on disk.
+
+The cache is keyed by what the features depend on: the extractor's layers and weights, and the
+records. It holds features of private records, so it lies beside them, readable by its owner only,
+and never leaves the silo. The extractor must be public: trained on other data, or it leaks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hubbub.errors import IntegrityError
+
+
+def frozen_features(
+    extractor: nn.Module, inputs: torch.Tensor, cache: Path, *, chunk: int = 256
+) -> NDArray[Any]:
+    """The outputs of `extractor` in eval mode, from the cache where they have been computed before.
+
+    Args:
+        extractor: any module; its mode is put back afterwards.
+        inputs: records (n, ...).
+        cache: a folder, made if missing.
+        chunk: records evaluated at once.
+
+    Returns:
+        Array of shape (n, ...).
+
+    Raises:
+        IntegrityError: the cached file cannot be read.
+    """
+    path = cache / f"features-{_key(extractor, inputs)}.npy"
+    if not path.exists():
+        _store(path, _computed(extractor, inputs, chunk))
+    try:
+        features: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise IntegrityError(
+            f"expected a whole array in the cache {path}, found that it cannot be read; delete it"
+        ) from error
+    return features
+
+
+def _key(extractor: nn.Module, inputs: torch.Tensor) -> str:
+    """SHA-256 over the extractor's layers and weights and the records."""
+    digest = hashlib.sha256(repr(extractor).encode())
+    for name, tensor in (*extractor.state_dict().items(), ("inputs", inputs)):
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@torch.no_grad()
+def _computed(extractor: nn.Module, inputs: torch.Tensor, chunk: int) -> NDArray[Any]:
+    """Run the extractor chunk by chunk."""
+    training = extractor.training
+    extractor.eval()
+    try:
+        pieces = [extractor(piece) for piece in inputs.split(chunk)]
+    finally:
+        extractor.train(training)
+    features: NDArray[Any] = torch.cat(pieces).cpu().numpy()
+    return features
+
+
+def _store(path: Path, features: NDArray[Any]) -> None:
+    """Write the array whole or not at all, for its owner's eyes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        np.save(file, features, allow_pickle=False)
+    part.replace(path)

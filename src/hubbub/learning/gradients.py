@@ -1,0 +1,186 @@
+"""Sums of clipped per-record gradients: the one thing a silo computes from its records.
+
+Three methods give the same numbers and differ in speed only:
+
+    "chain"  a plain chain of Linear and elementwise layers, as one batch   (chain.py)
+    "vmap"   any model that vmap can take, with book-keeping                (vmapped.py)
+    "loop"   one record at a time, for everything else                      (one_by_one.py)
+
+"auto" takes the first that is provably right for this model and loss. This file decides which, cuts
+the batch into pieces that bound the memory, clips and adds. It draws no noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from hubbub.errors import HubbubError, ModelError, StudyError
+from hubbub.learning.chain import chain_of, chain_parts
+from hubbub.learning.clipping import clip_factors
+from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
+from hubbub.learning.one_by_one import loop_parts
+from hubbub.learning.parameters import Layout, layout_of
+from hubbub.learning.per_record import Part, total_square_norms
+from hubbub.learning.records import Batch, Loss, Tensors, batch_of
+from hubbub.learning.vmapped import likely_direct, vmapped_parts
+
+METHODS = ("chain", "vmap", "loop")
+_BUDGET = 2**23  # numbers of per-record state held at once
+_FIRST = 32  # records in the first piece of a model whose footprint is not yet known
+
+# How a model says that vmap cannot take it; warnings, where the user has made them errors.
+UNABLE = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, Warning)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """A method made ready for one model: per-record gradients of a piece of the batch."""
+
+    parts: Callable[[Batch], list[Part]]
+    first: int  # records in the first piece
+    most: int  # records in any piece
+
+
+class ClippedSum(NamedTuple):
+    """The sum of clipped per-record gradients, and how many records it holds.
+
+    `vector` is 1-D of length d, in the order of `model.parameters()`, in the model's dtype.
+    `count` is for the silo's own eyes: it is not noised and must not leave it.
+    """
+
+    vector: torch.Tensor
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensors,
+    targets: Tensors,
+    clip: float,
+    *,
+    chunk: int | None = None,
+    method: str = "auto",
+) -> ClippedSum:
+    """Clip each record's gradient to L2 norm `clip` and add them up.
+
+    Guarantees:
+        1. A record's contribution depends on that record alone (up to the rounding of the sum).
+        2. Its L2 norm is at most `clip` in exact arithmetic (docs/privacy.md P14, clipping.py).
+        3. A record whose gradient is not finite contributes exactly zero and is not counted.
+        4. An empty batch gives zeros. The model's parameters and buffers are left as they were.
+
+    Requires:
+        The loss of a record is what the model and `loss` give for a batch of that one record, and
+        the model keeps no memory of records outside its buffers.
+
+    Args:
+        model: any module with trainable parameters, all float32 or all float64.
+        loss: loss(outputs, targets) gives one value per record.
+        inputs: a tensor (n, ...), or a tuple of them that are passed as several arguments.
+        targets: a tensor (n, ...), or a tuple of them that is passed to `loss` as it is.
+        clip: largest L2 norm of a record's contribution, > 0.
+        chunk: records held in memory at once; chosen from the model's footprint when None.
+        method: "auto", or one of "chain", "vmap", "loop" where the caller knows better.
+
+    Returns:
+        The sum and the number of records in it.
+
+    Raises:
+        ModelError: the model mixes or remembers records, or the method does not fit it.
+        DataError: inputs and targets do not hold the same number of records.
+        StudyError: clip, chunk or method is out of range.
+
+    Example:
+        >>> import functools, torch
+        >>> loss = functools.partial(torch.nn.functional.cross_entropy, reduction="none")
+        >>> x, y = torch.randn(8, 5), torch.randint(3, (8,))
+        >>> total, count = clipped_sum(torch.nn.Linear(5, 3), loss, x, y, clip=1.0)
+        >>> total.shape, count
+        (torch.Size([18]), 8)
+    """
+    _check_options(clip, chunk, method)
+    refuse_unsafe(model)
+    layout, batch = layout_of(model), batch_of(inputs, targets)
+    if batch.size == 0:
+        return ClippedSum(layout.zeros(), 0)
+    for name in METHODS if method == "auto" else (method,):
+        form = _form(name, model, loss, layout, batch)
+        if form is None:
+            continue
+        try:
+            with buffers_unchanged(model), torch.enable_grad():
+                return _summed(form, layout, batch, clip, chunk)
+        except HubbubError:
+            raise
+        except UNABLE:
+            # vmap cannot take every model; the loop can, or its error is the user's own.
+            if method != "auto" or name == "loop":
+                raise
+    raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')
+
+
+def _check_options(clip: float, chunk: int | None, method: str) -> None:
+    """Refuse what is out of range."""
+    if not (math.isfinite(clip) and 1e-30 <= clip <= 1e30):
+        raise StudyError(f"expected a clip between 1e-30 and 1e30, found {clip}; try clip = 1.0")
+    if chunk is not None and chunk < 1:
+        raise StudyError(f"expected chunk >= 1, found {chunk}; leave it out to have it chosen")
+    if method not in ("auto", *METHODS):
+        raise StudyError(f'expected method "auto" or one of {METHODS}, found "{method}"')
+
+
+def _form(name: str, model: nn.Module, loss: Loss, layout: Layout, batch: Batch) -> Form | None:
+    """This method for this model, or None where it does not apply."""
+    if name == "chain":
+        layers = chain_of(model, loss, batch)
+        if layers is None:
+            return None
+        return Form(parts=partial(chain_parts, layers, loss, layout), first=1024, most=_BUDGET)
+    if name == "loop":
+        return Form(parts=partial(loop_parts, model, loss, layout), first=1, most=1)
+    direct = likely_direct(model, layout)
+    copied = sum(layout.parameters[key].numel() for key in direct)
+    first = max(1, min(_FIRST, _BUDGET // max(1, copied)))
+    return Form(
+        parts=lambda piece: vmapped_parts(model, loss, layout, piece, direct),
+        first=first,
+        most=_BUDGET,
+    )
+
+
+def _summed(form: Form, layout: Layout, batch: Batch, clip: float, chunk: int | None) -> ClippedSum:
+    """Clip and add, piece by piece."""
+    vector, count, start = layout.zeros(), 0, 0
+    size = min(chunk or form.first, form.most)
+    while start < batch.size:
+        piece = batch.piece(start, start + size)
+        parts = form.parts(piece)
+        count += _add(vector, parts, layout, piece.size, clip)
+        start += piece.size
+        size = min(chunk or _affordable(parts, piece.size), form.most)
+    return ClippedSum(vector, count)
+
+
+def _affordable(parts: list[Part], records: int) -> int:
+    """How many records the budget holds, judged by what the last piece took."""
+    floats = sum(part.floats() for _, part in parts)
+    return max(1, _BUDGET * records // max(1, floats))
+
+
+def _add(vector: torch.Tensor, parts: list[Part], layout: Layout, records: int, clip: float) -> int:
+    """Add the clipped gradients of one piece to `vector`; say how many records were finite."""
+    if not parts:  # a loss that depends on no trainable parameter
+        return records
+    norms = total_square_norms(parts)
+    factors = clip_factors(norms, clip, layout.dtype)
+    for name, part in parts:
+        part.add_to(vector[layout.slices[name]], factors)
+    return int(norms.isfinite().sum())

@@ -1,0 +1,89 @@
+"""Which models cannot be trained with a per-record guarantee, and what to put in their place.
+
+A layer that mixes the records of a batch, or that remembers them in a buffer, gives a record more
+influence than its clipped gradient. This file knows nothing of gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from hubbub.errors import ModelError
+from hubbub.learning.sites import version_of
+
+
+def refuse_unsafe(model: nn.Module) -> None:
+    """Refuse the known layers that mix records or remember them.
+
+    Raises:
+        ModelError: names the layer and its replacement.
+    """
+    for name, module in model.named_modules():
+        problem = _problem(module)
+        if problem:
+            where = f"{type(module).__name__} {name}".rstrip()
+            raise ModelError(
+                f"expected layers that treat each record alone, found {where}, {problem}"
+            )
+
+
+def _problem(module: nn.Module) -> str:
+    """What is wrong with this layer, or nothing."""
+    if isinstance(module, _InstanceNorm):
+        remembers = module.training and module.track_running_stats
+        return "which remembers records; set track_running_stats=False" if remembers else ""
+    if isinstance(module, _BatchNorm):
+        mixes = module.training or module.running_mean is None
+        return "which mixes the records of a batch; use nn.GroupNorm" if mixes else ""
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+        return "which rewrites its weight in the forward; set max_norm=None"
+    return ""
+
+
+Snapshot = list[tuple[nn.Module, str, torch.Tensor, int, torch.Tensor]]
+
+
+def _snapshot(model: nn.Module) -> Snapshot:
+    """Every buffer with its version and a copy of its values."""
+    return [
+        (module, key, buffer, version_of(buffer), buffer.clone())
+        for module in model.modules()
+        for key, buffer in module.named_buffers(recurse=False)
+    ]
+
+
+def _restored(snapshot: Snapshot) -> list[str]:
+    """Put changed buffers back and name them."""
+    changed = []
+    for module, key, buffer, version, values in snapshot:
+        if getattr(module, key) is not buffer or version_of(buffer) != version:
+            changed.append(f"{type(module).__name__}.{key}")
+            with torch.no_grad():
+                buffer.copy_(values)
+            setattr(module, key, buffer)
+    return changed
+
+
+@contextmanager
+def buffers_unchanged(model: nn.Module) -> Iterator[None]:
+    """Refuse a model whose forward changes a buffer, and put the buffer back.
+
+    Raises:
+        ModelError: a buffer was changed or replaced inside the block.
+    """
+    snapshot = _snapshot(model)
+    try:
+        yield
+    finally:
+        changed = _restored(snapshot)
+        if changed:
+            raise ModelError(
+                f"expected a forward that leaves buffers alone, found that it changed {changed}; "
+                "make the layer stateless or put it in eval mode"
+            )

@@ -1,0 +1,91 @@
+"""How good a model is on records that are public, or inside a silo for its own eyes.
+
+Nothing here is noised, so nothing here may leave a silo. This file knows no training.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import nn
+
+from hubbub.errors import DataError
+from hubbub.learning.records import Loss, Tensors, batch_of
+
+
+def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
+    """Area under the ROC curve: the chance that a positive outranks a negative, ties a half.
+
+    Args:
+        scores: (n,), higher for positive.
+        targets: (n,), 0 or 1.
+
+    Raises:
+        DataError: shapes differ, a score is not a number, or a class is missing.
+
+    Example:
+        >>> auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([0, 0, 1, 1]))
+        0.875
+    """
+    scores, positive = np.asarray(scores), np.asarray(targets) > 0.5
+    if scores.ndim != 1 or scores.shape != positive.shape or np.isnan(scores).any():
+        raise DataError(
+            f"expected scores and targets of one shape (n,) without NaN, found {scores.shape} "
+            f"and {positive.shape}"
+        )
+    ups = int(positive.sum())
+    downs = len(positive) - ups
+    if not ups or not downs:
+        raise DataError("expected records of both classes for an AUC, found only one class")
+    return float((rankdata(scores)[positive].sum() - ups * (ups + 1) / 2) / (ups * downs))
+
+
+def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
+    """Share of records whose class is found: logits (n,) against 0/1, or (n, classes)."""
+    outputs, targets = np.asarray(outputs), np.asarray(targets)
+    if len(outputs) != len(targets) or not len(targets):
+        raise DataError(
+            f"expected as many outputs as targets and at least one, found {len(outputs)} "
+            f"and {len(targets)}"
+        )
+    found = outputs > 0 if outputs.ndim == 1 else outputs.argmax(1) == targets
+    return float((found == (targets > 0.5)).mean() if outputs.ndim == 1 else found.mean())
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, loss: Loss, inputs: Tensors, targets: torch.Tensor, *, chunk: int = 1024
+) -> dict[str, float]:
+    """Mean loss, accuracy and, for a single logit, AUC of a classifier in eval mode.
+
+    Args:
+        model: gives logits (n,) or (n, classes); its mode is put back afterwards.
+        loss: one value per record.
+        inputs: public records, (n, ...), or a tuple of such tensors.
+        targets: (n,).
+        chunk: records evaluated at once.
+
+    Returns:
+        "loss", "accuracy" and, where it is defined, "auc".
+    """
+    batch, training = batch_of(inputs, targets), model.training
+    outputs, losses = [], []
+    model.eval()
+    try:
+        for start in range(0, batch.size, chunk):
+            piece = batch.piece(start, start + chunk)
+            outputs.append(model(*piece.inputs))
+            losses.append(loss(outputs[-1], piece.labels()))
+    finally:
+        model.train(training)
+    if not outputs:
+        raise DataError("expected at least one record to evaluate, found none; check the test set")
+    logits, truth = torch.cat(outputs).cpu().numpy(), targets.cpu().numpy()
+    found = {"loss": float(torch.cat(losses).double().mean()), "accuracy": accuracy(logits, truth)}
+    if logits.ndim == 1 and len(np.unique(truth)) == 2 and np.isfinite(logits).all():
+        found["auc"] = auc(logits, truth)
+    return found

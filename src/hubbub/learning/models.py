@@ -1,0 +1,197 @@
+"""Models that a study can name, made from public numbers only: a kind, shapes and a seed.
+
+Two parties that build the same model from the same seed hold the same weights, so the first model
+need not be sent. Losses here give one value per record. This file knows no training.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hubbub.errors import StudyError
+from hubbub.learning.chain import Squeeze
+from hubbub.learning.records import Loss
+
+KINDS = ("logistic", "mlp", "cnn", "python:module:factory")
+_CHANNELS = 64  # of both convolutions of the paper's network
+_FULLY_CONNECTED = (
+    384,
+    384,
+    384,
+)  # the paper's head: with 1600 features and 10 classes, d = 913,152
+
+
+def build_model(
+    kind: str,
+    *,
+    inputs: tuple[int, ...],
+    outputs: int,
+    hidden: Sequence[int] = (),
+    bias: bool = True,
+    seed: bytes,
+) -> nn.Module:
+    """Build a model whose first weights follow from `seed` alone.
+
+    Guarantees:
+        1. Same arguments, same torch, same weights, bit for bit; torch's own generator, which the
+           caller may be using, is left where it was.
+
+    Args:
+        kind: "logistic" (weights zero), "mlp", "cnn" (the paper's: two convolutions of 64 channels
+            with ReLU and max-pooling, then fully connected layers), or "python:module:factory",
+            called as factory(inputs=inputs, outputs=outputs).
+        inputs: shape of one record, (features,) or (channels, height, width).
+        outputs: number of logits; 1 gives outputs of shape (n,) for binary targets.
+        hidden: widths of the hidden layers; a "cnn" without them has the paper's three of 384.
+        bias: whether fully connected layers have biases.
+        seed: any bytes, public.
+
+    Raises:
+        StudyError: an unknown kind, or shapes that do not fit it.
+
+    Example:
+        >>> model = build_model("mlp", inputs=(4,), outputs=3, hidden=[8], seed=b"study")
+        >>> sum(p.numel() for p in model.parameters())
+        67
+    """
+    if outputs < 1 or not inputs or min(inputs) < 1 or any(width < 1 for width in hidden):
+        raise StudyError(
+            f"expected positive sizes for a model, found inputs = {inputs}, outputs = {outputs}, "
+            f"hidden = {list(hidden)}"
+        )
+    with _seeded(seed):
+        if kind == "logistic":
+            return _logistic(inputs, outputs, bias)
+        if kind == "mlp":
+            widths = (math.prod(inputs), *hidden, outputs)
+            return nn.Sequential(*_flat(inputs), *_connected(widths, bias), *_squeezed(outputs))
+        if kind == "cnn":
+            return _cnn(inputs, outputs, tuple(hidden) or _FULLY_CONNECTED, bias)
+        return _factory(kind)(inputs=inputs, outputs=outputs)
+
+
+@contextmanager
+def _seeded(seed: bytes) -> Iterator[None]:
+    """Let torch's CPU generator follow from `seed` inside the block."""
+    generator = torch.default_generator
+    before = generator.get_state()
+    generator.manual_seed(int.from_bytes(hashlib.sha256(seed).digest()[:8], "big"))
+    try:
+        yield
+    finally:
+        generator.set_state(before)
+
+
+def _flat(inputs: tuple[int, ...]) -> list[nn.Module]:
+    return [] if len(inputs) == 1 else [nn.Flatten()]
+
+
+def _squeezed(outputs: int) -> list[nn.Module]:
+    return [Squeeze()] if outputs == 1 else []
+
+
+def _connected(widths: Sequence[int], bias: bool) -> list[nn.Module]:
+    """Linear layers with ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after, bias=bias), nn.ReLU()]
+    return layers[:-1]
+
+
+def _logistic(inputs: tuple[int, ...], outputs: int, bias: bool) -> nn.Module:
+    """One Linear layer, all zero."""
+    linear = nn.Linear(math.prod(inputs), outputs, bias=bias)
+    for parameter in linear.parameters():
+        nn.init.zeros_(parameter)
+    return nn.Sequential(*_flat(inputs), linear, *_squeezed(outputs))
+
+
+def _cnn(inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool) -> nn.Module:
+    """The paper's CIFAR-10 network for images of any size."""
+    sides = [_after_block(_after_block(side)) for side in inputs[1:]]
+    if len(inputs) != 3 or min(sides) < 1:
+        raise StudyError(
+            f'expected inputs = (channels, height, width) of at least 13 pixels for kind = "cnn", '
+            f'found {inputs}; use kind = "mlp" for rows of numbers'
+        )
+    features = _CHANNELS * sides[0] * sides[1]
+    return nn.Sequential(
+        *_convolved(inputs[0]),
+        *_convolved(_CHANNELS),
+        nn.Flatten(),
+        *_connected((features, *hidden, outputs), bias),
+        *_squeezed(outputs),
+    )
+
+
+def _convolved(channels: int) -> list[nn.Module]:
+    return [nn.Conv2d(channels, _CHANNELS, 3), nn.ReLU(), nn.MaxPool2d(3, 2)]
+
+
+def _after_block(side: int) -> int:
+    """Pixels left of `side` by a 3-wide convolution and a 3-wide pooling of stride 2."""
+    return (side - 2 - 3) // 2 + 1
+
+
+def _factory(kind: str) -> Callable[..., nn.Module]:
+    """The function that "python:module:factory" names."""
+    scheme, _, path = kind.partition(":")
+    module, _, name = path.partition(":")
+    if scheme != "python" or not module or not name:
+        raise StudyError(f'expected a model kind out of {KINDS}, found "{kind}"')
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise StudyError(
+            f'expected model kind "{kind}" to name a function that can be imported, found that '
+            f"{error}; install its module on this machine"
+        ) from error
+    return _checked(kind, found)
+
+
+def _checked(kind: str, factory: Callable[..., object]) -> Callable[..., nn.Module]:
+    """Hold a factory to returning a module."""
+
+    def build(**shapes: object) -> nn.Module:
+        model = factory(**shapes)
+        if isinstance(model, nn.Module):
+            return model
+        raise StudyError(f'expected "{kind}" to return a torch.nn.Module, found {type(model)}')
+
+    return build
+
+
+def default_loss(outputs: int, targets: torch.dtype = torch.int64) -> Loss:
+    """The loss of a classifier with so many logits, one value per record.
+
+    Args:
+        outputs: 1 for binary cross entropy with logits, else cross entropy.
+        targets: dtype of the targets; binary targets may be of any, they are read as floats.
+
+    Raises:
+        StudyError: several logits, and targets that are neither class numbers nor probabilities.
+    """
+    if outputs == 1:
+        if targets.is_floating_point:
+            return functools.partial(functional.binary_cross_entropy_with_logits, reduction="none")
+        return binary_cross_entropy
+    if not targets.is_floating_point and targets != torch.int64:
+        raise StudyError(f"expected targets of dtype int64 for {outputs} classes, found {targets}")
+    return functools.partial(functional.cross_entropy, reduction="none")
+
+
+def binary_cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Binary cross entropy of logits (n,) against targets 0 or 1 of any dtype."""
+    return functional.binary_cross_entropy_with_logits(
+        outputs, targets.to(outputs.dtype), reduction="none"
+    )

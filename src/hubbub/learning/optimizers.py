@@ -1,0 +1,167 @@
+"""One step of the public model from a public noisy gradient, the same bits on every machine.
+
+Whoever verifies a run recomputes each step, so nothing here may depend on a thread count or on a
+mathematical library: only +, -, *, / and square roots, which IEEE 754 rounds correctly, element by
+element in float64. This file needs no torch and knows no privacy: its inputs are public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal, localcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import IntegrityError, StudyError
+
+_DEFAULTS: dict[str, dict[str, float]] = {
+    "sgd": {"momentum": 0.0},
+    "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
+}
+_SCHEDULES = ("constant", "linear", "cosine")
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510")
+
+
+def cosine(fraction_of_pi: float) -> float:
+    """cos(pi x), the same on every machine: a Taylor sum with 40 digits, rounded once."""
+    with localcontext() as context:
+        context.prec = 40
+        square = (_PI * Decimal(fraction_of_pi)) ** 2
+        term, total, n = Decimal(1), Decimal(1), 0
+        while abs(term) > Decimal("1e-30"):
+            n += 2
+            term *= -square / (n * (n - 1))
+            total += term
+        return float(total)
+
+
+class Optimizer:
+    """Gradient descent ("sgd") or Adam, with a learning-rate schedule.
+
+    Guarantees:
+        1. `step` is a function of its arguments and `state()`, bit for bit on any IEEE machine.
+
+    Args:
+        kind: "sgd" or "adam".
+        lr: learning rate, > 0.
+        schedule: "constant", or "linear" or "cosine" from `lr` to zero over `steps` steps.
+        steps: length of the schedule; needed unless it is constant.
+        options: momentum for "sgd"; beta1, beta2, epsilon for "adam".
+
+    Raises:
+        StudyError: an option that is unknown or out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> Optimizer("sgd", lr=0.5).step(np.zeros(2), np.array([1.0, -2.0]))
+        array([-0.5,  1. ])
+    """
+
+    def __init__(
+        self,
+        kind: str = "sgd",
+        *,
+        lr: float,
+        schedule: str = "constant",
+        steps: int | None = None,
+        **options: float,
+    ) -> None:
+        if kind not in _DEFAULTS:
+            raise StudyError(f'expected optimizer "sgd" or "adam", found "{kind}"')
+        known = _DEFAULTS[kind]
+        if not set(options) <= set(known):
+            raise StudyError(
+                f'expected options of "{kind}" out of lr, schedule, steps, {", ".join(known)}, '
+                f"found {sorted(options)}"
+            )
+        self._kind, self._lr, self._schedule, self._steps = kind, lr, schedule, steps
+        self._options = known | options
+        self._check()
+        self._state: dict[str, NDArray[Any]] = {"step": np.zeros((), np.int64)}
+
+    def _check(self) -> None:
+        """Refuse what is out of range."""
+        if not 0 < self._lr < math.inf:
+            raise StudyError(f"expected a learning rate lr > 0, found lr = {self._lr}")
+        if self._schedule not in _SCHEDULES:
+            raise StudyError(f'expected schedule out of {_SCHEDULES}, found "{self._schedule}"')
+        if self._schedule != "constant" and (self._steps is None or self._steps < 1):
+            raise StudyError(
+                f'expected steps >= 1 with schedule = "{self._schedule}", found {self._steps}; '
+                "set steps to the length of the training"
+            )
+        for name, value in self._options.items():
+            if not (0 <= value < 1) or (name == "epsilon" and value == 0):
+                raise StudyError(f"expected 0 <= {name} < 1 (epsilon > 0), found {name} = {value}")
+
+    def step(self, parameters: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+        """Take one step and return the new parameters, in the dtype of the old.
+
+        Args:
+            parameters: float32 or float64, (d,); not changed.
+            gradient: the noisy mean gradient, (d,).
+        """
+        if parameters.shape != gradient.shape:
+            raise StudyError(
+                f"expected a gradient of the parameters' shape {parameters.shape}, "
+                f"found {gradient.shape}"
+            )
+        rate = self._lr * self._decay(int(self._state["step"]))
+        ascent = gradient.astype(np.float64)
+        direction = self._momentum(ascent) if self._kind == "sgd" else self._adam(ascent)
+        self._state["step"] = self._state["step"] + 1
+        return (parameters.astype(np.float64) - rate * direction).astype(parameters.dtype)
+
+    def _decay(self, step: int) -> float:
+        """The schedule's factor at this step."""
+        if self._schedule == "constant" or self._steps is None:
+            return 1.0
+        done = min(step / self._steps, 1.0)
+        return 1.0 - done if self._schedule == "linear" else 0.5 * (1.0 + cosine(done))
+
+    def _momentum(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Polyak's heavy ball."""
+        if self._options["momentum"] == 0:
+            return gradient
+        velocity = self._kept("velocity", gradient) * self._options["momentum"] + gradient
+        self._state["velocity"] = velocity
+        return velocity
+
+    def _adam(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Kingma and Ba 2015, algorithm 1; the powers of beta are kept as running products."""
+        beta1, beta2 = self._options["beta1"], self._options["beta2"]
+        first = self._kept("first", gradient) * beta1 + gradient * (1 - beta1)
+        second = self._kept("second", gradient) * beta2 + gradient * gradient * (1 - beta2)
+        powers = self._state.get("powers", np.ones(2)) * np.array([beta1, beta2])
+        self._state |= {"first": first, "second": second, "powers": powers}
+        mean, spread = first / (1 - powers[0]), second / (1 - powers[1])
+        direction: NDArray[np.float64] = mean / (np.sqrt(spread) + self._options["epsilon"])
+        return direction
+
+    def _kept(self, name: str, like: NDArray[np.float64]) -> NDArray[Any]:
+        """A state vector, zero before the first step."""
+        return self._state[name] if name in self._state else np.zeros_like(like)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """A copy of everything that the next step depends on besides its arguments."""
+        return {name: value.copy() for name, value in self._state.items()}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from a `state()` of an optimizer with the same options."""
+        steps = np.asarray(state.get("step", -1))
+        needed = {"step"} | (set() if steps == 0 else self._vectors())
+        if set(state) != needed or steps < 0:
+            raise IntegrityError(
+                f'expected the state of "{self._kind}" to hold {sorted(needed)}, '
+                f"found {sorted(state)}; load the state that this optimizer saved"
+            )
+        self._state = {name: np.array(value) for name, value in state.items()}
+
+    def _vectors(self) -> set[str]:
+        """Names of the state after the first step."""
+        if self._kind == "adam":
+            return {"first", "second", "powers"}
+        return {"velocity"} if self._options["momentum"] else set()

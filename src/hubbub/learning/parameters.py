@@ -1,0 +1,96 @@
+"""The trainable parameters of a model as one flat vector: which, in which order, where each lies.
+
+The order is that of `model.parameters()`, frozen parameters left out and tied ones counted once.
+Everything that crosses the border of this package (sums, noise, masks) is such a vector. This file
+knows nothing of records, losses or clipping.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hubbub.errors import DataError, ModelError
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trainable parameters by name, each once, in the order of `model.parameters()`."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where each trainable parameter lies in the flat vector of length `size`."""
+
+    parameters: dict[str, nn.Parameter]
+    slices: dict[str, slice]
+    names: dict[int, str]  # by id() of the Parameter object
+    size: int
+    dtype: torch.dtype
+    device: torch.device
+
+    def zeros(self) -> torch.Tensor:
+        """A fresh zero vector of the model's dtype, where the model is."""
+        return torch.zeros(self.size, dtype=self.dtype, device=self.device)
+
+
+def layout_of(model: nn.Module) -> Layout:
+    """Lay out the trainable parameters of `model`, or refuse what cannot be laid out."""
+    parameters = trainable(model)
+    for name, parameter in parameters.items():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ModelError(
+                f"expected initialised parameters, found the lazy {name}; run the model once "
+                "on an example before training it"
+            )
+    kinds = {(p.dtype, p.device) for p in parameters.values()}
+    if len(kinds) != 1 or next(iter(kinds))[0] not in _DTYPES:
+        found = sorted(f"{dtype} on {device}" for dtype, device in kinds) or "none"
+        raise ModelError(
+            "expected trainable parameters that are all float32 or all float64 on one device, "
+            f"found {found}; convert the model with model.float()"
+        )
+    dtype, device = next(iter(kinds))
+    slices, start = {}, 0
+    for name, parameter in parameters.items():
+        slices[name] = slice(start, start + parameter.numel())
+        start += parameter.numel()
+    return Layout(
+        parameters=parameters,
+        slices=slices,
+        names={id(p): name for name, p in parameters.items()},
+        size=start,
+        dtype=dtype,
+        device=device,
+    )
+
+
+def parameters_vector(model: nn.Module) -> NDArray[np.float32]:
+    """Copy the trainable parameters of `model` into one float32 vector of length d."""
+    layout = layout_of(model)
+    pieces = [p.detach().reshape(-1).cpu().numpy() for p in layout.parameters.values()]
+    return np.concatenate(pieces).astype(np.float32)
+
+
+def load_parameters(model: nn.Module, vector: NDArray[np.float32]) -> None:
+    """Write the flat `vector`, shape (d,), into the trainable parameters of `model`, in place.
+
+    Raises:
+        DataError: the vector is not of length d.
+    """
+    layout = layout_of(model)
+    if vector.shape != (layout.size,):
+        raise DataError(
+            f"expected a vector of shape ({layout.size},) for this model, found {vector.shape}; "
+            "build the model that the vector was taken from"
+        )
+    source = torch.from_numpy(np.array(vector)).to(layout.device, layout.dtype)
+    with torch.no_grad():
+        for name, parameter in layout.parameters.items():
+            parameter.copy_(source[layout.slices[name]].view_as(parameter))

@@ -1,0 +1,88 @@
+"""Models on disk: safetensors with a small header of strings, and a digest over all of it.
+
+Loading reads numbers and never executes code. The digest finds a damaged file; it is no signature:
+who may vouch for a model is said elsewhere. This file knows no training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import nn
+
+from hubbub.errors import IntegrityError, ModelError
+
+_DIGEST = "sha256"
+
+
+def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
+    """Write the parameters and buffers of `model`, all at once or not at all.
+
+    Args:
+        path: the file, replaced if it exists.
+        model: any module.
+        metadata: public strings such as the study id and the model's kind.
+
+    Raises:
+        ModelError: the metadata is not a mapping of strings, or uses the key "sha256".
+    """
+    header = dict(metadata or {})
+    if _DIGEST in header or not all(isinstance(v, str) for v in (*header, *header.values())):
+        raise ModelError(
+            'expected metadata of strings without the key "sha256"; rename or str() it'
+        )
+    tensors = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
+    header[_DIGEST] = _digest(tensors, header)
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        file.write(save(tensors, metadata=header))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def load_model(path: Path, model: nn.Module) -> dict[str, str]:
+    """Read a file written by `save_model` into `model`, and return its metadata.
+
+    Raises:
+        IntegrityError: the file is damaged.
+        ModelError: the file holds a model of another shape.
+    """
+    tensors, header = _read(path)
+    if header.pop(_DIGEST, None) != _digest(tensors, header):
+        raise IntegrityError(f"expected the digest of {path} to fit its contents; copy it anew")
+    own = model.state_dict()
+    if {k: v.shape for k, v in own.items()} != {k: v.shape for k, v in tensors.items()}:
+        raise ModelError(
+            f"expected {path} to hold the names and shapes of this model, found others; build the "
+            "model that its metadata names"
+        )
+    model.load_state_dict(tensors)
+    return header
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """All tensors and the metadata of a file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {k: file.get_tensor(k) for k in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 (no mapping)
+    except (SafetensorError, ValueError, RuntimeError) as error:
+        raise IntegrityError(
+            f"expected a whole safetensors file at {path}, found that {error}; copy it anew"
+        ) from error
+
+
+def _digest(tensors: Mapping[str, torch.Tensor], header: Mapping[str, str]) -> str:
+    """SHA-256 over names, types, shapes, values and metadata."""
+    digest = hashlib.sha256(json.dumps(sorted(header.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,272 @@
+"""The general method: the forward of a single record under vmap, then one ordinary backward.
+
+Theory of operation. `vmap` runs the forward of *one* record on all records at once, so a record's
+loss depends on that record alone by construction, whatever the model does. Inside it,
+
+- calls of linear, conv2d and embedding whose weight is a parameter are intercepted, wherever they
+  come from, and evaluated as a site: no weight gradient is ever made;
+- every other trainable parameter ("direct") is given to each record as a copy of its own, an
+  expanded view, whose gradient then is the per-record gradient.
+
+The batched values under vmap are ordinary tensors one level down, with an ordinary graph, so the
+backward is an ordinary one over all records and needs no batching rules. Which parameters are
+direct is not trusted but proven: the graph of the losses holds stand-ins and copies only. If it
+reaches a parameter itself (tied weights, `x @ weight.t()`, attention's fused projections), that
+parameter becomes direct and the forward is run again; if a direct one is still reached (a loss
+that holds a parameter), the method gives up and the caller takes the loop.
+
+This file knows nothing of clipping.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.func import functional_call, vmap
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from hubbub.learning.parameters import Layout
+from hubbub.learning.per_record import Part, Stack
+from hubbub.learning.records import Batch, Loss, single_value
+from hubbub.learning.sites import (
+    ConvolutionSite,
+    LookupSite,
+    MatrixSite,
+    Site,
+    edge_of,
+    keep,
+    reached,
+    site_parts,
+    stand_in,
+    stand_in_or_none,
+)
+
+Evaluate = Callable[[torch.Tensor], torch.Tensor]
+
+
+class UnprovableError(RuntimeError):
+    """A parameter is used in a way that vmap cannot follow."""
+
+
+class Tape:
+    """What the forward meets: its sites, and the parameters that turned out to need a copy."""
+
+    def __init__(self, layout: Layout, direct: set[str]) -> None:
+        self.sites: list[Site] = []
+        self.escaped: set[str] = set()
+        self._layout = layout
+        self._free = set(layout.parameters) - direct
+
+    def claim(self, *parameters: torch.Tensor | None) -> list[str | None] | None:
+        """The names of a layer's parameters for one site, or None if they cannot have it."""
+        if not all(p is None or isinstance(p, nn.Parameter) for p in parameters):
+            return None
+        names = [self._layout.names.get(id(p)) for p in parameters]
+        wanted = {name for name in names if name is not None}
+        if not wanted or not wanted <= self._free:
+            return None
+        self._free -= wanted
+        return names
+
+
+class _Tap(torch.autograd.Function):
+    """Hands the values of all records, one level below vmap, to `evaluate`."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(values: torch.Tensor, evaluate: Evaluate, escape: Callable[[], Any]) -> Any:
+        """Reached only where the values are the same for all records: no site of any record."""
+        escape()
+        with torch.enable_grad():
+            return evaluate(values.unsqueeze(0)).squeeze(0).detach()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def vmap(_: Any, in_dims: Any, values: torch.Tensor, evaluate: Evaluate, __: Any) -> Any:
+        """Move the records to the front and evaluate."""
+        if is_functorch_wrapped_tensor(values):
+            raise UnprovableError("the model itself uses vmap or grad")
+        return evaluate(values.movedim(in_dims[0], 0)), 0
+
+
+class _Intercept(TorchFunctionMode):
+    """Sends the calls that can be sites to the functions below."""
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self._tape = tape
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        taken = _TAKEN.get(func)
+        return (func if taken is None else taken(self._tape))(*args, **(kwargs or {}))
+
+
+def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
+    """Evaluate a site on the values of all records."""
+    found = [name for name in names if name is not None]
+    return _Tap.apply(  # type: ignore[no-untyped-call]
+        values, evaluate, lambda: tape.escaped.update(found)
+    )
+
+
+def _linear(tape: Tape) -> Callable[..., torch.Tensor]:
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 (torch's name)
+        names = tape.claim(weight, bias)
+        if names is None:
+            return functional.linear(input, weight, bias)
+
+        def evaluate(values: torch.Tensor) -> torch.Tensor:
+            rows = values.reshape(-1, values.shape[-1])
+            output = functional.linear(rows, stand_in(weight), stand_in_or_none(bias))
+            kept = keep(rows.view(values.shape[0], -1, rows.shape[1]))
+            edge = edge_of(output)
+            tape.sites.append(MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge))
+            return output.view(*values.shape[:-1], -1)
+
+        return _apply(tape, names, input, evaluate)
+
+    return linear
+
+
+def _conv2d(tape: Tape) -> Callable[..., torch.Tensor]:
+    def conv2d(
+        input: Any,  # noqa: A002 (torch's name)
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Any:
+        plain = input.dim() == 4 and groups == 1 and not isinstance(padding, str)
+        names = tape.claim(weight, bias) if plain else None
+        if names is None:
+            return functional.conv2d(input, weight, bias, stride, padding, dilation, groups)
+
+        def evaluate(values: torch.Tensor) -> torch.Tensor:
+            images = values.flatten(0, 1)
+            own = (stand_in(weight), stand_in_or_none(bias))
+            output = functional.conv2d(images, *own, stride, padding, dilation)
+            site = ConvolutionSite(
+                weight=names[0],
+                bias=names[1],
+                kept=keep(images),
+                edge=edge_of(output),
+                records=values.shape[0],
+                kernel=tuple(weight.shape[2:]),
+                geometry={"stride": stride, "padding": padding, "dilation": dilation},
+            )
+            tape.sites.append(site)
+            return output.view(*values.shape[:2], *output.shape[1:])
+
+        return _apply(tape, names, input, evaluate)
+
+    return conv2d
+
+
+def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
+    def embedding(
+        input: Any,  # noqa: A002 (torch's name)
+        weight: Any,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,  # noqa: ARG001 (the gradient is made here)
+    ) -> Any:
+        if scale_grad_by_freq:
+            raise UnprovableError("an embedding scales its gradient by frequency")
+        names = None if max_norm is not None else tape.claim(weight)
+        if names is None:
+            return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
+        rows = weight.shape[0]
+        padding = None if padding_idx is None else padding_idx % rows
+
+        def evaluate(values: torch.Tensor) -> torch.Tensor:
+            output = functional.embedding(values.reshape(-1), stand_in(weight), padding_idx)
+            ids = keep(values.reshape(values.shape[0], -1))
+            name, edge = str(names[0]), edge_of(output)
+            site = LookupSite(weight=name, ids=ids, edge=edge, rows=rows, padding=padding)
+            tape.sites.append(site)
+            return output.view(*values.shape, -1)
+
+        return _apply(tape, names, input, evaluate)
+
+    return embedding
+
+
+_TAKEN: dict[Any, Callable[[Tape], Callable[..., torch.Tensor]]] = {
+    functional.linear: _linear,
+    functional.conv2d: _conv2d,
+    functional.embedding: _embedding,
+}
+
+
+def likely_direct(model: nn.Module, layout: Layout) -> set[str]:
+    """A first guess at the parameters that need a copy per record; `vmapped_parts` corrects it."""
+    layers = [m for m in model.modules() if type(m) in (nn.Linear, nn.Conv2d, nn.Embedding)]
+    owners = Counter(id(p) for m in layers for p in m.parameters(recurse=False))
+    return {name for key, name in layout.names.items() if owners[key] != 1}
+
+
+def vmapped_parts(
+    model: nn.Module, loss: Loss, layout: Layout, batch: Batch, direct: set[str]
+) -> list[Part]:
+    """Per-record gradients of `batch`; adds to `direct` what it finds to need a copy per record."""
+    while True:
+        tape = Tape(layout, direct)
+        copies = {name: _copies(layout.parameters[name], batch.size) for name in direct}
+        losses = _losses(model, loss, batch, tape, copies)
+        escaped = tape.escaped | {layout.names[i] for i in reached(losses) & set(layout.names)}
+        if not escaped:
+            return _parts(losses, tape, copies)
+        if escaped & direct:
+            raise UnprovableError("a parameter is used outside the model's forward")
+        direct |= escaped
+
+
+def _copies(parameter: torch.Tensor, records: int) -> torch.Tensor:
+    """One view of the parameter per record, whose gradient is that record's."""
+    return parameter.detach().expand(records, *parameter.shape).requires_grad_()
+
+
+def _losses(
+    model: nn.Module, loss: Loss, batch: Batch, tape: Tape, copies: dict[str, torch.Tensor]
+) -> torch.Tensor:
+    """The loss of every record, (n,), with its graph."""
+
+    def one(
+        own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: tuple[torch.Tensor, ...]
+    ) -> torch.Tensor:
+        inputs = tuple(x.unsqueeze(0) for x in xs)
+        outputs = functional_call(model, own, inputs) if own else model(*inputs)
+        return single_value(loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys))))
+
+    with _Intercept(tape):
+        return vmap(one, randomness="different")(copies, batch.inputs, batch.targets)
+
+
+def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> list[Part]:
+    """One backward for the outputs of all sites and the copies of all direct parameters."""
+    wanted: list[Any] = [site.edge for site in tape.sites] + list(copies.values())
+    if not losses.requires_grad:
+        return []
+    gradients: Sequence[torch.Tensor | None]
+    gradients = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
+    sited = gradients[: len(tape.sites)]
+    rest: Iterable[tuple[str, torch.Tensor | None]]
+    rest = zip(copies, gradients[len(tape.sites) :], strict=True)
+    stacks: list[Part] = [(name, Stack(gradients=g)) for name, g in rest if g is not None]
+    return site_parts(tape.sites, list(sited)) + stacks

@@ -1,0 +1,163 @@
+"""Gaussian noise from cryptographic words, and its rounding onto the grid.
+
+Theory of operation. The sampler is the ziggurat of Marsaglia and Tsang (2000), exact up to float64
+arithmetic: the area under exp(-x^2/2) is covered by 1024 layers of equal area. Ten bits of a word
+choose the layer, the other 54 a signed point in it; a point inside the layer above is under the
+curve for certain (99.7 % of all), the rest is decided by the curve itself, and points of the lowest
+layer beyond its edge are drawn from the true tail by Marsaglia's method. All of it is done for
+16,384 samples at a time, which stay in the cache. What the float arithmetic adds to epsilon is
+counted by the plan (docs/privacy.md P6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub import ring
+from hubbub.randomness import SecureSource
+
+Array = NDArray[np.float64]
+
+_LAYERS = 1024
+_INDEX_BITS = 10
+_CHUNK = 1 << 14
+# Relative error of the probability of one grid outcome, per grid step of the noise's standard
+# deviation (P6): a cell's two edges, at most 12 sigma out, move by a few units in the last place.
+OUTCOME_ERROR_PER_STEP = 12 * 2 * 2.0**-51
+
+
+def _density(x: Array | float) -> Array:
+    return np.asarray(np.exp(-0.5 * np.square(x)))
+
+
+def _tables() -> tuple[Array, Array, Array, float]:
+    """Layer edges x_0 > x_1 > ... , scaled for 54-bit points, and the start of the tail."""
+    from scipy.optimize import brentq
+    from scipy.special import erfc
+
+    def edges(start: float) -> Array:
+        area = start * np.exp(-0.5 * start * start) + np.sqrt(np.pi / 2) * erfc(start / np.sqrt(2))
+        x = np.empty(_LAYERS + 1)
+        x[0], x[1] = area / np.exp(-0.5 * start * start), start
+        height = np.exp(-0.5 * start * start)
+        for layer in range(2, _LAYERS + 1):
+            height += area / max(x[layer - 1], 1e-3)
+            x[layer] = np.sqrt(-2 * np.log(height)) if height < 1 else 0.0
+        x[_LAYERS] = height - 1  # zero when `start` is right
+        return x
+
+    start = float(brentq(lambda s: edges(s)[_LAYERS], 3.5, 4.5, xtol=1e-15))
+    x = edges(start)
+    x[_LAYERS] = 0.0
+    return x[:-1] * 2.0**-53, x[1:].copy(), x, start
+
+
+_SCALE, _INNER, _EDGE, _TAIL_START = _tables()
+
+
+def standard_normal(source: SecureSource, out: Array) -> None:
+    """Overwrite `out` with independent N(0, 1) samples.
+
+    Guarantees:
+        1. Independent of everything the source has given before.
+        2. Exact up to float64 rounding, tails included: no truncation, no table in x.
+    """
+    words = np.empty(min(_CHUNK, out.size), dtype=np.uint64)
+    for start in range(0, out.size, _CHUNK):
+        part = out[start : start + _CHUNK]
+        _fill(source, words[: part.size], part)
+
+
+def _fill(source: SecureSource, words: NDArray[np.uint64], out: Array) -> None:
+    """One chunk: all at once, then whatever needs a second look until nothing is left."""
+    source.fill(words)
+    layer = (words & np.uint64(_LAYERS - 1)).view(np.int64)
+    np.multiply(words.view(np.int64) >> _INDEX_BITS, _SCALE.take(layer), out=out)
+    places = np.flatnonzero(np.abs(out) >= _INNER.take(layer))
+    layer = layer[places]
+    while places.size:
+        places = places[~_decide(source, layer, out, places)]
+        again = source.words(places.size)
+        layer = (again & np.uint64(_LAYERS - 1)).view(np.int64)
+        out[places] = (again.view(np.int64) >> _INDEX_BITS) * _SCALE[layer]
+        beyond = np.abs(out[places]) >= _INNER[layer]
+        places, layer = places[beyond], layer[beyond]
+
+
+def _decide(
+    source: SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Accept wedge points under the curve, replace tail points; False: draw anew."""
+    point = out[places]
+    height = _unit(source, places.size)
+    low, high = _density(_EDGE[layer]), _density(_EDGE[layer + 1])
+    accepted = low + height * (high - low) < _density(point)
+    tail = layer == 0
+    if tail.any():
+        out[places[tail]] = np.copysign(_tail(source, int(tail.sum())), point[tail])
+    return np.asarray(accepted | tail)
+
+
+def _tail(source: SecureSource, count: int) -> Array:
+    """|x| given |x| > start (Marsaglia 1964): exponentials with a uniform test."""
+    found = np.empty(0)
+    while found.size < count:
+        missing = 2 * (count - found.size) + 4
+        x = -np.log(_unit(source, missing)) / _TAIL_START
+        y = -np.log(_unit(source, missing))
+        found = np.concatenate([found, _TAIL_START + x[2 * y > x * x]])
+    return found[:count]
+
+
+def _unit(source: SecureSource, count: int) -> Array:
+    """Uniforms in (0, 1] whose small values are as fine as 2^-64."""
+    return (source.words(count).astype(np.float64) + 1.0) * 2.0**-64
+
+
+def add_noise_and_round(
+    vector: Array, sigma_grid: float, source: SecureSource, word_bits: int
+) -> ring.Residues:
+    """Residues of round(vector + N(0, sigma_grid^2)), `vector` in grid units (P5).
+
+    The noise is added before the rounding, so the rounding is post-processing of a noisy value and
+    adds no sensitivity. `sigma_grid` = 0 adds none (baselines without privacy only).
+    """
+    out = ring.zeros(vector.size, word_bits)
+    noise = np.empty(min(_CHUNK, vector.size))
+    words = np.empty(noise.size, dtype=np.uint64)
+    for part in _chunks(vector.size):
+        size = part.stop - part.start
+        value = noise[:size]
+        if sigma_grid > 0:
+            _fill(source, words[:size], value)
+            value *= sigma_grid
+            value += vector[part]
+        else:
+            value[:] = vector[part]
+        np.rint(value, out=value)
+        out[part] = value.astype(np.int64)
+    return out
+
+
+def add_noise_and_round_in(
+    pool: Executor, workers: int, vector: Array, sigma_grid: float, source: SecureSource, bits: int
+) -> ring.Residues:
+    """`add_noise_and_round` on several threads, each with its own stream keyed from `source`."""
+    spans = np.linspace(0, vector.size, workers + 1).astype(int)
+    jobs = [
+        pool.submit(
+            add_noise_and_round, vector[low:high], sigma_grid, SecureSource(source.bytes(16)), bits
+        )
+        for low, high in zip(spans[:-1], spans[1:], strict=True)
+    ]
+    return np.concatenate([job.result() for job in jobs])
+
+
+def _chunks(size: int) -> Iterator[slice]:
+    """Slices of at most one chunk."""
+    for start in range(0, size, _CHUNK):
+        yield slice(start, min(start + _CHUNK, size))

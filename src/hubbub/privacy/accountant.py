@@ -1,0 +1,280 @@
+"""The accountant: certified epsilon and delta of a sequence of steps, and calibration of the noise.
+
+Every function returns both sides: a `Bound` whose `upper` may be promised and whose `lower` no
+analysis of the same dominating pairs could undercut. Numerical errors are inside the bound.
+Sources: docs/privacy.md P1, P2 (which pairs), P11-P13 (numerics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import StudyError
+from hubbub.privacy import parameters
+from hubbub.privacy.composition import ComposedLaw, compose
+from hubbub.privacy.discretise import bracket
+from hubbub.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from hubbub.privacy.laws import Law, Removal
+from hubbub.privacy.mechanism import Release
+from hubbub.privacy.tilting import (
+    Frame,
+    Sketch,
+    chernoff_epsilon,
+    coarsest_step,
+    frame_for_delta,
+    frame_for_epsilon,
+    grid,
+    sketch,
+    step_for_gap,
+)
+
+Array = NDArray[np.float64]
+
+_TRIES = 5
+# Relative error allowed to the closed form of the Gaussian mechanism in float64.
+_CLOSED_FORM = 1e-11
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """A number known to lie in [lower, upper]; `upper` is the one to promise."""
+
+    lower: float
+    upper: float
+
+
+class Composition:
+    """Releases on one data set, composed adaptively (docs/privacy.md P2).
+
+    Args:
+        releases: what happened, or will happen, in any order.
+
+    Raises:
+        StudyError: no release, or more than a million steps.
+    """
+
+    def __init__(self, releases: Sequence[Release]) -> None:
+        if not releases:
+            raise StudyError("expected at least one step, got none; pass a list of steps")
+        parameters.whole(
+            "steps", sum(r.count for r in releases), least=1, most=parameters.MOST_STEPS
+        )
+        self._releases = _gathered(releases)
+
+    def epsilon(self, delta: float, *, gap: float = 7e-4) -> Bound:
+        """Epsilon at a delta; the sides differ by about gap * max(1, epsilon)."""
+        delta = parameters.delta(delta)
+        if self.estimate(delta) > 1.2 * parameters.MOST_EPSILON:
+            raise StudyError(
+                f"expected epsilon up to {parameters.MOST_EPSILON:g}, "
+                f"got about {self.estimate(delta):.4g}; add noise or take fewer steps"
+            )
+        if (shift := self._gaussian) is not None:
+            value = gaussian_epsilon(shift, delta)
+            return _near(value, most=inf)
+        bounds = [self._epsilon_one_way(way, delta, gap) for way in range(self._ways)]
+        return _worst(bounds)
+
+    def delta(self, epsilon: float, *, gap: float = 7e-4) -> Bound:
+        """Delta at an epsilon; the sides differ by about gap, relatively."""
+        epsilon = parameters.epsilon(epsilon)
+        if (shift := self._gaussian) is not None:
+            return _near(gaussian_delta(shift, epsilon), most=1.0)
+        bounds = [self._delta_one_way(way, epsilon, gap) for way in range(self._ways)]
+        return _worst(bounds)
+
+    def profile(self, epsilons: Array, *, near: float) -> Array:
+        """Upper deltas at many epsilons from one convolution, sharpest where delta is `near`."""
+        if (shift := self._gaussian) is not None:
+            return np.array([_near(gaussian_delta(shift, e), most=1.0).upper for e in epsilons])
+        curves = []
+        for way in range(self._ways):
+            frame = frame_for_delta(self._sketches[way], near, 1e-3)
+            count = sum(one.count for one in self._releases)
+            _, upper = self._laws(way, frame, step_for_gap(1e-3, frame.saddle, count))
+            curves.append([upper.delta(float(epsilon)) for epsilon in epsilons])
+        return np.asarray(np.max(curves, axis=0))
+
+    def estimate(self, delta: float) -> float:
+        """A quick guess at epsilon, no bound: what root finding starts from."""
+        return chernoff_epsilon(self._sketches[0], delta)
+
+    @property
+    def _ways(self) -> int:
+        return max(len(r.laws) for r in self._releases)
+
+    @property
+    def _gaussian(self) -> float | None:
+        """The shift of the whole composition if nothing but Gaussian steps is in it."""
+        shifts = [r.gaussian for r in self._releases]
+        if any(shift is None for shift in shifts):
+            return None
+        squares = (r.count * (r.gaussian or 0.0) ** 2 for r in self._releases)
+        return sqrt(sum(squares))
+
+    @cached_property
+    def _sketches(self) -> list[list[Sketch]]:
+        """Per direction, the coarse law of every release."""
+        return [
+            [sketch(_law(one, way), one.count) for one in self._releases]
+            for way in range(self._ways)
+        ]
+
+    def _epsilon_one_way(self, way: int, delta: float, gap: float) -> Bound:
+        """One direction, on finer and finer grids until the sides are close enough."""
+        sketches = self._sketches[way]
+        allowed = gap * max(1.0, chernoff_epsilon(sketches, delta))
+        frame = frame_for_delta(sketches, delta, allowed)
+        step = step_for_gap(allowed, frame.saddle, sum(s.count for s in sketches))
+        best = Bound(lower=0.0, upper=inf)
+        for _ in range(_TRIES):
+            lower, upper = self._laws(way, frame, step)
+            best = Bound(
+                lower=max(best.lower, lower.epsilon(delta)),
+                upper=min(best.upper, upper.epsilon(delta)),
+            )
+            if best.upper - best.lower <= 1.35 * allowed or step < coarsest_step(frame):
+                break
+            step *= 0.6
+        return best
+
+    def _delta_one_way(self, way: int, epsilon: float, gap: float) -> Bound:
+        """One direction of `delta`."""
+        sketches = self._sketches[way]
+        frame = frame_for_epsilon(sketches, epsilon)
+        step = step_for_gap(
+            gap / max(1.0, frame.saddle), frame.saddle, sum(s.count for s in sketches)
+        )
+        best = Bound(lower=0.0, upper=1.0)
+        for _ in range(_TRIES):
+            lower, upper = self._laws(way, frame, step)
+            best = Bound(
+                lower=max(best.lower, lower.delta(epsilon)),
+                upper=min(best.upper, upper.delta(epsilon)),
+            )
+            close = best.upper - best.lower <= 1.4 * gap * best.upper + 1e-15
+            if close or step < coarsest_step(frame):
+                break
+            step *= 0.6
+        return best
+
+    def _laws(self, way: int, frame: Frame, step: float) -> tuple[ComposedLaw, ComposedLaw]:
+        """The composed law from below and from above on one grid."""
+        step = max(step, coarsest_step(frame))
+        below, above = [], []
+        for one, made in zip(self._releases, self._sketches[way], strict=True):
+            law = _law(one, way)
+            low, high = bracket(law, grid(made, frame.saddle, step), frame.saddle)
+            below.append((low, one.count))
+            above.append((high, one.count))
+        return compose(below, frame, -1), compose(above, frame, +1)
+
+
+def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta: float) -> float:
+    """The smallest noise multiplier, to about 2e-4, whose upper epsilon is at most `epsilon`.
+
+    Guarantees: the returned value never overspends: it is accepted only after its certified upper
+    epsilon was seen to be at most `epsilon`.
+
+    Args:
+        build: from a noise multiplier to the releases it causes; more noise, less epsilon.
+        epsilon: target, in [0.001, 50].
+        delta: target, in [1e-12, 1).
+
+    Raises:
+        StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
+    """
+    epsilon, delta = parameters.epsilon(epsilon, least=1e-3), parameters.delta(delta)
+    gap = 2e-4 * min(1.0, epsilon)
+
+    def spent(log_noise: float) -> float:
+        upper = Composition(build(float(np.exp(log_noise)))).epsilon(delta, gap=gap).upper
+        return log(max(upper, 1e-12)) - log(epsilon)
+
+    return float(np.exp(_root_from_above(spent, _rough_noise(build, epsilon, delta))))
+
+
+def _rough_noise(
+    build: Callable[[float], Sequence[Release]], epsilon: float, delta: float
+) -> float:
+    """The log noise multiplier to about 0.01, from the cumulants alone."""
+
+    def excess(log_noise: float) -> float:
+        guess = Composition(build(float(np.exp(log_noise)))).estimate(delta)
+        return log(max(guess, 1e-12)) - log(epsilon)
+
+    low, high = log(1e-3), log(1e6)
+    if excess(high) > 0.5:
+        raise StudyError(
+            f"expected an epsilon that some noise multiplier up to 1e6 reaches, got {epsilon:g}; "
+            "ask for a larger epsilon or fewer steps"
+        )
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+def _root_from_above(spent: Callable[[float], float], start: float) -> float:
+    """A point at most about 2e-4 above the root of a decreasing function, seen to be <= 0."""
+    least, most = log(1e-3), log(1e6)
+    here, slope = start, -1.5
+    best = inf
+    value = spent(here)
+    for _ in range(12):
+        if value <= 0:
+            best = min(best, here)
+            if value > -2e-4:
+                break
+        there = min(max(here - value / slope + 7e-5, here - 1.0, least), here + 1.0, most)
+        if abs(there - here) < 1e-9:
+            break
+        new = spent(there)
+        slope = min(-0.1, (new - value) / (there - here))
+        here, value = there, new
+    if best == inf:
+        raise StudyError("expected a noise multiplier up to 1e6 to suffice; ask for a larger epsilon")
+    return best
+
+
+def _law(one: Release, way: int) -> Law:
+    """The law of a release in one direction."""
+    return one.laws[min(way, len(one.laws) - 1)]
+
+
+def _gathered(releases: Sequence[Release]) -> list[Release]:
+    """Equal releases added up, Gaussian ones merged into a single Gaussian step."""
+    counts: dict[tuple[object, ...], Release] = {}
+    square = 0.0
+    ways = max(len(r.laws) for r in releases)
+    for one in releases:
+        if one.gaussian is not None:
+            square += one.count * one.gaussian**2
+            continue
+        key = (repr(one.laws),)
+        seen = counts.get(key)
+        total = one.count + (seen.count if seen else 0)
+        counts[key] = Release(laws=one.laws, count=total)
+    merged = list(counts.values())
+    if square > 0:
+        law = Removal(rate=1.0, shift=sqrt(square))
+        merged.append(Release(laws=(law,) * ways, count=1, gaussian=sqrt(square)))
+    return merged
+
+
+def _near(value: float, *, most: float) -> Bound:
+    """A closed form with its floating-point allowance."""
+    return Bound(
+        lower=max(value * (1 - _CLOSED_FORM), 0.0), upper=min(value * (1 + _CLOSED_FORM), most)
+    )
+
+
+def _worst(bounds: Sequence[Bound]) -> Bound:
+    """The larger of two directions, each composed on its own (P2)."""
+    return Bound(lower=max(b.lower for b in bounds), upper=max(b.upper for b in bounds))

@@ -1,0 +1,144 @@
+"""A loss law on a grid, from above and from below.
+
+Theory of operation. Let the loss axis be divided into cells centred on multiples of a step h, the
+cuts; cells may be wider in the tails. Both discretisations keep P-masses only; a law on the grid then means
+H_a = sum of p_k (1 - a exp(-l_k))_+ plus the mass at +inf.
+
+From above (docs/privacy.md P11, "connect the dots"): the P- and Q-mass of the interval between two
+neighbouring cuts is moved to the two cuts so that both totals are kept. The result dominates.
+
+From below (P12): outcomes are merged, from the largest loss downwards, until the loss of the merged
+outcome is exactly on the next cut; the last outcome of a group is divided between two groups.
+Merging and dividing are post-processing, so the result is dominated. The error is O(h^2) like that
+of the upper law, where rounding every loss down would cost O(h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.privacy.laws import Law
+from hubbub.privacy.tilting import Grid
+
+Array = NDArray[np.float64]
+Cuts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridLaw:
+    """Masses `mass[k]` at the losses `offset + step * cuts[k]`, and `infinite` at +inf."""
+
+    step: float
+    offset: float
+    cuts: Cuts
+    mass: Array
+    infinite: float
+
+    @property
+    def losses(self) -> Array:
+        """The loss of every cut."""
+        return self.offset + self.step * self.cuts
+
+    def log_moment(self, order: float) -> float:
+        """log of the sum of mass * exp(order * loss) over the finite losses."""
+        with np.errstate(divide="ignore"):
+            terms = np.log(self.mass) + order * self.losses
+        top = float(terms.max())
+        return top + float(np.log(np.exp(terms - top).sum()))
+
+
+def bracket(law: Law, grid: Grid, order: float) -> tuple[GridLaw, GridLaw]:
+    """The law on the grid from below and from above, from one evaluation of its masses."""
+    edges = np.empty(2 * grid.cuts.size - 1)
+    edges[0::2], edges[1::2] = grid.cuts, (grid.cuts + grid.widths / 2)[:-1]
+    edges = grid.offset + grid.step * edges
+    p, q = law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
+    losses = edges[0::2]
+    below = _merged(losses, p, q, law.atom, order)
+    above, infinite = _connected(losses, p, q, law.atom)
+    return (
+        GridLaw(step=grid.step, offset=grid.offset, cuts=grid.cuts, mass=below, infinite=0.0),
+        GridLaw(
+            step=grid.step,
+            offset=grid.offset,
+            cuts=grid.cuts,
+            mass=above,
+            infinite=infinite + law.missing,
+        ),
+    )
+
+
+def _connected(losses: Array, p: Array, q: Array, atom: float) -> tuple[Array, float]:
+    """P11: u + v = p and u exp(-l) + v exp(-l') = q on every interval [l, l'] between cuts."""
+    inside_p = p[1:-1:2] + p[2:-1:2]
+    inside_q = (q[1:-1:2] + q[2:-1:2]) * np.exp(losses[:-1])
+    right = np.clip((inside_p - inside_q) / -np.expm1(-np.diff(losses)), 0.0, inside_p)
+    mass = np.zeros(losses.size)
+    mass[1:] += right
+    mass[:-1] += inside_p - right
+    mass[0] += p[0]
+    at_last = min(float(p[-1]), float(q[-1] * np.exp(losses[-1])))
+    mass[-1] += at_last
+    if atom > 0:
+        mass[_zero(losses)] += atom
+    return mass, float(p[-1]) - at_last
+
+
+def _merged(losses: Array, p: Array, q: Array, atom: float, order: float) -> Array:
+    """P12: outcomes in order of falling loss, merged until their joint loss is exactly on a cut.
+
+    What is below the first cut is left out; an unfinished last group is rounded down to its cut.
+    """
+    p, q = p[1:], q[1:]
+    if atom > 0:
+        place = 2 * _zero(losses)
+        p, q = np.insert(p, place, atom), np.insert(q, place, atom)
+    seen = (p > 0) & (q > 0)
+    p, q = p[seen], q[seen]
+    falling = np.array(_on_cuts(p.tolist(), q.tolist(), np.exp(losses).tolist()))
+    rising = np.array(
+        _on_cuts(q[::-1].tolist(), p[::-1].tolist(), np.exp(-losses[::-1]).tolist(), finish=False)
+    )[::-1] * np.exp(losses)
+    weight = np.exp(np.minimum(order * (losses - losses[-1]), 0.0))
+    return falling if falling @ weight >= rising @ weight else rising
+
+
+def _on_cuts(p: list[float], q: list[float], ratios: list[float], finish: bool = True) -> list[float]:
+    """P-masses merged onto each ratio P/Q of `ratios`; both sides in rising order of loss."""
+    mass = [0.0] * len(ratios)
+    cut = len(ratios) - 1
+    surplus = gathered = 0.0  # P - ratio Q of the open group, and its P-mass
+    while p and cut >= 0:
+        one_p, one_q = p[-1], q[-1]
+        difference = one_p - ratios[cut] * one_q
+        if surplus + difference > 0:
+            surplus, gathered = surplus + difference, gathered + one_p
+            p.pop(), q.pop()
+            continue
+        share = -surplus / difference if difference else 1.0
+        mass[cut] = gathered + share * one_p
+        p[-1], q[-1] = (1 - share) * one_p, (1 - share) * one_q
+        surplus = gathered = 0.0
+        cut -= 1
+    if finish and cut >= 0:
+        mass[cut] += gathered
+    return mass
+
+
+def _zero(losses: Array) -> int:
+    """The cut at loss zero, which a law with an atom is sure to have."""
+    return int(np.flatnonzero(losses == 0)[0])
+
+
+def _shares(excess: Array, p: Array, scaled: Array, shrink: Array) -> tuple[Array, Array]:
+    """Shares of the right and of the left neighbour that bring each outcome onto its cut."""
+    up, down = np.zeros(p.size), np.zeros(p.size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        up[:-1] = -excess[:-1] / (p[1:] - shrink * scaled[1:])
+        down[1:] = excess[1:] / (scaled[:-1] / shrink - p[:-1])
+    for share in (up, down):
+        share[~((share > 0) & (share <= _LARGEST_SHARE))] = 0.0
+    return up, down

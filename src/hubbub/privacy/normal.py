@@ -1,0 +1,48 @@
+"""Masses of intervals under N(0, 1), each accurate relative to itself, however far in the tail.
+
+A privacy loss bin can be a million times narrower than the distribution and thirty standard
+deviations away from its centre; a difference of two distribution functions would then be noise.
+Narrow intervals are integrated by Gauss-Legendre quadrature of the positive density, wide ones by
+the tail function on the side where it is small.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Array = NDArray[np.float64]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
+_INV_SQRT_2PI = 0.3989422804014327
+# Six nodes integrate exp(-c s) over |s| <= r with relative error < 1e-16 while r (|c| + 1) <= 0.4.
+_NARROW = 0.4
+
+
+def interval_mass(edges: Array, mean: float) -> Array:
+    """Masses that N(mean, 1) gives to the intervals between consecutive edges (may be infinite)."""
+    left, right = edges[:-1] - mean, edges[1:] - mean
+    mass = _wide(left, right)
+    with np.errstate(invalid="ignore"):
+        centre, radius = (left + right) / 2, (right - left) / 2
+        narrow = np.flatnonzero(radius * (np.abs(centre) + 1) <= _NARROW)
+    mass[narrow] = _narrow(centre[narrow], radius[narrow])
+    return mass
+
+
+def _wide(left: Array, right: Array) -> Array:
+    """Difference of tail functions, taken on the side where they are small."""
+    flip = left > 0
+    upper = ndtr(np.where(flip, -left, right))
+    lower = ndtr(np.where(flip, -right, left))
+    return np.asarray(np.maximum(upper - lower, 0.0))
+
+
+def _narrow(centre: Array, radius: Array) -> Array:
+    """Gauss-Legendre sum of the density over [centre - radius, centre + radius]."""
+    total = np.zeros_like(centre)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        point = centre + radius * node
+        total += weight * np.exp(-0.5 * point * point)
+    return np.asarray(total * radius * _INV_SQRT_2PI)

@@ -1,0 +1,92 @@
+"""Checks of privacy parameters: one sentence that names the argument, the value and the remedy."""
+
+from __future__ import annotations
+
+from math import isfinite
+from numbers import Integral, Real
+
+from hubbub.errors import StudyError
+
+LEAST_DELTA = 1e-12
+MOST_STEPS = 1_000_000
+MOST_EPSILON = 50.0
+RELATIONS = ("add-remove", "substitute")
+SAMPLINGS = ("poisson", "without-replacement", "none")
+
+
+def real(name: str, value: object) -> float:
+    """A finite real number that is not a bool."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(float(value)):
+        raise StudyError(f"expected {name} to be a finite number, got {value!r}; pass a number")
+    return float(value)
+
+
+def whole(name: str, value: object, *, least: int, most: int) -> int:
+    """An integer within [least, most]."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise StudyError(f"expected {name} to be a whole number, got {value!r}; pass an int")
+    if not least <= int(value) <= most:
+        raise StudyError(
+            f"expected {name} between {least} and {most}, got {value}; choose one in that range"
+        )
+    return int(value)
+
+
+def positive(name: str, value: object) -> float:
+    """A finite number above zero."""
+    number = real(name, value)
+    if number <= 0:
+        raise StudyError(f"expected {name} > 0, got {number:g}; pass a positive number")
+    return number
+
+
+def noise(value: object) -> float:
+    """A noise multiplier sigma / C."""
+    number = positive("noise_multiplier", value)
+    if not 1e-3 <= number <= 1e6:
+        raise StudyError(
+            f"expected noise_multiplier between 0.001 and 1000000, got {number:g}; "
+            "check that it is sigma / C with C the clipping norm"
+        )
+    return number
+
+
+def rate(value: object) -> float:
+    """A sampling rate in (0, 1]."""
+    number = real("sample_rate", value)
+    if not 1e-9 <= number <= 1:
+        raise StudyError(
+            f"expected sample_rate between 1e-9 and 1, got {number:g}; "
+            "pass the probability with which a record is in a batch"
+        )
+    return number
+
+
+def delta(value: object) -> float:
+    """A delta in [1e-12, 1)."""
+    number = real("delta", value)
+    if not LEAST_DELTA <= number < 1:
+        raise StudyError(
+            f"expected delta between {LEAST_DELTA:g} and 1, got {number:g}; "
+            "choose one well below 1 / (number of records)"
+        )
+    return number
+
+
+def epsilon(value: object, *, least: float = 0.0) -> float:
+    """An epsilon in [least, 50]."""
+    number = real("epsilon", value)
+    if not least <= number <= MOST_EPSILON:
+        raise StudyError(
+            f"expected epsilon between {least:g} and {MOST_EPSILON:g}, got {number:g}; "
+            "larger values promise nothing"
+        )
+    return number
+
+
+def choice(name: str, value: object, options: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in options:
+        words = ", ".join(repr(option) for option in options)
+        raise StudyError(f"expected {name} to be one of {words}, got {value!r}; choose one of them")
+    return value

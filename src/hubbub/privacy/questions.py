@@ -1,0 +1,252 @@
+"""The accountant's public questions, one function each, in the units that people use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+from scipy.special import gammainccinv
+
+from hubbub.errors import StudyError
+from hubbub.privacy import parameters
+from hubbub.privacy.accountant import Bound, Composition, calibrate
+from hubbub.privacy.mechanism import (
+    Step,
+    release,
+    release_projected,
+    release_with_malicious,
+)
+
+
+def epsilon(
+    *,
+    noise_multiplier: float,
+    sample_rate: float = 1.0,
+    steps: int,
+    delta: float,
+    relation: str = "add-remove",
+    sampling: str = "poisson",
+) -> Bound:
+    """Epsilon of DP-SGD, certified from both sides.
+
+    Guarantees:
+        1. Every mechanism that adds N(0, (noise_multiplier C)^2) to the sum of a sampled batch of
+           vectors of norm at most C, `steps` times adaptively, is (upper, delta)-DP.
+        2. `lower` is below the epsilon of the same dominating pairs. Those are tight for "none" and
+           "poisson", and for "without-replacement" with "add-remove"; "without-replacement" with
+           "substitute" is a proven upper bound whose tightness is not known.
+
+    Args:
+        noise_multiplier: sigma / C, for both relations.
+        sample_rate: probability that a record is in a batch, in (0, 1].
+        steps: number of steps, 1 to 1,000,000.
+        delta: in [1e-12, 1).
+        relation: "add-remove" or "substitute".
+        sampling: "poisson", "without-replacement" or "none".
+
+    Returns:
+        `Bound(lower, upper)`, usually within 0.001 of each other (0.1 % above epsilon 1).
+
+    Raises:
+        StudyError: an argument is out of range.
+
+    Source: docs/privacy.md P1, P2, P11-P13.
+
+    >>> epsilon(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-5).upper < 1.6
+    True
+    """
+    bound = _composition(noise_multiplier, sample_rate, steps, relation, sampling).epsilon(delta)
+    return _within_reach(bound)
+
+
+def delta(
+    *,
+    noise_multiplier: float,
+    sample_rate: float = 1.0,
+    steps: int,
+    epsilon: float,
+    relation: str = "add-remove",
+    sampling: str = "poisson",
+) -> Bound:
+    """Delta of DP-SGD at a given epsilon in [0, 50]; otherwise as `hubbub.epsilon`.
+
+    >>> bound = delta(noise_multiplier=1.0, steps=1, epsilon=1.0, sampling="none")
+    >>> round(bound.upper, 9)
+    0.126936738
+    """
+    return _composition(noise_multiplier, sample_rate, steps, relation, sampling).delta(epsilon)
+
+
+def noise_multiplier(
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float = 1.0,
+    steps: int,
+    relation: str = "add-remove",
+    sampling: str = "poisson",
+) -> float:
+    """The least noise, sigma / C, with which DP-SGD stays within (epsilon, delta).
+
+    Guarantees: never overspends: the certified upper epsilon at the result is at most `epsilon`.
+
+    Raises:
+        StudyError: an argument is out of range, or no noise reaches the target.
+
+    Source: docs/privacy.md P1, P2.
+    """
+    parameters.delta(delta)
+    _step(1.0, sample_rate, steps, sampling)
+    parameters.choice("relation", relation, parameters.RELATIONS)
+    return calibrate(
+        lambda noise: [release(_step(noise, sample_rate, steps, sampling), relation)],
+        epsilon,
+        delta,
+    )
+
+
+def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "add-remove") -> Bound:
+    """Epsilon of different kinds of steps on the same data; otherwise as `hubbub.epsilon`.
+
+    Args:
+        steps: kinds of steps and their counts, in any order.
+
+    Raises:
+        StudyError: no step, a wrong type, or an argument out of range.
+    """
+    if isinstance(steps, Step) or not all(isinstance(step, Step) for step in steps):
+        raise StudyError("expected a list of hubbub.Step, got something else; wrap each kind in one")
+    parameters.choice("relation", relation, parameters.RELATIONS)
+    return _within_reach(Composition([release(step, relation) for step in steps]).epsilon(delta))
+
+
+def malicious_epsilon(
+    *, n: int, batch: int, malicious: int, noise_multiplier: float, steps: int, delta: float
+) -> Bound:
+    """Epsilon without replacement, under substitution, when the adversary owns `malicious` records.
+
+    Who owns records knows whether they are in the batch and so how many honest ones are. Exact for
+    the mixture over that number; no slack is spent. Source: docs/privacy.md P10.
+
+    Raises:
+        StudyError: an argument is out of range.
+    """
+    most = 2**40
+    n = parameters.whole("n", n, least=1, most=most)
+    malicious = parameters.whole("malicious", malicious, least=0, most=n - 1)
+    batch = parameters.whole("batch", batch, least=1, most=n)
+    steps = parameters.whole("steps", steps, least=1, most=parameters.MOST_STEPS)
+    one = release_with_malicious(
+        records=n,
+        batch=batch,
+        malicious=malicious,
+        noise_multiplier=parameters.noise(noise_multiplier),
+        count=steps,
+    )
+    return _within_reach(Composition([one]).epsilon(delta))
+
+
+def projection_bound(*, dimension: int, delta: float) -> float:
+    """The factor by which a Gaussian projection to `dimension` may lengthen a vector.
+
+    The norm exceeds the returned factor times the original with probability at most `delta`, for
+    one projection; over S steps with fresh projections S * delta is paid. Source: P8.
+
+    Raises:
+        StudyError: an argument is out of range.
+    """
+    dimension = parameters.whole("dimension", dimension, least=1, most=2**40)
+    number = parameters.real("delta", delta)
+    if not 0 < number < 1:
+        raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
+    return float(sqrt(gammainccinv(dimension / 2, number) * 2 / dimension))
+
+
+def projected_epsilon(
+    *, dimension: int, noise_multiplier: float, sample_rate: float, steps: int, delta: float
+) -> Bound:
+    """Epsilon of Poisson DP-SGD (add-remove) that releases a fresh Gaussian projection per step.
+
+    Exact for the mixture over the public projection's norm: no delta is spent on long projections.
+
+    Args:
+        dimension: k, coordinates sent per step.
+        noise_multiplier: sigma / C, with C the clipping norm *before* projecting.
+
+    Raises:
+        StudyError: an argument is out of range.
+
+    Source: docs/privacy.md P8.
+    """
+    one = release_projected(
+        dimension=parameters.whole("dimension", dimension, least=2, most=2**40),
+        sample_rate=parameters.rate(sample_rate),
+        noise_multiplier=parameters.noise(noise_multiplier),
+        count=parameters.whole("steps", steps, least=1, most=parameters.MOST_STEPS),
+    )
+    return _within_reach(Composition([one]).epsilon(delta))
+
+
+def attack_power(
+    *,
+    false_positive_rate: float,
+    noise_multiplier: float,
+    sample_rate: float = 1.0,
+    steps: int,
+    relation: str = "add-remove",
+    sampling: str = "poisson",
+) -> float:
+    """The largest true-positive rate that any membership attack can have.
+
+    Guarantees: no test with that false-positive rate, whatever its computing power and what it
+    knows besides one record, is right about the record more often.
+
+    Source: docs/privacy.md P2; TPR <= min over epsilon of e^epsilon FPR + delta(epsilon), in both
+    directions (Wasserman and Zhou 2010; Dong, Roth, Su 2022).
+
+    Raises:
+        StudyError: an argument is out of range.
+    """
+    rate = parameters.real("false_positive_rate", false_positive_rate)
+    if not 0 <= rate <= 1:
+        raise StudyError(
+            f"expected false_positive_rate between 0 and 1, got {rate:g}; pass a probability"
+        )
+    whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
+    return power_bound(whole, rate)
+
+
+def power_bound(whole: Composition, false_positive_rate: float) -> float:
+    """`attack_power` of a composition."""
+    if false_positive_rate >= 1:
+        return 1.0
+    near = min(max(false_positive_rate / 10, parameters.LEAST_DELTA), 0.1)
+    levels = np.concatenate([[0.0], np.geomspace(1e-3, parameters.MOST_EPSILON, 400)])
+    spent = whole.profile(levels, near=near)
+    direct = np.exp(levels) * false_positive_rate + spent
+    complementary = 1 - np.exp(-levels) * (1 - false_positive_rate - spent)
+    return float(min(1.0, direct.min(), complementary.min()))
+
+
+def _step(noise: float, rate: float, steps: int, sampling: str) -> Step:
+    """A step, with its count checked under the name that the caller used."""
+    count = parameters.whole("steps", steps, least=1, most=parameters.MOST_STEPS)
+    return Step(noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count)
+
+
+def _composition(
+    noise: float, rate: float, steps: int, relation: str, sampling: str
+) -> Composition:
+    """Equal steps, composed."""
+    return Composition([release(_step(noise, rate, steps, sampling), relation)])
+
+
+def _within_reach(bound: Bound) -> Bound:
+    """Refuse what is past the range in which the numbers are certified."""
+    if bound.upper > parameters.MOST_EPSILON * 1.01:
+        raise StudyError(
+            f"expected epsilon up to {parameters.MOST_EPSILON:g}, got at least {bound.lower:.4g}; "
+            "add noise or take fewer steps: larger values promise nothing"
+        )
+    return bound

@@ -1,0 +1,227 @@
+"""Where to look: the exponential tilt, the window and the grid for one composition.
+
+Everything decided here changes speed and sharpness only. A bad choice makes a wide bracket, never a
+wrong one: `composition.py` certifies whatever it is given. The decisions are read off a coarse
+sketch of each step's law (some 1500 atoms), for which cumulants are cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.privacy.laws import Law
+
+Array = NDArray[np.float64]
+Cuts = NDArray[np.int64]
+
+_ATOMS = 1500
+_TAIL = 1e-26  # P-mass outside the sketch; the range of the grid is the same
+_LOG_WRAP = log(1e10)  # tilted mass outside the window, to be confirmed on the final law
+# The tilt may stay this far, in log delta, below the saddle point: a smaller tilt keeps rare large
+# losses from dominating the tilted law, and costs only as many digits of the round-off allowance.
+_SLACK = 3.0
+_ORDERS = np.geomspace(1e-4, 1e8, 361)
+_FINEST = 1 << 21  # most points of a window: bounds memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sketch:
+    """A step's law as few atoms, how often it happens, and the edges it was drawn from."""
+
+    count: int
+    loss: Array
+    mass: Array
+    low: float
+    high: float
+    atom: bool
+
+    def cumulants(self, orders: Array) -> Array:
+        """log E exp(order * L) for every order, times the count."""
+        exponent = np.outer(orders, self.loss) + np.log(self.mass)
+        top = exponent.max(axis=1)
+        return np.asarray(self.count * (top + np.log(np.exp(exponent - top[:, None]).sum(axis=1))))
+
+    def tilted(self, order: float) -> Array:
+        """Masses under the tilt, summing to one."""
+        exponent = order * self.loss + np.log(self.mass)
+        weight = np.exp(exponent - exponent.max())
+        return np.asarray(weight / weight.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """The tilt, the window of composed losses, and the orders that bound what lies outside it."""
+
+    order: float
+    saddle: float
+    centre: float
+    low: float
+    high: float
+    order_above: float
+    order_below: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Cells of the loss axis: centres at offset + step * cuts, odd widths in steps, no gaps."""
+
+    step: float
+    offset: float
+    cuts: Cuts
+    widths: Cuts
+
+
+def sketch(law: Law, count: int) -> Sketch:
+    """A law's coarse atoms."""
+    edges = law.quantiles(_TAIL, _ATOMS)
+    p, q = law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
+    seen = (p > 1e-300) & (q > 1e-300)
+    loss, mass = np.log(p[seen] / q[seen]), p[seen]
+    if law.atom > 0:
+        loss, mass = np.append(loss, 0.0), np.append(mass, law.atom)
+    rank = np.argsort(loss)
+    return Sketch(
+        count=count,
+        loss=loss[rank],
+        mass=mass[rank],
+        low=float(edges[0]),
+        high=float(edges[-1]),
+        atom=law.atom > 0,
+    )
+
+
+def log_kernel_peak(order: float | Array) -> float | Array:
+    """log of max over t > 0 of exp(-order t)(1 - exp(-t)) (docs/privacy.md P13)."""
+    return order * (np.log(order) - np.log1p(order)) - np.log1p(order)
+
+
+def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> Frame:
+    """A frame around the epsilon at which the composition reaches delta."""
+    epsilon = _chernoff(sketches, delta)
+    best = float(epsilon.min())
+    saddle = float(_ORDERS[np.argmax(epsilon <= best + 0.02 * gap)])
+    near = _ORDERS * (epsilon - best) <= _SLACK
+    order = float(_ORDERS[np.argmax(near & (saddle >= _ORDERS))])
+    return _frame(sketches, 0.0 if best <= 0 else min(order, saddle), saddle, max(best, 0.0))
+
+
+def frame_for_epsilon(sketches: Sequence[Sketch], epsilon: float) -> Frame:
+    """A frame around a given epsilon."""
+    log_delta = _cumulants(sketches, _ORDERS) - _ORDERS * epsilon + log_kernel_peak(_ORDERS)
+    best = float(log_delta.min())
+    saddle = float(_ORDERS[np.argmax(log_delta <= best + 0.02)])
+    order = float(_ORDERS[np.argmax(log_delta <= best + _SLACK)])
+    return _frame(sketches, 0.0 if order == _ORDERS[0] else order, saddle, epsilon)
+
+
+def chernoff_epsilon(sketches: Sequence[Sketch], delta: float) -> float:
+    """An estimate of epsilon from the cumulants alone (a start for root finding, no bound)."""
+    return float(_chernoff(sketches, delta).min())
+
+
+def _chernoff(sketches: Sequence[Sketch], delta: float) -> Array:
+    """The epsilon that each order gives."""
+    total = _cumulants(sketches, _ORDERS)
+    return np.asarray((total - log(delta) + log_kernel_peak(_ORDERS)) / _ORDERS)
+
+
+def step_for_gap(gap: float, order: float, count: int) -> float:
+    """Grid step at which upper and lower bound differ by about `gap`: gap = (order+1) S h^2 / 8."""
+    return float(np.sqrt(8 * gap / ((order + 1) * count)))
+
+
+def coarsest_step(frame: Frame) -> float:
+    """The step below which a window would have too many points."""
+    return (frame.high - frame.low) / _FINEST
+
+
+def grid(one: Sketch, order: float, step: float) -> Grid:
+    """Cells for one law: one step wide in the bulk, 3, 9, 27 ... steps in the tails.
+
+    The error of a cell is its tilted mass times its width squared, so width^3 may grow like one over
+    the mass that lies further out.
+    """
+    weight = one.tilted(order)
+    offset = _offset(one, weight, step)
+    away = one.loss - offset
+    above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
+    most = max(0, floor(log(max(1.0, 0.5 / (step * (order + 1))), 3)))
+    right = [ceil(_reach(away, above, j) / step) for j in range(1, most + 1)]
+    left = [ceil(-_reach(-away[::-1], below[::-1], j) / step) for j in range(1, most + 1)]
+    outer = _cells(right, ceil((one.high - offset) / step))
+    inner = _cells([-edge for edge in left], ceil((offset - one.low) / step))
+    centre = np.concatenate([-inner[0][::-1], [0], outer[0]])
+    widths = np.concatenate([inner[1][::-1], [1], outer[1]])
+    return Grid(step=step, offset=offset, cuts=centre, widths=widths)
+
+
+def _offset(one: Sketch, weight: Array, step: float) -> float:
+    """The loss of the heaviest cell, so that a bulk narrower than a step falls on a cut."""
+    if one.atom:
+        return 0.0
+    at = float(one.loss[np.searchsorted(np.cumsum(weight), 0.5)])
+    for _ in range(3):
+        near = np.abs(one.loss - at) <= step / 2
+        mass = one.mass[near]
+        at = float(np.log(mass.sum() / (mass * np.exp(-one.loss[near])).sum()))
+    return at
+
+
+def _reach(loss: Array, beyond: Array, level: int) -> float:
+    """The loss past which less than 27^-level / 1000 of the tilted mass lies."""
+    return float(loss[min(int(np.sum(1000 * beyond > 27.0**-level)), loss.size - 1)])
+
+
+def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
+    """Centres and widths of cells from 1/2 out to past `last`; width 3^j runs to about ends[j].
+
+    Near `last` the cells narrow again: a law that is bounded on this side may have its bulk there.
+    """
+    runs, edge = [], 1  # the next cell's inner edge is at edge - 1/2
+    rising = list(enumerate([*ends, last + 1]))
+    for level, end in rising + [(level, last + 1) for level in reversed(range(len(ends)))]:
+        width, stop = 3**level, min(end, last + 1)
+        count = max(0, (stop - edge) // width)
+        runs.append((edge + (width - 1) // 2 + width * np.arange(count), np.full(count, width)))
+        edge += width * count
+    centres, widths = zip(*runs, strict=True)
+    return np.concatenate(centres).astype(np.int64), np.concatenate(widths).astype(np.int64)
+
+
+def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
+    """Cumulants of the whole composition."""
+    return np.asarray(sum(one.cumulants(orders) for one in sketches))
+
+
+def _frame(
+    sketches: Sequence[Sketch], order: float, saddle: float, epsilon: float
+) -> Frame:
+    """The window that holds nearly all of the tilted composition, and epsilon."""
+    mean, variance = 0.0, 0.0
+    for one in sketches:
+        weight = one.tilted(order)
+        first = float(weight @ one.loss)
+        mean += one.count * first
+        variance += one.count * float(weight @ (one.loss - first) ** 2)
+    spread = max(variance**0.5, 1e-12)
+    offsets = np.geomspace(0.02, 200, 60) / spread
+    now = float(_cumulants(sketches, np.array([order]))[0])
+    above = (_cumulants(sketches, order + offsets) - now + _LOG_WRAP) / offsets
+    below = (_cumulants(sketches, order - offsets) - now + _LOG_WRAP) / offsets
+    high, low = float(above.min()), float(-below.min())
+    margin = 0.02 * (high - low)
+    floor_of_exp = mean - 600 / max(order, 1e-9)  # exp(-order (l - centre)) stays finite
+    return Frame(
+        order=order,
+        saddle=saddle,
+        centre=mean,
+        low=max(min(low, epsilon) - margin, floor_of_exp),
+        high=max(high, epsilon) + margin,
+        order_above=float(offsets[above.argmin()]),
+        order_below=float(offsets[below.argmin()]),
+    )

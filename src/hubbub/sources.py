@@ -1,0 +1,76 @@
+"""Where a study's records are found: files, built-in data sets, or a user's own function.
+
+`records(study, party)` is called by a silo for its own name, on its own machine, and for "test" by
+whoever evaluates on the public test set. This file knows studies and tables, no models.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hubbub.errors import DataError, StudyError
+from hubbub.study import Data, Study
+from hubbub.tabular import Records, read_table
+
+TEST = "test"
+
+
+def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
+    """The records of one silo, or the public test set for "test".
+
+    Args:
+        study: says where they are.
+        party: a silo's name, or "test".
+        folder: what relative paths are relative to; the current directory if None.
+
+    Raises:
+        DataError: the records cannot be read, or are not what the study declares.
+        StudyError: the study's function cannot be found.
+    """
+    if study.data.files:
+        return _from_file(study.data, party, folder or Path())
+    source = named_object(study.data.source, "data.source")
+    found = source(party, **dict(study.data.options))
+    if not isinstance(found, Records):
+        raise DataError(
+            f"expected {study.data.source} to return hubbub.tabular.Records, "
+            f"got {type(found).__name__}; mend the function"
+        )
+    return found
+
+
+def has_test_set(study: Study) -> bool:
+    """Whether the study names a public test set."""
+    return bool(study.data.source or study.data.test)
+
+
+def named_object(place: str, key: str) -> Callable[..., Any]:
+    """The callable at "module:name" or "python:module:name"."""
+    module_name, _, name = place.removeprefix("python:").partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise StudyError(
+            f"expected {key} to name something importable, got {place!r} ({error}); "
+            "check the spelling and that the module is installed here"
+        ) from None
+    if not callable(found):
+        raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _from_file(data: Data, party: str, folder: Path) -> Records:
+    """One silo's file, or the public test file."""
+    path = data.test if party == TEST else data.files.replace("{name}", party)
+    if not path:
+        raise DataError("expected data.test to name a public test file, got nothing; add it")
+    return read_table(
+        folder / path,
+        target=data.target,
+        columns=data.columns,
+        positive=data.positive,
+        classes=data.classes,
+    )

@@ -1,0 +1,85 @@
+"""The records of one silo, as arrays: what a training step reads, and nothing that is ever sent.
+
+This file knows numpy and the error tree; it must not know where records come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Records:
+    """The records of one silo, or the public test set. Never printed, never sent.
+
+    Args:
+        inputs: float32, shape (n, features), or (n, ...) for images.
+        targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
+            several classes, float32 for a regression.
+
+    Raises:
+        DataError: shapes, lengths or types differ from these, or a value is not finite.
+    """
+
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        """Refuses what a step could not use safely; no message holds a value or a count."""
+        for name, array in (("inputs", self.inputs), ("targets", self.targets)):
+            if not isinstance(array, np.ndarray):
+                raise DataError(
+                    f"expected {name} to be a numpy array, found {type(array).__name__}; "
+                    "convert it with numpy.asarray"
+                )
+        self._check_types()
+        self._check_shapes()
+        self._check_values()
+
+    def __len__(self) -> int:
+        """How many records there are: itself private to the silo."""
+        return len(self.targets)
+
+    def __repr__(self) -> str:
+        """Shows the public shape of one record, neither values nor how many there are."""
+        return f"<Records of shape {self.inputs.shape[1:]}, targets {self.targets.dtype}>"
+
+    def _check_types(self) -> None:
+        if self.inputs.dtype != np.float32:
+            raise DataError(
+                f"expected inputs of type float32, found {self.inputs.dtype}; convert them with "
+                ".astype(numpy.float32)"
+            )
+        if self.targets.dtype not in (np.float32, np.int64):
+            raise DataError(
+                "expected targets of type float32 (two classes, regression) or int64 (several "
+                f"classes), found {self.targets.dtype}; convert them with .astype"
+            )
+
+    def _check_shapes(self) -> None:
+        if self.inputs.ndim < 2 or self.targets.ndim != 1:
+            raise DataError(
+                "expected inputs of shape (n, features) and targets of shape (n,), found "
+                f"{self.inputs.ndim} and {self.targets.ndim} dimensions; reshape them"
+            )
+        if len(self.inputs) != len(self.targets):
+            raise DataError(
+                "expected one target per record, found different lengths of inputs and targets; "
+                "check how they were read"
+            )
+
+    def _check_values(self) -> None:
+        if not all(np.isfinite(array).all() for array in (self.inputs, self.targets)):
+            raise DataError(
+                "expected finite numbers only, found infinite or undefined ones; clean the records"
+            )
+        if self.targets.dtype == np.int64 and (self.targets < 0).any():
+            raise DataError(
+                "expected class numbers from 0 upwards, found a negative one; renumber the classes"
+            )

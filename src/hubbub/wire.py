@@ -1,0 +1,151 @@
+"""The frame of every message: what it is, who says it to whom, and the signature that binds it.
+
+A frame is a header of fixed size, a payload, and an Ed25519 signature over both (over the SHA-256 of
+the payload, which may be megabytes). The header binds the message to a study, a session, a round
+and an attempt, so that nothing can be replayed elsewhere. Bytes become a `Frame` here or a
+`ProtocolError` that names the culprit; what a payload means is the business of `round`.
+
+    offset  size  field
+         0     1  version (1)
+         1     1  tag
+         2    32  study id
+        34    16  session
+        50     4  round, little-endian
+        54     4  attempt
+        58     4  sender: index in the roster
+        62     4  receiver: index, or 0xffffffff for everybody
+        66     8  payload length
+        74     n  payload
+      74+n    64  signature
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from hubbub.errors import ProtocolError
+from hubbub.identity import Keys, Roster
+
+VERSION = 1
+EVERYBODY = 0xFFFFFFFF
+_HEADER = struct.Struct("<BB32s16sIIIIQ")
+HEADER_BYTES = _HEADER.size
+SIGNATURE_BYTES = 64
+OVERHEAD = HEADER_BYTES + SIGNATURE_BYTES
+_CONTEXT = b"hubbub frame v1"
+
+
+class Tag(IntEnum):
+    """Kinds of messages, in the order in which a session uses them."""
+
+    COMMIT = 1
+    REVEAL = 2
+    CONTRIBUTION = 3
+    CONFIRM = 4
+    KEY_CHECK = 5
+    MODEL = 6
+    MASKED = 7
+    REQUEST = 8
+    TOTAL = 9
+    SHARE = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One message, parsed and, if it came from outside, verified."""
+
+    tag: Tag
+    study: bytes
+    session: bytes
+    round: int = 0
+    attempt: int = 0
+    sender: int
+    receiver: int = EVERYBODY
+    payload: bytes | memoryview
+
+    def sealed(self, keys: Keys) -> bytes:
+        """The frame as signed bytes."""
+        header = _HEADER.pack(
+            VERSION,
+            self.tag,
+            self.study,
+            self.session,
+            self.round,
+            self.attempt,
+            self.sender,
+            self.receiver,
+            len(self.payload),
+        )
+        signature = keys.sign(_signed_part(header, self.payload))
+        return b"".join((header, self.payload, signature))
+
+
+def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
+    """A verified frame of this study and session.
+
+    Raises:
+        ProtocolError: naming the sender if the signature is right but the content is not for this
+            study and session, and the relay if the bytes are not what any party signed.
+    """
+    frame, header = _split(data)
+    if not 0 <= frame.sender < len(roster.parties):
+        raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
+    sender = roster.parties[frame.sender]
+    if not sender.verifies(data[-SIGNATURE_BYTES:], _signed_part(header, frame.payload)):
+        raise ProtocolError(
+            f"expected a {frame.tag.name} signed by {sender.name}, got a false signature",
+            culprit="relay",
+        )
+    if frame.study != study:
+        raise ProtocolError(
+            f"expected study {study.hex()[:16]}, got {frame.study.hex()[:16]}", culprit=sender.name
+        )
+    if frame.session != session:
+        raise ProtocolError(
+            f"expected a {frame.tag.name} of this session, got one of another: a replay",
+            culprit="relay",
+        )
+    return frame
+
+
+def _split(data: bytes) -> tuple[Frame, bytes]:
+    """Header fields and payload, lengths checked, nothing believed yet."""
+    if len(data) < OVERHEAD:
+        raise ProtocolError(
+            f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay"
+        )
+    header = bytes(data[:HEADER_BYTES])
+    version, tag, study, session, number, attempt, sender, receiver, size = _HEADER.unpack(header)
+    if version != VERSION:
+        raise ProtocolError(
+            f"expected wire version {VERSION}, got {version}; all parties must run the same "
+            "version of hubbub",
+            culprit="relay",
+        )
+    if size != len(data) - OVERHEAD:
+        raise ProtocolError(
+            f"expected a payload of {len(data) - OVERHEAD} bytes, got the length {size}",
+            culprit="relay",
+        )
+    if tag not in Tag.__members__.values():
+        raise ProtocolError(f"expected a known tag, got {tag}", culprit="relay")
+    payload = memoryview(data)[HEADER_BYTES : len(data) - SIGNATURE_BYTES]
+    frame = Frame(
+        tag=Tag(tag),
+        study=study,
+        session=session,
+        round=number,
+        attempt=attempt,
+        sender=sender,
+        receiver=receiver,
+        payload=payload,
+    )
+    return frame, header
+
+
+def _signed_part(header: bytes, payload: bytes | memoryview) -> bytes:
+    """What is signed: the context, the header, and the hash of the payload."""
+    return _CONTEXT + header + hashlib.sha256(payload).digest()
