@@ -1,5 +1,15 @@
-"""hubbub: one model from many silos, with differential privacy that nobody has to be trusted for."""
+"""hubbub: one model from many silos, with differential privacy that nobody has to be trusted for.
 
+The accountant, the study and the plan need numpy, scipy and cryptography only. What trains
+(`hubbub.run`, `hubbub.learning`) is loaded when it is first used and needs `hubbub[learn]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hubbub.plan import Plan, plan
 from hubbub.privacy import (
     Bound,
     Step,
@@ -12,18 +22,50 @@ from hubbub.privacy import (
     projected_epsilon,
     projection_bound,
 )
+from hubbub.study import Study
+
+if TYPE_CHECKING:
+    from hubbub import learning as learning
+    from hubbub.runners.local import Result, run
+    from hubbub.runners.sums import PrivateSum, private_sum, secure_sum
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Bound",
+    "Plan",
+    "PrivateSum",
+    "Result",
     "Step",
+    "Study",
     "attack_power",
     "composed_epsilon",
     "delta",
     "epsilon",
+    "learning",
     "malicious_epsilon",
     "noise_multiplier",
+    "plan",
+    "private_sum",
     "projected_epsilon",
     "projection_bound",
+    "run",
+    "secure_sum",
 ]
+
+_LATER = {
+    "PrivateSum": "hubbub.runners.sums",
+    "Result": "hubbub.runners.local",
+    "private_sum": "hubbub.runners.sums",
+    "run": "hubbub.runners.local",
+    "secure_sum": "hubbub.runners.sums",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is needed later on first use."""
+    if name == "learning":
+        return importlib.import_module("hubbub.learning")
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'hubbub' has no attribute {name!r}")

@@ -25,11 +25,6 @@ Array = NDArray[np.float64]
 _LAYERS = 1024
 _INDEX_BITS = 10
 _CHUNK = 1 << 14
-# Relative error of the probability of one grid outcome, per grid step of the noise's standard
-# deviation (P6): a cell's two edges, at most 12 sigma out, move by a few units in the last place.
-OUTCOME_ERROR_PER_STEP = 12 * 2 * 2.0**-51
-
-
 def _density(x: Array | float) -> Array:
     return np.asarray(np.exp(-0.5 * np.square(x)))
 
@@ -124,22 +119,24 @@ def add_noise_and_round(
     """Residues of round(vector + N(0, sigma_grid^2)), `vector` in grid units (P5).
 
     The noise is added before the rounding, so the rounding is post-processing of a noisy value and
-    adds no sensitivity. `sigma_grid` = 0 adds none (baselines without privacy only).
+    adds no sensitivity. It is added to the fraction of each number, whose integer part joins
+    afterwards in integers, so that large sums do not coarsen it (P6). `sigma_grid` = 0 adds none
+    (baselines without privacy only).
     """
     out = ring.zeros(vector.size, word_bits)
     noise = np.empty(min(_CHUNK, vector.size))
     words = np.empty(noise.size, dtype=np.uint64)
     for part in _chunks(vector.size):
-        size = part.stop - part.start
-        value = noise[:size]
+        value = noise[: part.stop - part.start]
+        whole = np.floor(vector[part])
         if sigma_grid > 0:
-            _fill(source, words[:size], value)
+            _fill(source, words[: value.size], value)
             value *= sigma_grid
-            value += vector[part]
+            value += vector[part] - whole
         else:
-            value[:] = vector[part]
+            np.subtract(vector[part], whole, out=value)
         np.rint(value, out=value)
-        out[part] = value.astype(np.int64)
+        out[part] = value.astype(np.int64) + whole.astype(np.int64)
     return out
 
 

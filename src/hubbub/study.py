@@ -395,7 +395,7 @@ def _optimizer(section: _Section) -> tuple[tuple[str, str | float | bool], ...]:
     inner = _Section(
         "training.optimizer",
         table,
-        ("name", "lr", "momentum", "beta1", "beta2", "schedule", "warmup"),
+        ("name", "lr", "momentum", "beta1", "beta2", "schedule"),
     )
     inner.text("name", None, options=("sgd", "adam"))
     inner.number("lr", None, least=0, most=1e6, open_low=True)
@@ -404,8 +404,6 @@ def _optimizer(section: _Section) -> tuple[tuple[str, str | float | bool], ...]:
             inner.number(key, None, least=0, most=0.999999)
     if "schedule" in table:
         inner.text("schedule", None, options=("constant", "linear", "cosine"))
-    if "warmup" in table:
-        inner.whole("warmup", None, least=0, most=1_000_000)
     return tuple(sorted(table.items()))
 
 

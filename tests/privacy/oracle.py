@@ -38,7 +38,7 @@ MOST_ELEMENTS = 100_000_000  # give up, loudly, on integrands that decay too slo
 LEGENDRE = np.polynomial.legendre.leggauss(16)
 
 
-class NoConvergence(ArithmeticError):
+class NoConvergenceError(ArithmeticError):
     """The integrand decays too slowly for this oracle (few steps, tiny rate)."""
 
 
@@ -261,7 +261,7 @@ def _log_transform(law: Law, c: float, t: Array) -> NDArray[np.complex128]:
     keep = tilted > 1e-19
     weight, loss = tilted[keep] / tilted[keep].sum(), loss[keep]
     if len(t) * len(loss) > MOST_ELEMENTS:
-        raise NoConvergence(f"the integrand still matters at t = {t[-1]:.0f}")
+        raise NoConvergenceError(f"the integrand still matters at t = {t[-1]:.0f}")
     centre = float(weight @ loss)
     loss = loss - centre
     out = np.empty(len(t), dtype=np.complex128)
@@ -340,6 +340,7 @@ def _period(steps: Steps, c: float, eps: float, log_value: float) -> float:
 
 def _chernoff_epsilon(steps: Steps, target: float) -> float:
     """A first guess at epsilon, from above."""
+
     def height(eps: float) -> float:
         return _exponent(steps, _saddle(steps, eps), eps) - log(target)
 

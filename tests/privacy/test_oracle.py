@@ -15,7 +15,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import hypergeom
 
-from . import oracle
+from privacy import oracle
 
 Loss = Callable[[mpmath.mpf], mpmath.mpf]
 
@@ -141,5 +141,5 @@ def test_oracle_tells_one_per_cent_of_noise_apart() -> None:
 
 
 def test_oracle_says_so_where_it_cannot_answer() -> None:
-    with pytest.raises(oracle.NoConvergence):
+    with pytest.raises(oracle.NoConvergenceError):
         oracle.delta([(oracle.rem(1e-4, 1.0), 1)], 0.5)

@@ -21,6 +21,8 @@ from hubbub.errors import StudyError
 from hubbub.tabular import Column, Records, encode_table, read_cells
 
 HEART_SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
+# What a study that only says `silos = 4` calls them.
+_NUMBERED = {f"silo-{number}": name for number, name in enumerate(HEART_SILOS, 1)}
 TEST_SHARE = 0.2
 
 _HOSPITALS = {
@@ -74,7 +76,7 @@ def heart(party: str, *, split: int = 0) -> Records:
            `split`, and the four silos with the test set hold each of the 920 records once.
 
     Args:
-        party: one of `HEART_SILOS`, or "test".
+        party: one of `HEART_SILOS` (also called "silo-1" to "silo-4", in that order), or "test".
         split: which of the pseudo-random 80/20 splits into training and test records, stratified
             by hospital. It is public and follows from `split` and the row order alone; it hides
             nothing, so it needs no cryptographic generator.
@@ -85,6 +87,7 @@ def heart(party: str, *, split: int = 0) -> Records:
     Raises:
         StudyError: another name or a negative split.
     """
+    party = _NUMBERED.get(party, party)
     if party not in (*HEART_SILOS, "test"):
         raise StudyError(
             f"expected a silo of the heart data ({', '.join(HEART_SILOS)}) or 'test', found "

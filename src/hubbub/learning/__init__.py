@@ -8,10 +8,12 @@ from hubbub.learning.optimizers import Optimizer
 from hubbub.learning.parameters import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.storage import load_model, save_model
+from hubbub.learning.task import TrainingTask, evaluate_records, method_for
 
 __all__ = [
     "ClippedSum",
     "Optimizer",
+    "TrainingTask",
     "accuracy",
     "auc",
     "build_model",
@@ -19,9 +21,11 @@ __all__ = [
     "clipped_sum",
     "default_loss",
     "evaluate",
+    "evaluate_records",
     "frozen_features",
     "load_model",
     "load_parameters",
+    "method_for",
     "parameters_vector",
     "save_model",
 ]

@@ -181,6 +181,8 @@ def _add(vector: torch.Tensor, parts: list[Part], layout: Layout, records: int, 
         return records
     norms = total_square_norms(parts)
     factors = clip_factors(norms, clip, layout.dtype)
+    gone = ~norms.isfinite()
+    lost = int(gone.sum())
     for name, part in parts:
-        part.add_to(vector[layout.slices[name]], factors)
-    return int(norms.isfinite().sum())
+        part.add_to(vector[layout.slices[name]], factors, gone if lost else None)
+    return records - lost

@@ -4,7 +4,8 @@
     Stack   anything else: one stored gradient per record
     Rows    an embedding: the few rows of the table that a record has touched
 
-Each can say its squared norms, in float64, and add the weighted sum of its records to a flat view.
+Each can say its squared norms, in float64, and add the weighted sum of its records to a flat view,
+leaving out those that are not finite.
 There is no Gram matrix of activations here: in float32 it underestimates norms by cancellation,
 and an underestimated norm is a record that is clipped too little. This file knows no model.
 """
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 
 import torch
 
+Gone = torch.Tensor | None  # which records, (n,), are left out; None where all are in
+
 
 def square_norms(values: torch.Tensor) -> torch.Tensor:
     """Squared L2 norm of each record, (n, ...) to (n,), accumulated in float64."""
@@ -24,10 +27,9 @@ def square_norms(values: torch.Tensor) -> torch.Tensor:
     return norms.square()
 
 
-def _kept(values: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    """`values`, (n, ...), with the records of factor 0 blanked: 0 times NaN would be NaN."""
-    gone = (factors == 0).reshape(-1, *[1] * (values.dim() - 1))
-    return values.masked_fill(gone, 0) if bool(gone.any()) else values
+def _blanked(values: torch.Tensor, gone: torch.Tensor | None) -> torch.Tensor:
+    """`values`, (n, m), with the records that are gone set to zero: 0 times NaN would be NaN."""
+    return values if gone is None else values.masked_fill(gone[:, None], 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +47,9 @@ class Outer:
         """How many numbers this holds."""
         return self.left.numel() + self.right.numel()
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor) -> None:
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: Gone) -> None:
         """view += sum_i factors_i gradient_i, as one matrix product."""
-        left, right = _kept(self.left, factors), _kept(self.right, factors)
+        left, right = _blanked(self.left, gone), _blanked(self.right, gone)
         matrix = view.view(left.shape[1], right.shape[1])
         matrix.addmm_((left * factors[:, None]).t(), right)
 
@@ -67,9 +69,9 @@ class Stack:
         """How many numbers this holds."""
         return self.gradients.numel() + self.scratch
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor) -> None:
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: Gone) -> None:
         """view += sum_i factors_i gradient_i."""
-        rows = _kept(self.gradients.reshape(len(factors), -1), factors)
+        rows = _blanked(self.gradients.reshape(len(factors), -1), gone)
         view.addmv_(rows.t(), factors)
 
 
@@ -91,10 +93,10 @@ class Rows:
         """How many numbers this holds."""
         return self.values.numel()
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor) -> None:
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: Gone) -> None:
         """view += sum_i factors_i gradient_i, touching only the rows that occur."""
-        weights = factors[self.owner]
-        values = _kept(self.values, weights) * weights[:, None]
+        lost = None if gone is None else gone[self.owner]
+        values = _blanked(self.values, lost) * factors[self.owner][:, None]
         view.view(-1, values.shape[1]).index_add_(0, self.index, values)
 
 

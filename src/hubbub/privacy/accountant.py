@@ -191,13 +191,18 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
         StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
     """
     epsilon, delta = parameters.epsilon(epsilon, least=1e-3), parameters.delta(delta)
-    gap = 2e-4 * min(1.0, epsilon)
+    gap = calibration_gap(epsilon)
 
     def spent(log_noise: float) -> float:
         upper = Composition(build(float(np.exp(log_noise)))).epsilon(delta, gap=gap).upper
         return log(max(upper, 1e-12)) - log(epsilon)
 
     return float(np.exp(_root_from_above(spent, _rough_noise(build, epsilon, delta))))
+
+
+def calibration_gap(epsilon: float) -> float:
+    """The gap with which calibration to `epsilon` computes: at the same gap, the same bound."""
+    return 2e-4 * min(1.0, epsilon)
 
 
 def _rough_noise(

@@ -82,6 +82,11 @@ class Agreement:
         self._secrets: dict[int, PairSecret] = {}
         self._transcript = b""
 
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Whom this party shares secrets with; known after `contribute`."""
+        return self._neighbours
+
     def commit(self) -> bytes:
         """Phase 1: the hash of this party's share of the seed."""
         return self._frame(Tag.COMMIT, EVERYBODY, self._commitment(self._index, self._own_seed))
@@ -120,13 +125,14 @@ class Agreement:
         return frames
 
     def confirm(
-        self, contributions: Sequence[bytes], digests: Mapping[int, bytes]
+        self, contributions: Sequence[bytes], digests: bytes
     ) -> tuple[bytes, dict[int, bytes]]:
         """Phase 4: derive the secrets, sign the transcript, prove each secret to its other end.
 
         Args:
             contributions: the frames addressed to this party.
-            digests: `sent_digest` of every party's contributions, as the relay tells everybody.
+            digests: `sent_digest` of every party's contributions, 32 bytes each in the order of the
+                roster, as the relay tells everybody.
         """
         received = {
             index: self._open(frame)
@@ -143,12 +149,13 @@ class Agreement:
                 study=self._study,
                 session=self._session,
             )
-        if digests.get(self._index) != self._own_digest:
+        own = slice(32 * self._index, 32 * self._index + 32)
+        if len(digests) != 32 * len(self._roster.parties) or digests[own] != self._own_digest:
             raise ProtocolError(
-                "expected the digest of what I sent, got another", culprit="relay"
+                "expected the digest of what I sent in the list of all, got another",
+                culprit="relay",
             )
-        for index, digest in sorted(digests.items()):
-            self._public.update(index.to_bytes(4, "little") + digest)
+        self._public.update(digests)
         self._transcript = self._public.digest()
         checks = {
             other: self._frame(

@@ -9,11 +9,10 @@ docs/privacy.md P4. It is drawn from joint randomness after all keys are fixed.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from math import exp, inf, lgamma, log
 
-import numpy as np
-
-from hubbub.randomness import SecureSource
+from hubbub.randomness import KEY_BYTES, SecureSource
 
 FAILURE_BITS = 40
 # Up to this many silos everybody shares a mask with everybody.
@@ -30,20 +29,21 @@ def degree(silos: int, colluders: int, dropouts: int) -> int:
     return silos - 1
 
 
-def neighbours(silos: int, each: int, seed: bytes) -> list[list[int]]:
-    """Neighbours of every silo, sorted, on the graph of a public seed."""
+def neighbours_of(one: int, silos: int, each: int, seed: bytes) -> list[int]:
+    """The neighbours of one silo, sorted, on the graph of a public seed."""
     if each >= silos - 1:
-        return [[other for other in range(silos) if other != one] for one in range(silos)]
-    order = SecureSource(hashlib.sha256(b"hubbub mask graph" + seed).digest()[:16]).permutation(
-        silos
-    )
-    place = np.empty(silos, dtype=int)
-    place[order] = np.arange(silos)
+        return [other for other in range(silos) if other != one]
+    order = _circle(silos, seed)
+    place = order.index(one)
     offsets = [step for half in range(1, each // 2 + 1) for step in (half, -half)]
-    return [
-        sorted({int(order[(int(place[one]) + step) % silos]) for step in offsets})
-        for one in range(silos)
-    ]
+    return sorted({order[(place + step) % silos] for step in offsets})
+
+
+@lru_cache(maxsize=8)
+def _circle(silos: int, seed: bytes) -> tuple[int, ...]:
+    """The silos in the random order of a public seed."""
+    key = hashlib.sha256(b"hubbub mask graph v1" + seed).digest()[:KEY_BYTES]
+    return tuple(SecureSource(key).permutation(silos).tolist())
 
 
 def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:

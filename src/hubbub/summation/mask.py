@@ -8,44 +8,55 @@ each take a span of the vector, since the counter can start at any block.
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from hubbub.randomness import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.ring import Residues
 
+_WORTH_A_THREAD = 1 << 18  # bytes of a vector below which one thread is faster
+
+
+class Masking:
+    """Adds masks on a number of threads. The threads change the speed and nothing else.
+
+    Args:
+        threads: how many; the library that makes the keystream releases Python's lock.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def add(self, vector: Residues, key: bytes, *, negative: bool = False) -> None:
+        """Add the mask of `key` to `vector`, or subtract it; in place, modulo 2^w."""
+        if self._pool is None or vector.nbytes < _WORTH_A_THREAD:
+            _apply(vector, key, 0, negative)
+            return
+        per_block = BLOCK_BYTES // vector.itemsize
+        spans = np.linspace(0, vector.size // per_block, self._threads + 1).astype(int) * per_block
+        spans[-1] = vector.size
+        jobs = [
+            self._pool.submit(_apply, vector[low:high], key, int(low) // per_block, negative)
+            for low, high in zip(spans[:-1], spans[1:], strict=True)
+        ]
+        for job in jobs:
+            job.result()
+
 
 def add_mask(vector: Residues, key: bytes, *, negative: bool = False) -> None:
-    """Add the mask of `key` to `vector`, or subtract it; in place, modulo 2^w."""
+    """Add the mask of `key` to `vector`, or subtract it, on this thread; in place, modulo 2^w."""
     _apply(vector, key, 0, negative)
-
-
-def add_mask_in(
-    pool: Executor, workers: int, vector: Residues, key: bytes, *, negative: bool = False
-) -> None:
-    """`add_mask` on several threads; the result is the same to the last bit."""
-    per_block = BLOCK_BYTES // vector.itemsize
-    spans = np.linspace(0, vector.size // per_block, workers + 1).astype(int) * per_block
-    spans[-1] = vector.size
-    jobs = [
-        pool.submit(_apply, vector[low:high], key, int(low) // per_block, negative)
-        for low, high in zip(spans[:-1], spans[1:], strict=True)
-    ]
-    for job in jobs:
-        job.result()
 
 
 def _apply(vector: Residues, key: bytes, block: int, negative: bool) -> None:
     """The keystream from `block` on, chunk by chunk."""
     cipher = cipher_at(key, block)
-    chunk = np.empty(min(CHUNK_BYTES, max(vector.nbytes, 1)), dtype=np.uint8)
-    view = memoryview(chunk)
+    chunk = np.empty(min(CHUNK_BYTES, vector.nbytes), dtype=np.uint8)
+    words, view = chunk.view(vector.dtype.newbyteorder("<")), memoryview(chunk)
     combine = np.subtract if negative else np.add
-    words = chunk[: chunk.size // vector.itemsize * vector.itemsize].view(
-        vector.dtype.newbyteorder("<")
-    )
-    for start in range(0, vector.size, words.size):
+    for start in range(0, vector.size, max(words.size, 1)):
         part = vector[start : start + words.size]
         keystream_into(cipher, view[: part.nbytes])
         combine(part, words[: part.size], out=part)

@@ -1,0 +1,128 @@
+"""The aggregator's part: it adds what arrives and sees only the sum.
+
+An attempt is opened with `begin`, fed with `receive`, and closed with `integers` once everybody that was
+asked has answered. With compute nodes, `requests` asks for the masks of exactly the silos that
+arrived. With pairwise masks a missing silo spoils the attempt: it is abandoned, and the next one is
+begun among those left. Vectors are added as they come and not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub import ring
+from hubbub.errors import ProtocolError
+from hubbub.identity import Keys, Roster
+from hubbub.round.terms import Parameters, Terms, Turn
+from hubbub.wire import EVERYBODY, Frame, Tag, parse
+
+
+class Aggregator:
+    """The aggregator in one session."""
+
+    def __init__(
+        self, *, keys: Keys, roster: Roster, terms: Terms, study: bytes, session: bytes
+    ) -> None:
+        self._keys, self._roster, self._terms = keys, roster, terms
+        self._study, self._session = study, session
+        self._turn = Turn()
+        self._active: frozenset[int] = frozenset()
+        self._arrived: set[int] = set()
+        self._answered: set[int] = set()
+        self._asked = False
+        self._total = ring.zeros(0, terms.word_bits)
+
+    def begin(
+        self, round: int, attempt: int, active: Iterable[int], parameters: Parameters
+    ) -> bytes:
+        """Open an attempt: the MODEL for everybody."""
+        self._turn.take(round, attempt, self._terms.steps, "aggregator")
+        self._active = frozenset(active)
+        self._arrived, self._answered, self._asked = set(), set(), False
+        self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
+        payload = self._terms.model_payload(self._active, parameters)
+        return self._frame(Tag.MODEL, EVERYBODY, payload)
+
+    def receive(self, message: bytes) -> None:
+        """Add a silo's masked vector, or take a compute node's total away.
+
+        Raises:
+            ProtocolError: it is not what this attempt waits for; the sum is as before.
+        """
+        frame = parse(message, self._roster, study=self._study, session=self._session)
+        sender = self._roster.name(frame.sender)
+        if (frame.round, frame.attempt) != self._turn.last or frame.receiver != 0:
+            raise ProtocolError(
+                f"expected an answer to attempt {self._turn.last[0]}.{self._turn.last[1]}, "
+                f"got one to {frame.round}.{frame.attempt}",
+                culprit=sender,
+            )
+        if frame.tag is Tag.MASKED and not self._asked:
+            self._once(frame.sender, self._active, self._arrived, sender)
+            self._total += self._terms.read_residues(frame, sender)
+            self._arrived.add(frame.sender)
+        elif frame.tag is Tag.TOTAL and self._asked:
+            self._once(frame.sender, self._roster.nodes, self._answered, sender)
+            self._total -= self._terms.read_residues(frame, sender)
+            self._answered.add(frame.sender)
+        else:
+            raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Active silos that have not answered."""
+        return self._active - self._arrived
+
+    def requests(self) -> dict[int, bytes]:
+        """Close the silos' phase and ask every compute node for the masks of who arrived."""
+        if len(self._arrived) < self._terms.quorum:
+            raise ProtocolError(
+                f"expected at least {self._terms.quorum} silos to answer, "
+                f"got {len(self._arrived)}; the attempt is abandoned"
+            )
+        self._asked = True
+        payload = self._terms.bitmap(self._arrived)
+        return {node: self._frame(Tag.REQUEST, node, payload) for node in self._roster.nodes}
+
+    def integers(self) -> NDArray[np.int64]:
+        """The sum of what the silos encoded, in grid steps.
+
+        Raises:
+            ProtocolError: somebody has not answered, so masks are still on it.
+        """
+        if self._terms.nodes and len(self._answered) < len(self._roster.nodes):
+            waiting = min(set(self._roster.nodes) - self._answered)
+            raise ProtocolError(
+                "expected its total, got none; the attempt is abandoned",
+                culprit=self._roster.name(waiting),
+            )
+        if not self._terms.nodes and self.missing:
+            raise ProtocolError(
+                "expected its masked vector, got none; the attempt is abandoned",
+                culprit=self._roster.name(min(self.missing)),
+            )
+        return ring.to_integers(self._total)
+
+    def _once(
+        self, index: int, expected: Iterable[int], seen: set[int], sender: str
+    ) -> None:
+        if index not in expected or index in seen:
+            raise ProtocolError(
+                "expected one answer from each party that was asked, got another", culprit=sender
+            )
+
+    def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:
+        round, attempt = self._turn.last
+        return Frame(
+            tag=tag,
+            study=self._study,
+            session=self._session,
+            round=round,
+            attempt=attempt,
+            sender=0,
+            receiver=receiver,
+            payload=payload,
+        ).sealed(self._keys)

@@ -1,0 +1,106 @@
+"""How a silo answers: it accepts a new attempt at a round, and hides residues under its masks.
+
+Nothing here touches records or noise; it is the part of a silo that also serves a plain secure sum
+of integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hubbub import ring
+from hubbub.errors import ProtocolError
+from hubbub.identity import Keys, Roster
+from hubbub.round.terms import Parameters, Terms, Turn
+from hubbub.summation.agreement import Session
+from hubbub.summation.mask import Masking
+from hubbub.summation.secrets import active_digest
+from hubbub.wire import EVERYBODY, Frame, Tag, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An accepted MODEL: one attempt at one round, and who takes part in it."""
+
+    round: int
+    attempt: int
+    active: frozenset[int]
+    parameters: Parameters = field(repr=False)
+
+
+class Answering:
+    """One silo's side of the wire in one session.
+
+    Args:
+        keys: the silo's own.
+        roster: everybody.
+        terms: the numbers of the rounds.
+        session: from the agreement.
+        masking: how masks are added (on how many threads); changes speed only.
+    """
+
+    def __init__(
+        self, *, keys: Keys, roster: Roster, terms: Terms, session: Session, masking: Masking
+    ) -> None:
+        self._keys, self._roster, self._terms = keys, roster, terms
+        self._session, self._masking = session, masking
+        self._turn = Turn()
+        self._masked: tuple[int, int] = (0, 0)
+
+    def accept(self, model: bytes) -> Attempt:
+        """The attempt that the aggregator's MODEL opens; each can be opened once.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this session, not new, or names
+                too few silos.
+        """
+        frame = parse(model, self._roster, study=self._session.study, session=self._session.id)
+        sender = self._roster.name(frame.sender)
+        if frame.tag is not Tag.MODEL or frame.sender != 0 or frame.receiver != EVERYBODY:
+            raise ProtocolError(
+                f"expected a MODEL from the aggregator, got a {frame.tag.name}", culprit=sender
+            )
+        active, parameters = self._terms.read_model(frame, sender)
+        if self._session.index not in active:
+            raise ProtocolError("expected to be among the active silos, was not", culprit=sender)
+        self._turn.take(frame.round, frame.attempt, self._terms.steps, sender)
+        return Attempt(
+            round=frame.round, attempt=frame.attempt, active=active, parameters=parameters
+        )
+
+    def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
+        """The MASKED frame with these residues, which are overwritten by it; once per attempt.
+
+        Raises:
+            ProtocolError: the attempt was answered already, or is not the newest.
+        """
+        number = (attempt.round, attempt.attempt)
+        if number != self._turn.last or number == self._masked:
+            raise ProtocolError(f"expected a new attempt to answer, got {number} again")
+        self._masked = number
+        self._add_masks(attempt, residues)
+        return Frame(
+            tag=Tag.MASKED,
+            study=self._session.study,
+            session=self._session.id,
+            round=attempt.round,
+            attempt=attempt.attempt,
+            sender=self._session.index,
+            receiver=0,
+            payload=ring.to_bytes(residues),
+        ).sealed(self._keys)
+
+    def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:
+        """The mask of every compute node, or of every active neighbour with its sign."""
+        pairwise = self._terms.nodes == 0
+        digest = active_digest(attempt.active if pairwise else ())
+        for other, secret in self._session.secrets.items():
+            if pairwise and other not in attempt.active:
+                continue
+            key = secret.mask_key(
+                transcript=self._session.transcript,
+                round=attempt.round,
+                attempt=attempt.attempt,
+                active=digest,
+            )
+            self._masking.add(residues, key, negative=pairwise and other < self._session.index)
