@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import resource
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from scipy.special import ndtr
 
 import hubbub
 
+MEMORY = 12 << 30  # bytes of address space; a peer that wants more fails in its own row
 PRECISION = 1e-3  # asked of the accountants that take one
 GRID_HALF_WIDTH, GRID_POINTS = 24.0, 1 << 21
 
@@ -164,7 +167,9 @@ def measure(name: str, setting: Setting) -> Row:
     except ImportError:
         return Row(accountant=name, setting=setting, note="not installed")
     except Exception as error:  # noqa: BLE001 - a peer may fail in any way; the table goes on
-        return Row(accountant=name, setting=setting, note=f"failed: {type(error).__name__}")
+        return Row(
+            accountant=name, setting=setting, note=f"failed: {type(error).__name__.strip('_')}"
+        )
     seconds = time.perf_counter() - start
     return Row(accountant=name, setting=setting, lower=lower, upper=upper, seconds=seconds)
 
@@ -192,6 +197,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--quick", action="store_true", help="only the first two settings")
     options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    logging.disable(logging.WARNING)  # dp-accounting warns at every optimistic estimate
     settings = SETTINGS[:2] if options.quick else SETTINGS
     if options.json:
         print(json.dumps({"results": [asdict(row) for row in rows(settings)]}))

@@ -114,13 +114,13 @@ class Keys:
         return self._signing.sign(content)
 
     def open(self, ciphertext: bytes, context: bytes) -> bytes:
-        """What was sealed to this party in this context; raises `cryptography`'s error if nothing."""
+        """What was sealed to this party in this context; InvalidTag or ValueError if nothing."""
         return _SUITE.decrypt(ciphertext, self._opening, info=context)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Roster:
-    """Everybody who takes part, in an agreed order: the aggregator, the silos, the compute nodes."""
+    """Everybody who takes part, in order: the aggregator, the silos, the compute nodes."""
 
     parties: tuple[Identity, ...]
 

@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import ring
-from hubbub.randomness import SecureSource
+from hubbub.randomness import KEY_BYTES, SecureSource
 
 Array = NDArray[np.float64]
 
 _LAYERS = 1024
 _INDEX_BITS = 10
 _CHUNK = 1 << 14
+
+
 def _density(x: Array | float) -> Array:
     return np.asarray(np.exp(-0.5 * np.square(x)))
 
@@ -144,12 +146,16 @@ def add_noise_and_round_in(
     pool: Executor, workers: int, vector: Array, sigma_grid: float, source: SecureSource, bits: int
 ) -> ring.Residues:
     """`add_noise_and_round` on several threads, each with its own stream keyed from `source`."""
-    spans = np.linspace(0, vector.size, workers + 1).astype(int)
+    span = -(-vector.size // workers)
     jobs = [
         pool.submit(
-            add_noise_and_round, vector[low:high], sigma_grid, SecureSource(source.bytes(16)), bits
+            add_noise_and_round,
+            vector[low : low + span],
+            sigma_grid,
+            SecureSource(source.bytes(KEY_BYTES)),
+            bits,
         )
-        for low, high in zip(spans[:-1], spans[1:], strict=True)
+        for low in range(0, vector.size, span)
     ]
     return np.concatenate([job.result() for job in jobs])
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import exp, expm1, inf, log, pi, prod, sqrt
 from typing import Any
 
@@ -26,7 +27,7 @@ from hubbub.privacy import (
     power_bound,
     release,
 )
-from hubbub.study import Study
+from hubbub.study import Privacy, Study, Training
 from hubbub.summation import graph
 from hubbub.wire import OVERHEAD
 
@@ -150,7 +151,8 @@ class Plan:
         """Certified epsilon of the stated adversary after the first `steps` steps."""
         if steps == self.study.training.steps:
             return self.stated.epsilon
-        return _epsilon_after(self.study, self.stated.noise_multiplier, self.certificate, steps)
+        study, noise = self.study, self.stated.noise_multiplier
+        return _epsilon_after(study.training, study.privacy, noise, self.certificate, steps)
 
     @cached_property
     def stated(self) -> Exposure:
@@ -262,8 +264,7 @@ def model_dimension(study: Study) -> int | None:
     if model.kind == "cnn":
         return None
     widths = (prod(shape), *model.hidden, model.outputs)
-    pairs = zip(widths[:-1], widths[1:], strict=True)
-    return sum(low * high + (high if model.bias else 0) for low, high in pairs)
+    return sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
 
 
 def record_shape(study: Study) -> tuple[int, ...] | None:
@@ -278,28 +279,32 @@ def record_shape(study: Study) -> tuple[int, ...] | None:
         return None
 
 
-def releases(study: Study, noise_multiplier: float, steps: int) -> list[Release]:
+def releases(
+    training: Training, relation: str, noise_multiplier: float, steps: int
+) -> list[Release]:
     """What `steps` steps release to an adversary who faces this much noise (P1)."""
-    training = study.training
     step = Step(
         noise_multiplier=noise_multiplier,
         sample_rate=training.sample_rate,
         sampling=training.sampling,
         count=steps,
     )
-    return [release(step, study.privacy.relation)]
+    return [release(step, relation)]
 
 
 @lru_cache(maxsize=4096)
-def _epsilon_after(study: Study, noise: float, certificate: Certificate, steps: int) -> float:
+def _epsilon_after(
+    training: Training, privacy: Privacy, noise: float, certificate: Certificate, steps: int
+) -> float:
     """Certified epsilon after so many steps; asked for again by every repetition of a study."""
-    delta = _ideal_delta(study.privacy.delta, certificate)
-    done = Composition(releases(study, noise, steps)).epsilon(delta)
+    delta = _ideal_delta(privacy.delta, certificate)
+    done = Composition(releases(training, privacy.relation, noise, steps)).epsilon(delta)
     return done.upper + certificate.epsilon
 
 
 def _releases(study: Study, noise: float) -> list[Release]:
-    return releases(study, noise, study.training.steps)
+    """All steps of a study."""
+    return releases(study.training, study.privacy.relation, noise, study.training.steps)
 
 
 def _calibrated(study: Study, certificate: Certificate) -> float:
@@ -451,4 +456,3 @@ def _warnings(study: Study, dimension: int | None) -> tuple[str, ...]:
     if privacy.epsilon > 8:
         found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
     return tuple(found)
-

@@ -51,7 +51,7 @@ class SecureSource:
 
     def fill(self, words: Words) -> None:
         """Overwrite a contiguous array of words with uniform ones."""
-        buffer = memoryview(words).cast("B")
+        buffer = words.view(np.uint8).data
         for start in range(0, buffer.nbytes, CHUNK_BYTES):
             keystream_into(self._cipher, buffer[start : start + CHUNK_BYTES])
 

@@ -51,7 +51,7 @@ def to_integers(residues: Residues) -> NDArray[np.int64]:
 def largest_integer(word_bits: int) -> int:
     """The largest integer that a residue can stand for."""
     residue_type(word_bits)
-    return 2 ** (word_bits - 1) - 1
+    return int(2 ** (word_bits - 1) - 1)
 
 
 def from_bytes(data: bytes | memoryview, dimension: int, word_bits: int) -> Residues:

@@ -124,7 +124,9 @@ class Study:
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise StudyError(f"expected a TOML file, got a syntax error: {error}; mend it") from None
+            raise StudyError(
+                f"expected a TOML file, got a syntax error: {error}; mend it"
+            ) from None
         return cls.from_table(table, toml=text)
 
     @classmethod
@@ -299,7 +301,9 @@ def _data(table: dict[str, Any]) -> Data:
     if source and source.count(":") != (2 if source.startswith("python:") else 1):
         raise section.refusal("source", '"module:function" or "python:module:function"', "mend it")
     if files and ("{name}" not in files or not files.endswith((".csv", ".parquet"))):
-        raise section.refusal("files", 'a path with {name} that ends in .csv or .parquet', "mend it")
+        raise section.refusal(
+            "files", "a path with {name} that ends in .csv or .parquet", "mend it"
+        )
     if source:
         for key in ("test", "positive", "classes", "columns"):
             if key in table:
@@ -391,7 +395,9 @@ def _optimizer(section: _Section) -> tuple[tuple[str, str | float | bool], ...]:
     """The optimizer's name and settings; the learning layer checks the settings' names."""
     table = section.content.get("optimizer", {"name": "adam", "lr": 0.1})
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-        raise section.refusal("optimizer", "a table with a name", 'write { name = "adam", lr = 0.1 }')
+        raise section.refusal(
+            "optimizer", "a table with a name", 'write { name = "adam", lr = 0.1 }'
+        )
     inner = _Section(
         "training.optimizer",
         table,
@@ -438,7 +444,7 @@ def _check_together(study: Study) -> None:
         )
     if training.sampling == "without-replacement" and not data.records:
         raise StudyError(
-            "expected data.records with sampling = \"without-replacement\", got nothing; state the "
+            'expected data.records with sampling = "without-replacement", got nothing; state the '
             "public number of records, or use Poisson sampling"
         )
     if data.records and data.records < study.parties.silos:

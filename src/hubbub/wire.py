@@ -1,7 +1,7 @@
 """The frame of every message: what it is, who says it to whom, and the signature that binds it.
 
-A frame is a header of fixed size, a payload, and an Ed25519 signature over both (over the SHA-256 of
-the payload, which may be megabytes). The header binds the message to a study, a session, a round
+A frame is a header of fixed size, a payload, and an Ed25519 signature over both (over the SHA-256
+of the payload, which may be megabytes). The header binds the message to a study, a session, a round
 and an attempt, so that nothing can be replayed elsewhere. Bytes become a `Frame` here or a
 `ProtocolError` that names the culprit; what a payload means is the business of `round`.
 
@@ -114,9 +114,7 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
 def _split(data: bytes) -> tuple[Frame, bytes]:
     """Header fields and payload, lengths checked, nothing believed yet."""
     if len(data) < OVERHEAD:
-        raise ProtocolError(
-            f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay"
-        )
+        raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
     header = bytes(data[:HEADER_BYTES])
     version, tag, study, session, number, attempt, sender, receiver, size = _HEADER.unpack(header)
     if version != VERSION:

@@ -106,7 +106,7 @@ def swapped_record(rate: float, shift: float) -> Law:
     return Law(nodes, log_atom=log(atom) if atom > 0 else -inf)
 
 
-def mixture(weights: Sequence[float], laws: Sequence[Law]) -> Law:
+def mixture(weights: Sequence[float] | Array, laws: Sequence[Law]) -> Law:
     """The law when a public coin with these weights first chooses which law applies."""
 
     def nodes(c: float, t: float) -> tuple[Array, Array]:
@@ -246,7 +246,7 @@ class Inversion:
             block = int(1.5 * block)
 
     def _integrand(self, t: Array) -> NDArray[np.complex128]:
-        total = np.zeros(len(t), dtype=np.complex128)
+        total: NDArray[np.complex128] = np.zeros(len(t), dtype=np.complex128)
         for law, count in self._steps:
             total += count * _log_transform(law, self._c, t)
         s = self._c + 1j * t

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,7 +133,7 @@ def test_order_of_unlike_steps_does_not_matter(order: list[int], relation: str) 
 @few
 @given(questions())
 def test_poisson_at_rate_one_is_no_sampling(setting: Setting) -> None:
-    common = {
+    common: dict[str, Any] = {
         "noise_multiplier": max(setting.noise, 2 * sqrt(setting.steps)),
         "steps": setting.steps,
         "delta": setting.delta,
@@ -175,7 +176,7 @@ def test_gaussian_mechanism_has_its_closed_form(
 def test_calibration_never_overspends_and_wastes_at_most_a_thousandth(
     setting: Setting, target: float
 ) -> None:
-    common = {
+    common: dict[str, Any] = {
         "sample_rate": setting.rate,
         "steps": setting.steps,
         "delta": setting.delta,

@@ -244,7 +244,9 @@ def _root_from_above(spent: Callable[[float], float], start: float) -> float:
         slope = min(-0.1, (new - value) / (there - here))
         here, value = there, new
     if best == inf:
-        raise StudyError("expected a noise multiplier up to 1e6 to suffice; ask for a larger epsilon")
+        raise StudyError(
+            "expected a noise multiplier up to 1e6 to suffice; ask for a larger epsilon"
+        )
     return best
 
 

@@ -1,8 +1,8 @@
 """The law of many steps, and certified values of its delta(epsilon).
 
 Theory of operation (docs/privacy.md P13). Let p be a step's P-masses on the grid, M(s) = sum of
-p_k exp(s l_k), and p~ = p exp(s l) / M(s) the tilted law. The tilted laws of all steps are convolved
-with one FFT; then
+p_k exp(s l_k), and p~ = p exp(s l) / M(s) the tilted law. The tilted laws of all steps are
+convolved with one FFT; then
 
     delta(eps) = M_total * sum over l > eps of p~(l) exp(-s l) (1 - exp(eps - l)).
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, floor, log, sqrt
+from math import ceil, exp, floor, log, log2, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def _round_off(parts: Sequence[tuple[int, Array]], log_size: Array, size: int) -
     An error `a` in a coefficient phi becomes S a |phi|^(S - 1) in its S-th power, times the other
     factors; by Parseval the norm over the spectrum, divided by sqrt(size), is that of the masses.
     """
-    unit = _FFT_CONSTANT * _UNIT * log(size, 2)
+    unit = _FFT_CONSTANT * _UNIT * log2(size)
     error = np.exp(log_size)
     for count, log_one in parts:
         error += count * np.exp(log_size - log_one)

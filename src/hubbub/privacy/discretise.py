@@ -1,8 +1,8 @@
 """A loss law on a grid, from above and from below.
 
 Theory of operation. Let the loss axis be divided into cells centred on multiples of a step h, the
-cuts; cells may be wider in the tails. Both discretisations keep P-masses only; a law on the grid then means
-H_a = sum of p_k (1 - a exp(-l_k))_+ plus the mass at +inf.
+cuts; cells may be wider in the tails. Both discretisations keep P-masses only; a law on the grid
+then means H_a = sum of p_k (1 - a exp(-l_k))_+ plus the mass at +inf.
 
 From above (docs/privacy.md P11, "connect the dots"): the P- and Q-mass of the interval between two
 neighbouring cuts is moved to the two cuts so that both totals are kept. The result dominates.
@@ -40,7 +40,7 @@ class GridLaw:
     @property
     def losses(self) -> Array:
         """The loss of every cut."""
-        return self.offset + self.step * self.cuts
+        return np.asarray(self.offset + self.step * self.cuts, dtype=np.float64)
 
     def log_moment(self, order: float) -> float:
         """log of the sum of mass * exp(order * loss) over the finite losses."""
@@ -106,7 +106,9 @@ def _merged(losses: Array, p: Array, q: Array, atom: float, order: float) -> Arr
     return falling if falling @ weight >= rising @ weight else rising
 
 
-def _on_cuts(p: list[float], q: list[float], ratios: list[float], finish: bool = True) -> list[float]:
+def _on_cuts(
+    p: list[float], q: list[float], ratios: list[float], finish: bool = True
+) -> list[float]:
     """P-masses merged onto each ratio P/Q of `ratios`; both sides in rising order of loss."""
     mass = [0.0] * len(ratios)
     cut = len(ratios) - 1
@@ -131,14 +133,3 @@ def _on_cuts(p: list[float], q: list[float], ratios: list[float], finish: bool =
 def _zero(losses: Array) -> int:
     """The cut at loss zero, which a law with an atom is sure to have."""
     return int(np.flatnonzero(losses == 0)[0])
-
-
-def _shares(excess: Array, p: Array, scaled: Array, shrink: Array) -> tuple[Array, Array]:
-    """Shares of the right and of the left neighbour that bring each outcome onto its cut."""
-    up, down = np.zeros(p.size), np.zeros(p.size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        up[:-1] = -excess[:-1] / (p[1:] - shrink * scaled[1:])
-        down[1:] = excess[1:] / (scaled[:-1] / shrink - p[:-1])
-    for share in (up, down):
-        share[~((share > 0) & (share <= _LARGEST_SHARE))] = 0.0
-    return up, down

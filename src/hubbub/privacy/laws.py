@@ -61,9 +61,9 @@ class Removal:
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
         reach = -float(ndtri(tail))
-        return np.unique(self._loss(np.linspace(-reach, self.shift + reach, count)))
+        return np.unique(self.loss(np.linspace(-reach, self.shift + reach, count)))
 
-    def _loss(self, outcome: Array) -> Array:
+    def loss(self, outcome: Array) -> Array:
         """log(1 - q + q exp(m x - m^2 / 2))."""
         exponent = self.shift * outcome - self.shift**2 / 2
         if self.rate == 1:
@@ -126,12 +126,12 @@ class Exchange:
         """See `Law.quantiles`."""
         reach = -float(ndtri(tail))
         outcomes = np.linspace(-reach, self.shift + reach, count)
-        forward = Removal(rate=self.rate, shift=self.shift)._loss(outcomes)
-        backward = Removal(rate=self.rate, shift=self.shift)._loss(-outcomes)
+        forward = Removal(rate=self.rate, shift=self.shift).loss(outcomes)
+        backward = Removal(rate=self.rate, shift=self.shift).loss(-outcomes)
         return np.unique(forward - backward)
 
     def _outcome(self, loss: Array) -> Array:
-        """Solve the quadratic in exp(m x): m x = l / 2 + asinh((1 - q) / q e^{m^2/2} sinh(l / 2))."""
+        """The root of a quadratic: m x = l / 2 + asinh((1 - q) / q e^{m^2/2} sinh(l / 2))."""
         half = loss / 2
         odds = log1p(-self.rate) - log(self.rate)
         with np.errstate(divide="ignore", over="ignore"):
@@ -225,4 +225,3 @@ class Nothing:
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
         return np.zeros(1)
-

@@ -7,7 +7,6 @@ often it happens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,5 +162,3 @@ def _mixture(weights: np.ndarray, laws: list[Law] | list[Removal]) -> Mixture:
 def _log_choose(total: int, part: np.ndarray) -> np.ndarray:
     """log of the binomial coefficient."""
     return np.asarray(gammaln(total + 1) - gammaln(part + 1) - gammaln(total - part + 1))
-
-

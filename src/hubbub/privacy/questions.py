@@ -115,8 +115,11 @@ def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "ad
     Raises:
         StudyError: no step, a wrong type, or an argument out of range.
     """
-    if isinstance(steps, Step) or not all(isinstance(step, Step) for step in steps):
-        raise StudyError("expected a list of hubbub.Step, got something else; wrap each kind in one")
+    listed: object = steps
+    if not isinstance(listed, list | tuple) or not all(isinstance(s, Step) for s in listed):
+        raise StudyError(
+            "expected a list of hubbub.Step, got something else; wrap each kind in one"
+        )
     parameters.choice("relation", relation, parameters.RELATIONS)
     return _within_reach(Composition([release(step, relation) for step in steps]).epsilon(delta))
 

@@ -143,8 +143,8 @@ def coarsest_step(frame: Frame) -> float:
 def grid(one: Sketch, order: float, step: float) -> Grid:
     """Cells for one law: one step wide in the bulk, 3, 9, 27 ... steps in the tails.
 
-    The error of a cell is its tilted mass times its width squared, so width^3 may grow like one over
-    the mass that lies further out.
+    The error of a cell is its tilted mass times its width squared, so width^3 may grow like one
+    over the mass that lies further out.
     """
     weight = one.tilted(order)
     offset = _offset(one, weight, step)
@@ -198,9 +198,7 @@ def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
     return np.asarray(sum(one.cumulants(orders) for one in sketches))
 
 
-def _frame(
-    sketches: Sequence[Sketch], order: float, saddle: float, epsilon: float
-) -> Frame:
+def _frame(sketches: Sequence[Sketch], order: float, saddle: float, epsilon: float) -> Frame:
     """The window that holds nearly all of the tilted composition, and epsilon."""
     mean, variance = 0.0, 0.0
     for one in sketches:

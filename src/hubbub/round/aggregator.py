@@ -1,9 +1,9 @@
 """The aggregator's part: it adds what arrives and sees only the sum.
 
-An attempt is opened with `begin`, fed with `receive`, and closed with `integers` once everybody that was
-asked has answered. With compute nodes, `requests` asks for the masks of exactly the silos that
-arrived. With pairwise masks a missing silo spoils the attempt: it is abandoned, and the next one is
-begun among those left. Vectors are added as they come and not kept.
+An attempt is opened with `begin`, fed with `receive`, and closed with `integers` once everybody
+that was asked has answered. With compute nodes, `requests` asks for the masks of exactly the silos
+that arrived. With pairwise masks a missing silo spoils the attempt: it is abandoned, and the next
+one is begun among those left. Vectors are added as they come and not kept.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ class Aggregator:
             )
         return ring.to_integers(self._total)
 
-    def _once(
-        self, index: int, expected: Iterable[int], seen: set[int], sender: str
-    ) -> None:
+    def _once(self, index: int, expected: Iterable[int], seen: set[int], sender: str) -> None:
         if index not in expected or index in seen:
             raise ProtocolError(
                 "expected one answer from each party that was asked, got another", culprit=sender

@@ -1,10 +1,10 @@
-"""The privacy ledger of one data set: durable, append-only, hash-chained, signed, and able to refuse.
+"""The privacy ledger of one data set: durable, append-only, chained, signed, and able to refuse.
 
 A row is written and synced to disk before the answer that it pays for leaves the silo; a crash in
-between over-counts. Before each row the epsilon after it is computed from the rows alone, over every
-study that ever touched the data set (docs/privacy.md P15); past the owner's cap the row is refused.
-SQLite in WAL mode with synchronous=FULL does the storage. What a local file cannot prove: that it is
-not an older copy of itself. Whoever controls the disk can put back a backup.
+between over-counts. Before each row the epsilon after it is computed from the rows alone, over
+every study that ever touched the data set (docs/privacy.md P15); past the owner's cap the row is
+refused. SQLite in WAL mode with synchronous=FULL does the storage. What a local file cannot prove:
+that it is not an older copy of itself. Whoever controls the disk can put back a backup.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ they share everything but the function that turns a model into a noisy sum.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ import hubbub.learning as learning
 from hubbub import sources
 from hubbub.errors import DataError, StudyError
 from hubbub.noise import standard_normal
-from hubbub.plan import CLIP_MARGIN, Plan, plan, record_shape
+from hubbub.plan import CLIP_MARGIN, Plan, record_shape
+from hubbub.plan import plan as plan_study
 from hubbub.randomness import SecureSource
 from hubbub.round import Charge, LocalTask
 from hubbub.runners import store
@@ -71,6 +71,7 @@ def run(
     baseline: str | None = None,
     ledgers: str | Path | None = None,
     progress: Progress | None = None,
+    plan: Plan | None = None,
 ) -> Result:
     """Train a study with all parties in this process.
 
@@ -86,6 +87,7 @@ def run(
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
         ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None.
         progress: called after every step with its number and the newest metrics.
+        plan: a plan made for this study, or for one that differs in the data's options only.
 
     Raises:
         StudyError: the study cannot be run.
@@ -97,9 +99,9 @@ def run(
             f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
         )
     _refuse_unavailable(study)
-    setting = Setting.of(study)
+    setting = Setting.of(study, plan)
     folder = store.fresh_folder(Path(out), setting.plan) if out is not None else None
-    keep = progress or (lambda step, row: None)
+    keep = progress or (_ignore)
     if baseline == "alone":
         rows, parameters = _alone(setting, keep)
     elif baseline is not None:
@@ -123,6 +125,10 @@ def run(
     return result
 
 
+def _ignore(_step: int, _row: Mapping[str, float]) -> None:
+    """No progress to show."""
+
+
 def _ledger_folder(ledgers: str | Path | None, folder: Path | None) -> Path | None:
     """Where the silos' ledgers are: as said, or beside the run's folder; None: nowhere."""
     if ledgers is not None:
@@ -142,8 +148,8 @@ class Setting:
     test: Records | None = field(repr=False)
 
     @classmethod
-    def of(cls, study: Study) -> Setting:
-        """Load the records, build the model, make the plan."""
+    def of(cls, study: Study, made: Plan | None = None) -> Setting:
+        """Load the records, build the model, make the plan unless one is given."""
         records = tuple(sources.records(study, name) for name in study.parties.names)
         test = sources.records(study, sources.TEST) if sources.has_test_set(study) else None
         shape = record_shape(study) or tuple(records[0].inputs.shape[1:])
@@ -159,7 +165,7 @@ class Setting:
         )
         initial = learning.parameters_vector(model)
         return cls(
-            plan=_plan(study, initial.size),
+            plan=replace(made, study=study) if made else plan_study(study, dimension=initial.size),
             model=model,
             initial=initial,
             method=learning.method_for(model, shape, records[0].targets),
@@ -188,7 +194,7 @@ class Setting:
 
     def optimizer(self) -> learning.Optimizer:
         """A fresh optimizer."""
-        options = dict(self.study.training.optimizer)
+        options: dict[str, Any] = dict(self.study.training.optimizer)
         kind = str(options.pop("name"))
         return learning.Optimizer(kind, steps=self.study.training.steps, **options)
 
@@ -227,10 +233,7 @@ def _federated(setting: Setting, home: Path | None) -> Summation:
     plan, study = setting.plan, setting.study
     terms = terms_of(plan, setting.initial.size)
     parties = federate(layout_of(plan), terms, setting.tasks, study=study.id)
-    ledgers = {
-        index: Ledger(home / f"{study.parties.names[index - 1]}.sqlite")
-        for index in (parties.silos if home else ())
-    }
+    ledgers = _ledgers(home, study.parties.names)
 
     def record(index: int, charge: Charge) -> None:
         entry = Entry(
@@ -246,9 +249,16 @@ def _federated(setting: Setting, home: Path | None) -> Summation:
 
     def summation(step: int, parameters: Parameters) -> Array:
         total = parties.sum(step, parameters, record=record if ledgers else None)
-        return total * terms.grid_step
+        return np.multiply(total, terms.grid_step, dtype=np.float64)
 
     return summation
+
+
+def _ledgers(home: Path | None, names: Sequence[str]) -> dict[int, Ledger]:
+    """Every silo's ledger by roster index; none without a folder for them."""
+    if home is None:
+        return {}
+    return {index: Ledger(home / f"{name}.sqlite") for index, name in enumerate(names, 1)}
 
 
 def _central(setting: Setting, baseline: str) -> Summation:
@@ -258,7 +268,7 @@ def _central(setting: Setting, baseline: str) -> Summation:
     each = sigma if baseline == "local-dp" else 0.0
     total_noise = sigma if baseline == "trusted" else 0.0
 
-    def summation(step: int, parameters: Parameters) -> Array:
+    def summation(_step: int, parameters: Parameters) -> Array:
         total = np.zeros(parameters.size)
         for task in tasks:
             total += _noisy_sum(task, parameters, plan, source, each)
@@ -273,7 +283,7 @@ def _alone(setting: Setting, keep: Progress) -> tuple[list[dict[str, float]], Pa
     runs = []
     for task in setting.tasks:
 
-        def summation(step: int, parameters: Parameters, task: LocalTask = task) -> Array:
+        def summation(_step: int, parameters: Parameters, task: LocalTask = task) -> Array:
             sigma = plan.noise_multiplier * plan.clip
             return _noisy_sum(task, parameters, plan, source, sigma)
 
@@ -300,12 +310,6 @@ def _normal(source: SecureSource, size: int, sigma: float) -> Array:
     if sigma > 0:
         standard_normal(source, noise)
     return noise * sigma
-
-
-@lru_cache(maxsize=16)
-def _plan(study: Study, dimension: int) -> Plan:
-    """The plan; baselines and repetitions of one study share it."""
-    return plan(study, dimension=dimension)
 
 
 def _evaluated(steps: int) -> set[int]:

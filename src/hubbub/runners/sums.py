@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub import ring
 from hubbub.errors import StudyError
 from hubbub.plan import Exposure, plan
+from hubbub.privacy import parameters
 from hubbub.round import Terms
 from hubbub.round.terms import Parameters
 from hubbub.runners.federation import Layout, Members, federate, layout_of, terms_of
@@ -60,7 +61,7 @@ def secure_sum(
         grid_step=1.0,
         sigma_grid=0.0,
         sample_rate=1.0,
-        nodes=_whole("compute_nodes", compute_nodes, 0, 1000),
+        nodes=parameters.whole("compute_nodes", compute_nodes, least=0, most=1000),
     )
     layout = Layout(
         names=tuple(f"silo-{number}" for number in range(1, silos + 1)),
@@ -152,7 +153,7 @@ def private_sum(
     tasks = [_Fixed(vector) for vector in reals]
     parties = federate(layout_of(made), terms, tasks, study=study.id)
     return PrivateSum(
-        value=parties.sum(1, _NO_MODEL) * terms.grid_step,
+        value=np.multiply(parties.sum(1, _NO_MODEL), terms.grid_step, dtype=np.float64),
         epsilon=made.stated.epsilon,
         delta=delta,
         noise_multiplier=made.stated.noise_multiplier,
@@ -168,9 +169,7 @@ class _Fixed:
     def __init__(self, vector: NDArray[np.float64]) -> None:
         self._vector = vector
 
-    def clipped_sum(
-        self, parameters: Parameters, chosen: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
+    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
         """The given vector."""
         return self._vector.copy()
 
@@ -220,12 +219,3 @@ def _check_capacity(vectors: Sequence[NDArray[np.float64]], capacity: float) -> 
             f"expected vectors whose sum stays below {capacity:.3g}, got larger ones; "
             "check the sensitivity, or split the vectors"
         )
-
-
-def _whole(name: str, value: int, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise StudyError(
-            f"expected {name} to be a whole number from {least} to {most}, got {value!r}; "
-            "choose one in that range"
-        )
-    return value

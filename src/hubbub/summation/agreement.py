@@ -19,6 +19,8 @@ import hmac
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cryptography.exceptions import InvalidTag
+
 from hubbub.errors import ProtocolError
 from hubbub.identity import Keys, Roster
 from hubbub.randomness import SecureSource
@@ -199,10 +201,8 @@ class Agreement:
         """The contribution in a frame addressed to this party."""
         sender = self._roster.name(frame.sender)
         try:
-            secret = self._keys.open(
-                bytes(frame.payload), self._context(frame.sender, self._index)
-            )
-        except Exception as error:  # the library has no common base for what a forgery raises
+            secret = self._keys.open(bytes(frame.payload), self._context(frame.sender, self._index))
+        except (InvalidTag, ValueError) as error:
             raise ProtocolError(
                 f"expected a contribution sealed to me, got one that does not open "
                 f"({type(error).__name__})",
@@ -237,7 +237,9 @@ class Agreement:
             frame = parse(data, self._roster, study=self._study, session=self._session)
             name = self._roster.name(frame.sender)
             if frame.tag is not tag or frame.round or frame.attempt:
-                raise ProtocolError(f"expected a {tag.name}, got a {frame.tag.name}", culprit="relay")
+                raise ProtocolError(
+                    f"expected a {tag.name}, got a {frame.tag.name}", culprit="relay"
+                )
             if frame.receiver not in (self._index, EVERYBODY):
                 raise ProtocolError(
                     f"expected a {tag.name} for me, got one for another party", culprit="relay"

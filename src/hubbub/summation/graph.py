@@ -1,7 +1,7 @@
 """Who shares a mask with whom: the complete graph, or a random regular graph when silos are many.
 
-Guarantees: with probability at least 1 - 2^-40 over the seed, the silos that neither collude nor are
-missing stay connected, so that the smallest sum that can be isolated is theirs as a whole. The
+Guarantees: with probability at least 1 - 2^-40 over the seed, the silos that neither collude nor
+are missing stay connected, so that the smallest sum that can be isolated is theirs as a whole. The
 graph is a circulant on a random order of the silos; the proof and the choice of the degree are in
 docs/privacy.md P4. It is drawn from joint randomness after all keys are fixed.
 """

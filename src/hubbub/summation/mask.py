@@ -1,4 +1,4 @@
-"""The mask stream: AES-128-CTR keystream, added to or subtracted from a vector of residues in place.
+"""The mask stream: AES-128-CTR keystream, added to a vector of residues or subtracted, in place.
 
 A mask is named by a key that is used for nothing else (one pair, one round, one attempt), so the
 counter starts at zero. The keystream's bytes are read as little-endian words of the vector's width.
@@ -35,11 +35,10 @@ class Masking:
             _apply(vector, key, 0, negative)
             return
         per_block = BLOCK_BYTES // vector.itemsize
-        spans = np.linspace(0, vector.size // per_block, self._threads + 1).astype(int) * per_block
-        spans[-1] = vector.size
+        span = -(-vector.size // (per_block * self._threads)) * per_block
         jobs = [
-            self._pool.submit(_apply, vector[low:high], key, int(low) // per_block, negative)
-            for low, high in zip(spans[:-1], spans[1:], strict=True)
+            self._pool.submit(_apply, vector[low : low + span], key, low // per_block, negative)
+            for low in range(0, vector.size, span)
         ]
         for job in jobs:
             job.result()
@@ -54,7 +53,7 @@ def _apply(vector: Residues, key: bytes, block: int, negative: bool) -> None:
     """The keystream from `block` on, chunk by chunk."""
     cipher = cipher_at(key, block)
     chunk = np.empty(min(CHUNK_BYTES, vector.nbytes), dtype=np.uint8)
-    words, view = chunk.view(vector.dtype.newbyteorder("<")), memoryview(chunk)
+    words, view = chunk.view(vector.dtype.newbyteorder("<")), chunk.data
     combine = np.subtract if negative else np.add
     for start in range(0, vector.size, max(words.size, 1)):
         part = vector[start : start + words.size]

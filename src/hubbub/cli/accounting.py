@@ -1,0 +1,98 @@
+"""`hubbub epsilon`, `delta` and `noise`: the accountant on its own."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hubbub
+from hubbub.cli.curve import write_curve
+from hubbub.cli.output import add_json, emit, say
+from hubbub.privacy.parameters import RELATIONS, SAMPLINGS
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    epsilon = _command(commands, "epsilon", "certified epsilon of DP-SGD at a delta", _epsilon)
+    epsilon.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
+    epsilon.add_argument("--delta", type=float, required=True)
+    epsilon.add_argument("--plot", type=Path, help="write delta against epsilon as an SVG file")
+    delta = _command(commands, "delta", "certified delta of DP-SGD at an epsilon", _delta)
+    delta.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
+    delta.add_argument("--epsilon", type=float, required=True)
+    noise = _command(commands, "noise", "least noise for an epsilon and delta", _noise)
+    noise.add_argument("--epsilon", type=float, required=True)
+    noise.add_argument("--delta", type=float, required=True)
+
+
+def _command(
+    commands: Any, name: str, words: str, function: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
+    parser.add_argument("--sample-rate", type=float, default=1.0, help="default 1: every record")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--relation", choices=RELATIONS, default="add-remove")
+    parser.add_argument("--sampling", choices=SAMPLINGS, default="poisson")
+    add_json(parser)
+    parser.set_defaults(command=function)
+    return parser
+
+
+def _mechanism(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments that all three questions share."""
+    return {
+        "sample_rate": options.sample_rate,
+        "steps": options.steps,
+        "relation": options.relation,
+        "sampling": options.sampling,
+    }
+
+
+def _epsilon(options: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    mechanism = {"noise_multiplier": options.noise_multiplier, **_mechanism(options)}
+    bound = hubbub.epsilon(delta=options.delta, **mechanism)
+    seconds = time.perf_counter() - start
+    if options.plot:
+        write_curve(options.plot, mechanism, options.delta, bound.upper)
+    if options.json:
+        emit({"lower": bound.lower, "upper": bound.upper, "seconds": seconds})
+    else:
+        say(
+            f"epsilon is between {bound.lower:.6f} and {bound.upper:.6f} at delta {options.delta:g}"
+        )
+    return 0
+
+
+def _delta(options: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    bound = hubbub.delta(
+        noise_multiplier=options.noise_multiplier, epsilon=options.epsilon, **_mechanism(options)
+    )
+    seconds = time.perf_counter() - start
+    if options.json:
+        emit({"lower": bound.lower, "upper": bound.upper, "seconds": seconds})
+    else:
+        say(
+            f"delta is between {bound.lower:.4g} and {bound.upper:.4g} "
+            f"at epsilon {options.epsilon:g}"
+        )
+    return 0
+
+
+def _noise(options: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    noise = hubbub.noise_multiplier(
+        epsilon=options.epsilon, delta=options.delta, **_mechanism(options)
+    )
+    upper = hubbub.epsilon(noise_multiplier=noise, delta=options.delta, **_mechanism(options)).upper
+    upper = min(upper, options.epsilon)  # calibration saw a sharper bound at the same noise
+    seconds = time.perf_counter() - start
+    if options.json:
+        emit({"noise_multiplier": noise, "epsilon_upper": upper, "seconds": seconds})
+    else:
+        say(f"noise multiplier {noise:.6g} (sigma / C) keeps epsilon at most {options.epsilon:g}")
+    return 0

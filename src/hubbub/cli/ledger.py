@@ -1,0 +1,105 @@
+"""`hubbub ledger` and `hubbub budget`: what a data set has spent, and the most it may spend."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from hubbub.cli.output import add_json, emit, say, table
+from hubbub.errors import UserError
+from hubbub.privacy import parameters
+from hubbub.runners.ledger import Cap, Entry, Ledger
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    ledger = commands.add_parser("ledger", help="what a data set has spent")
+    actions = ledger.add_subparsers(metavar="ACTION", required=True)
+    for name, words, function in (
+        ("show", "what was spent, by study", _show),
+        ("verify", "recompute the chain and its signatures", _verify),
+        ("export", "all entries as JSON", _export),
+    ):
+        parser = actions.add_parser(name, help=words)
+        parser.add_argument("ledger", type=Path)
+        if name == "show":
+            parser.add_argument("--delta", type=float, default=1e-5)
+            parser.add_argument("--relation", choices=parameters.RELATIONS, default="add-remove")
+        add_json(parser)
+        parser.set_defaults(command=function)
+    budget = commands.add_parser("budget", help="the most that a data set may spend")
+    actions = budget.add_subparsers(metavar="ACTION", required=True)
+    setter = actions.add_parser("set", help="set the cap")
+    setter.add_argument("ledger", type=Path)
+    setter.add_argument("--epsilon", type=float, required=True)
+    setter.add_argument("--delta", type=float, required=True)
+    setter.add_argument("--relation", choices=parameters.RELATIONS, default="add-remove")
+    add_json(setter)
+    setter.set_defaults(command=_set)
+
+
+def _show(options: argparse.Namespace) -> int:
+    ledger = _existing(options.ledger)
+    delta = parameters.delta(options.delta)
+    spent = ledger.epsilon(delta=delta, relation=options.relation)
+    cap = ledger.cap
+    studies = Counter(entry.study.hex() for entry in ledger.entries())
+    if options.json:
+        emit(
+            {
+                "entries": len(ledger),
+                "epsilon": spent if spent < float("inf") else None,
+                "delta": delta,
+                "relation": options.relation,
+                "cap": None if cap is None else vars(cap),
+                "studies": dict(studies),
+                "head": ledger.head.hex(),
+            }
+        )
+        return 0
+    table(str(options.ledger), ("study", "steps"), [(s[:16], str(n)) for s, n in studies.items()])
+    say(f"epsilon {spent:.4g} at delta {delta:g} ({options.relation}) over all studies")
+    say("no cap is set" if cap is None else f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g}")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    entries = _existing(options.ledger).verify()
+    if options.json:
+        emit({"entries": entries, "intact": True})
+    else:
+        say(f"{entries} entries, chain and signatures intact")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    ledger = _existing(options.ledger)
+    emit({"head": ledger.head.hex(), "entries": [_plain(one) for one in ledger.entries()]})
+    return 0
+
+
+def _set(options: argparse.Namespace) -> int:
+    cap = Cap(
+        epsilon=parameters.epsilon(options.epsilon),
+        delta=parameters.delta(options.delta),
+        relation=options.relation,
+    )
+    Ledger(options.ledger).set_cap(cap)
+    if options.json:
+        emit({"cap": vars(cap)})
+    else:
+        say(f"at most epsilon {cap.epsilon:g} at delta {cap.delta:g}, all studies together")
+    return 0
+
+
+def _existing(path: Path) -> Ledger:
+    """A ledger that is there; a mistyped path must not make an empty one."""
+    if not path.is_file():
+        raise UserError(f"expected the ledger file {path}, found none; check the path")
+    return Ledger(path)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    return {**vars(entry), "study": entry.study.hex(), "session": entry.session.hex()}

@@ -1,0 +1,58 @@
+"""`hubbub`: the parser of all commands, and how errors become exit codes.
+
+Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input. Errors are
+one sentence on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hubbub import __version__
+from hubbub.cli import accounting, bench, ledger, training
+from hubbub.cli.output import warn
+from hubbub.errors import HubbubError, UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except UserError as error:
+        warn(str(error))
+        return 2
+    except HubbubError as error:
+        warn(str(error))
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors"):
+            raise
+        warn(f"expected {error.name} to be installed for this command; pip install 'hubbub[learn]'")
+        return 2
+    except KeyboardInterrupt:
+        warn("interrupted; what the ledger holds has been charged")
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hubbub",
+        description="Train one model over many silos, with differential privacy that nobody has "
+        "to be trusted for.",
+    )
+    parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for family in (training, accounting, ledger, bench):
+        family.add_commands(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

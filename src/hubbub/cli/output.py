@@ -1,0 +1,79 @@
+"""What commands print: one JSON object for machines, tables and progress bars for people."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+_out, _err = Console(), Console(stderr=True)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option that every command has."""
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object and nothing else"
+    )
+
+
+def emit(content: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    print(json.dumps(content, allow_nan=False))
+
+
+def say(text: str = "") -> None:
+    """A line for people."""
+    _out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """A line on stderr."""
+    print(f"hubbub: {text}", file=sys.stderr)
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; the first column is text, the others are numbers."""
+    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for index, name in enumerate(header):
+        shown.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    _out.print(shown)
+
+
+class Bar:
+    """A progress bar on a terminal; silent elsewhere."""
+
+    def __init__(self, progress: Progress, task: Any) -> None:
+        self._progress, self._task = progress, task
+
+    def advance(self, note: str = "") -> None:
+        """One more done."""
+        self._progress.update(self._task, advance=1, note=note)
+
+
+@contextmanager
+def bar(title: str, total: int, *, quiet: bool) -> Iterator[Bar]:
+    """A progress bar with a title, a count, a note and the time left; on stderr."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    shown = not quiet and _err.is_terminal
+    with Progress(*columns, console=_err, disable=not shown, transient=True) as progress:
+        yield Bar(progress, progress.add_task(title, total=total, note=""))
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for a table; none past what can be promised."""
+    return "> 50" if value is None or value == float("inf") else f"{value:.{digits}g}"

@@ -1,0 +1,185 @@
+"""`hubbub demo`, `plan` and `run`: from a study to a model."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from hubbub.cli.output import add_json, bar, emit, number, say, table
+from hubbub.errors import UserError
+from hubbub.plan import Plan, plan
+from hubbub.study import Study
+
+_WORDS = {
+    "federated": "hubbub: all hospitals together, nobody trusted",
+    "trusted": "all together, if somebody could be trusted",
+    "local-dp": "all together, each alone adding all the noise",
+    "alone": "each hospital by itself (mean)",
+    "non-private": "all together, no privacy at all",
+}
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    demo = commands.add_parser("demo", help="the four-hospital study, end to end")
+    demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
+    demo.add_argument("--splits", type=int, default=10, help="train/test splits to average over")
+    demo.set_defaults(command=_demo)
+    planned = commands.add_parser("plan", help="what a study means: noise, epsilon per adversary")
+    planned.add_argument("study", type=Path)
+    planned.set_defaults(command=_plan)
+    trained = commands.add_parser("run", help="train a study with all parties in this process")
+    trained.add_argument("study", type=Path)
+    trained.add_argument("--out", type=Path, help="folder for the run; default runs/<name>-<time>")
+    trained.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
+    trained.add_argument("--baseline", help="trusted, local-dp, alone or non-private")
+    trained.set_defaults(command=_run)
+    for parser in (demo, planned, trained):
+        add_json(parser)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    made = plan(Study.load(options.study))
+    if options.json:
+        emit(made.as_json())
+    else:
+        show_plan(made)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from hubbub.runners.local import run
+
+    study = Study.load(options.study)
+    out = options.out or _new_folder(study.name)
+    start = time.perf_counter()
+    with bar(study.name, study.training.steps, quiet=options.json) as progress:
+
+        def advance(_step: int, row: Mapping[str, float]) -> None:
+            progress.advance(_note(row))
+
+        result = run(
+            study, out, baseline=options.baseline, ledgers=options.ledgers, progress=advance
+        )
+    seconds = time.perf_counter() - start
+    summary: dict[str, Any] = {
+        "out": str(out),
+        "final": dict(result.final),
+        "epsilon": result.epsilon if result.epsilon < float("inf") else None,
+        "delta": study.privacy.delta,
+        "seconds": seconds,
+    }
+    if options.json:
+        emit(summary)
+        return 0
+    say(f"{study.name}: {study.training.steps} steps in {seconds:.1f} s; {_note(result.final)}")
+    say(
+        f"epsilon {number(summary['epsilon'])} at delta {study.privacy.delta:g} against the "
+        f"{result.plan.stated.adversary}"
+    )
+    say(f"written to {out}; open {out / 'report.html'}")
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from hubbub.runners.comparison import MODES, compare
+
+    if options.splits < 1:
+        raise UserError(f"expected --splits of at least 1, got {options.splits}; raise it")
+    text = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+    study = Study.parse(text)
+    start = time.perf_counter()
+    out = options.out or _new_folder("demo")
+    with bar("training", options.splits * len(MODES), quiet=options.json) as progress:
+        found = compare(study, splits=options.splits, out=out, progress=progress.advance)
+    seconds = time.perf_counter() - start
+    if options.json:
+        emit(
+            {
+                found.metric: dict(found.mean),
+                "spread": dict(found.spread),
+                "epsilon": found.plan.stated.epsilon,
+                "delta": study.privacy.delta,
+                "adversary": found.plan.stated.adversary,
+                "splits": options.splits,
+                "seconds": seconds,
+                "out": str(out),
+            }
+        )
+        return 0
+    show_plan(found.plan)
+    table(
+        f"Is joining worth it? {found.metric.upper()} on public test data, "
+        f"mean of {options.splits} splits",
+        ("", found.metric.upper(), "±", "epsilon"),
+        [
+            (
+                _WORDS[mode],
+                f"{found.mean[mode]:.3f}",
+                f"{found.spread[mode]:.3f}",
+                "none" if mode == "non-private" else number(found.plan.stated.epsilon, 3),
+            )
+            for mode in MODES
+        ],
+    )
+    say(f"{seconds:.0f} s; written to {out}; open {out / 'report.html'}")
+    return 0
+
+
+def show_plan(made: Plan) -> None:
+    """The plan as tables for people."""
+    study = made.study
+    table(
+        f"{study.name}: what each adversary can learn about one record "
+        f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
+        ("adversary", "noise left (sigma / C)", "epsilon"),
+        [
+            (
+                one.adversary + ("  <- promised" if one == made.stated else ""),
+                number(one.noise_multiplier),
+                number(one.epsilon),
+            )
+            for one in made.exposures
+        ],
+    )
+    upload = made.upload_bytes_per_step
+    table(
+        "How",
+        ("", ""),
+        [
+            ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
+            ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
+            ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
+            ("the same in grid steps", number(made.share_sigma_grid)),
+            ("word", f"{made.word_bits} bits"),
+            ("records in one direction that fit a word", str(made.capacity)),
+            ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
+            ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
+            (
+                "an attack that wrongly accuses 1 in 100 finds at most",
+                f"{100 * made.attack_power:.2f} in 100",
+            ),
+        ],
+    )
+    for warning in made.warnings:
+        say(f"note: {warning}")
+
+
+def _note(row: Mapping[str, float]) -> str:
+    """The newest metrics in a few words."""
+    shown = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
+    shown += [f"{key} {row[key]:.3f}" for key in ("auc", "accuracy") if key in row]
+    return ", ".join(shown)
+
+
+def _new_folder(name: str) -> Path:
+    """A folder below runs/ that does not exist yet."""
+    Path("runs").mkdir(exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    return Path(tempfile.mkdtemp(prefix=f"{safe}-{stamp}-", dir="runs"))

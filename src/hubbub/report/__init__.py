@@ -1,0 +1,17 @@
+"""The report: one HTML page that says what a study learned, what it cost, and who saw what.
+
+    markup    text that cannot end up unescaped, and the elements of the page
+    figures   how numbers are written: bounds upwards, everything else short
+    charts    inline SVG, drawn by hand
+    modes     the federation and its baselines in words
+    learned   section: the learning curve, and whether joining is worth it
+    cost      section: epsilon for every adversary
+    page      the order of the sections, and `render`
+
+It works from the plain values in a run folder. It knows no plan, no model and no records, reads no
+clock, and the page loads nothing and runs nothing: it can be mailed, archived and printed.
+"""
+
+from hubbub.report.page import render
+
+__all__ = ["render"]

@@ -1,0 +1,197 @@
+"""Charts as inline SVG: lines over a quantity, and bars with their spread.
+
+Colours are classes that the page's style fills for light, dark and paper; series differ by mark as
+well as by colour. Every chart carries its content in words for those who cannot see it. This file
+knows numbers and labels, nothing about privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hubbub.report.figures import amount
+from hubbub.report.markup import Html, tag
+from hubbub.report.scales import Scale, linear
+
+WIDTH = 460
+LEFT, RIGHT = 72, WIDTH - 18
+_TOP, _BELOW = 44, 46  # room for a legend or labels, and for ticks and a label
+_UPPER = 16  # where the labels above a chart stand
+_MARKS = ("circle", "square")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Points that belong together, (x, y) each, by rising x."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One bar: its label, its length, and the standard deviation around its end if known."""
+
+    label: str
+    value: float
+    spread: float | None
+
+
+def vertical(height: int) -> tuple[float, float]:
+    """Where the vertical axis of a chart of this height begins (below) and ends (above)."""
+    return height - _BELOW, _TOP
+
+
+def lines(
+    series: Sequence[Series],
+    across: Scale,
+    up: Scale,
+    *,
+    labels: tuple[str, str],
+    described: str,
+    extra: Sequence[Html] = (),
+) -> Html:
+    """Series as lines with marks.
+
+    Args:
+        series: at most two, which may have different x.
+        across, up: the axes, placed between LEFT and RIGHT and as `vertical` says.
+        labels: what the horizontal and the vertical axis show, with units.
+        described: the chart in words.
+        extra: more to draw, beneath the lines.
+    """
+    parts = [*_frame(across, up, labels), *extra]
+    for index, one in enumerate(series):
+        parts += _line(one, across, up, index)
+    if len(series) > 1:
+        parts += _legend([one.name for one in series])
+    return _svg(parts, up.start + _BELOW, described)
+
+
+def limit(at: float, text: str, across: Scale, up: Scale) -> Html:
+    """A dashed upright line that marks a value of the horizontal axis, with its label on top."""
+    x = across.place(at)
+    side = "end" if x > (LEFT + RIGHT) / 2 else "start"
+    return tag(
+        "g",
+        tag("line", x1=x, x2=x, y1=up.start, y2=_UPPER + 6, class_="limit"),
+        tag("text", text, x=x, y=_UPPER, class_="strong", text_anchor=side),
+    )
+
+
+def off_scale(at: Sequence[float], text: str, across: Scale, up: Scale) -> Html:
+    """Crosses above the upper edge, for values that have no place on the vertical axis."""
+    y = up.end - 12
+    crosses = [_cross(across.place(x), y, f"{amount(x)}: {text}") for x in at]
+    x = across.place(at[0])
+    side, gap = ("end", -12) if x > (LEFT + RIGHT) / 2 else ("start", 8)
+    place = y + 4 if side == "end" else y + 28
+    return tag("g", *crosses, tag("text", text, x=x + gap, y=place, text_anchor=side))
+
+
+def bars(items: Sequence[Bar], *, label: str, described: str) -> Html:
+    """Lying bars from 0 to their value, each with its label above and its value at its end."""
+    pitch, foot = 42, 8 + 42 * len(items)
+    across = linear([0.0, 1.0], 12, WIDTH - 70)
+    parts = _ticks_across(across, foot, 4)
+    for index, item in enumerate(items):
+        parts += _bar(item, across, 8 + pitch * index, index)
+    middle = (across.start + across.end) / 2
+    parts.append(tag("text", label, x=middle, y=foot + 38, text_anchor="middle", class_="axis"))
+    return _svg(parts, foot + _BELOW, described)
+
+
+def _svg(parts: Sequence[Html], height: float, described: str) -> Html:
+    box = f"0 0 {WIDTH} {height:g}"
+    return tag("svg", *parts, viewBox=box, role="img", aria_label=described)
+
+
+def _frame(across: Scale, up: Scale, labels: tuple[str, str]) -> list[Html]:
+    """Axes with ticks, their numbers, and what they measure."""
+    middle = (across.start + across.end) / 2
+    height = (up.start + up.end) / 2
+    rows = [
+        tag(
+            "g",
+            tag("line", x1=LEFT, x2=RIGHT, y1=up.place(tick), y2=up.place(tick), class_="grid"),
+            tag("text", amount(tick), x=LEFT - 8, y=up.place(tick) + 4, text_anchor="end"),
+            class_="tick-up",
+        )
+        for tick in up.ticks
+    ]
+    turned = f"rotate(-90 13 {height:g})"
+    return [
+        *rows,
+        *_ticks_across(across, up.start, up.start),
+        tag("line", x1=LEFT, x2=RIGHT, y1=up.start, y2=up.start, class_="edge"),
+        tag("text", labels[0], x=middle, y=up.start + 38, text_anchor="middle", class_="axis"),
+        tag("text", labels[1], x=13, y=height, transform=turned, text_anchor="middle"),
+    ]
+
+
+def _ticks_across(across: Scale, foot: float, head: float) -> list[Html]:
+    return [
+        tag(
+            "g",
+            tag("line", x1=x, x2=x, y1=head, y2=foot + 5, class_="grid"),
+            tag("text", amount(tick), x=x, y=foot + 19, text_anchor="middle"),
+            class_="tick-across",
+        )
+        for tick in across.ticks
+        for x in [across.place(tick)]
+    ]
+
+
+def _line(one: Series, across: Scale, up: Scale, index: int) -> list[Html]:
+    placed = [(across.place(x), up.place(y)) for x, y in one.points]
+    path = " ".join(f"{x:.2f},{y:.2f}" for x, y in placed)
+    marks = [
+        _mark(place, _MARKS[index], f"{one.name} at {amount(x)}: {amount(y)}")
+        for place, (x, y) in zip(placed, one.points, strict=True)
+    ]
+    # The name is what tests and people who save the picture find the line by.
+    return [
+        tag("g", tag("polyline", points=path), *marks, class_=f"series-{index}", data_name=one.name)
+    ]
+
+
+def _mark(place: tuple[float, float], shape: str, title: str) -> Html:
+    x, y = place
+    inner = tag("title", title)
+    if shape == "circle":
+        return tag("circle", inner, cx=x, cy=y, r=3.5)
+    return tag("rect", inner, x=x - 3, y=y - 3, width=6, height=6)
+
+
+def _cross(x: float, y: float, title: str) -> Html:
+    strokes = f"M{x - 5:g} {y - 5:g}l10 10m0 -10l-10 10"
+    return tag("path", tag("title", title), d=strokes, class_="cross")
+
+
+def _legend(names: Sequence[str]) -> list[Html]:
+    entries = []
+    for index, name in enumerate(names):
+        x = LEFT + 120 * index
+        mark = _mark((x + 12, 12), _MARKS[index], name)
+        stroke = tag("polyline", points=f"{x},12 {x + 24},12")
+        entries.append(tag("g", stroke, mark, class_=f"series-{index}"))
+        entries.append(tag("text", name, x=x + 32, y=_UPPER))
+    return entries
+
+
+def _bar(item: Bar, across: Scale, top: float, index: int) -> list[Html]:
+    end, middle = across.place(item.value), top + 25
+    first = "first" if index == 0 else "other"
+    parts = [
+        tag("text", item.label, x=across.start, y=top + 12, class_="strong"),
+        tag("rect", x=across.start, y=top + 17, width=end - across.start, height=16, class_=first),
+    ]
+    reach = end
+    if item.spread:
+        low, reach = across.place(max(item.value - item.spread, 0)), end
+        reach = across.place(item.value + item.spread)
+        whisker = f"M{low:.2f} {middle - 4:g}v8m0 -4H{reach:.2f}m0 -4v8"
+        parts.append(tag("path", d=whisker, class_="whisker"))
+    parts.append(tag("text", f"{item.value:.3f}", x=reach + 6, y=middle + 4))
+    return parts

@@ -1,0 +1,73 @@
+"""How numbers are written on the page: bounds rounded so that they stay true, the rest short.
+
+An upper bound that is rounded to the nearest digit may promise more than was certified, so bounds
+are rounded up. This file knows numbers and units, not what they are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+from math import isfinite
+
+NO_PROMISE = "over 50: no promise"
+NOT_KNOWN = "–"
+_DIGITS = 3
+
+
+def at_most(bound: float | None) -> str:
+    """An upper bound to three digits, rounded up; None is a bound past what is promised.
+
+    Example:
+        >>> at_most(0.34061), at_most(24.0), at_most(None)
+        ('0.341', '24.0', 'over 50: no promise')
+    """
+    if bound is None or not isfinite(bound):
+        return NO_PROMISE
+    exact = Decimal(repr(float(bound)))
+    if not exact:
+        return "0"
+    last = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
+    rounded = exact.quantize(min(last, Decimal(1)), rounding=ROUND_CEILING)
+    return f"{rounded:.2e}" if rounded < Decimal("0.001") else f"{rounded:f}"
+
+
+def score(value: float | None) -> str:
+    """A metric between 0 and 1, to three places."""
+    return NOT_KNOWN if value is None else f"{value:.3f}"
+
+
+def amount(value: float | None) -> str:
+    """Any other number, to four digits.
+
+    Example:
+        >>> amount(1e-05), amount(31921), amount(11.08664)
+        ('1e-5', '31,921', '11.09')
+    """
+    if value is None:
+        return NOT_KNOWN
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    mantissa, exponent, power = f"{value:.4g}".partition("e")
+    return f"{mantissa}e{int(power)}" if exponent else mantissa
+
+
+def size(count: float | None) -> str:
+    """A number of bytes in the largest unit that leaves at least one of it.
+
+    Example:
+        >>> size(192), size(2_500_000)
+        ('192 bytes', '2.5 MB')
+    """
+    if count is None:
+        return "not known before the model is"
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= least:
+            return f"{count / least:.3g} {unit}"
+    return f"{count:g} bytes"
+
+
+def finite(row: Mapping[str, float], key: str) -> float | None:
+    """A value of a row, unless it is missing or not a number."""
+    value = row.get(key)
+    return None if value is None or not isfinite(value) else float(value)

@@ -1,0 +1,97 @@
+"""Elements of the page, built so that text cannot get in unescaped.
+
+A plain `str` among the children of an element, or as an attribute's value, is text from anywhere
+and is escaped; only `Html`, which `tag` makes from it, is passed on as it is. This file knows HTML
+and nothing about studies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+_WITHOUT_CONTENT = {"meta"}
+
+
+@dataclass(frozen=True)
+class Html:
+    """Markup that is safe to put into a page."""
+
+    text: str
+
+
+Content = Html | str
+
+
+def tag(name: str, /, *children: Content, **attributes: str | float) -> Html:
+    """One element; `class_` and `aria_label` are spelled `class` and `aria-label` in the page.
+
+    Guarantees:
+        1. Children and attribute values that are plain text appear as text, whatever they hold.
+
+    Example:
+        >>> tag("p", "1 < 2, ", tag("b", "always"), class_="note").text
+        '<p class="note">1 &lt; 2, <b>always</b></p>'
+    """
+    opening = "".join([name, *map(_attribute, attributes, attributes.values())])
+    if name in _WITHOUT_CONTENT:
+        return Html(f"<{opening}>")
+    return Html(f"<{opening}>{join(children).text}</{name}>")
+
+
+def join(parts: Iterable[Content], between: str = "") -> Html:
+    """Several parts, one after another."""
+    return Html(between.join(map(_markup, parts)))
+
+
+def table(
+    caption: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[Content]],
+    *,
+    numeric: Collection[int] = (),
+    marked: Collection[int] = (),
+) -> Html:
+    """A captioned table whose first column names its rows.
+
+    Args:
+        caption: what the table says, in a sentence.
+        head: the names of the columns.
+        rows: their cells.
+        numeric: columns, from 0, that are set flush right.
+        marked: rows, from 0, that stand out.
+    """
+    kinds = ["number" if column in numeric else "words" for column in range(len(head))]
+    names = zip(head, kinds, strict=True)
+    top = tag("tr", *(tag("th", name, scope="col", class_=kind) for name, kind in names))
+    body = [
+        tag("tr", *_cells(row, kinds), class_="marked" if index in marked else "plain")
+        for index, row in enumerate(rows)
+    ]
+    parts = (tag("caption", caption), tag("thead", top), tag("tbody", *body))
+    whole = tag("table", *parts, class_="wide" if len(head) > 3 else "narrow")
+    return tag("div", whole, class_="scroll", role="region", tabindex=0, aria_label=caption)
+
+
+def section(heading: str, *content: Content, class_: str = "") -> Html:
+    """A section of the page under its own heading."""
+    parts = join([tag("h2", heading), *content], "\n")
+    return tag("section", parts, class_=class_) if class_ else tag("section", parts)
+
+
+def _cells(row: Sequence[Content], kinds: Sequence[str]) -> list[Html]:
+    first, *others = row
+    cells = [tag("th", first, scope="row", class_=kinds[0])]
+    return cells + [
+        tag("td", cell, class_=kind) for cell, kind in zip(others, kinds[1:], strict=True)
+    ]
+
+
+def _attribute(name: str, value: str | float) -> str:
+    shown = value if isinstance(value, str) else f"{value:g}"
+    return f' {name.rstrip("_").replace("_", "-")}="{escape(shown)}"'
+
+
+def _markup(part: Content) -> str:
+    return part.text if isinstance(part, Html) else escape(part)

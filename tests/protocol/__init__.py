@@ -1,0 +1,1 @@
+"""Tests of the protocol: attacks, faults, golden vectors, fuzzing."""

@@ -1,0 +1,305 @@
+"""A small federation on a network that loses, doubles, delays, alters and repeats; faults are data.
+
+A schedule is a list of operations, each a tuple of a name and whole numbers. The simulation plays
+it and checks three laws at every step: a sum is right or there is none, no party uses a mask key
+twice, and no answer leaves before its charge. A silo's vector is a unit vector, scaled by the
+attempt that it answers, so that a double count, a lost vector and a stale one all show.
+
+    begin          the aggregator opens the next attempt, in the same or the next round
+    deliver k      the k-th message in flight arrives (k modulo what there is)
+    drop k         it is lost
+    duplicate k    it is in flight twice
+    corrupt k b    bit b of it flips
+    misroute k p   it goes to party p instead
+    replay k p     the k-th message ever sent goes to party p again, old sessions included
+    crash s when   silo s loses its memory at its next MODEL: 0 before the charge, 1 after it
+    close          the aggregator stops waiting: asks the nodes, or takes the sum
+    take           the aggregator takes the sum
+    restart        everybody sets up the next session; the ledgers stay, messages in flight too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from protocol.parties import STUDY, World
+from protocol.view import Spy
+
+from hubbub.errors import ProtocolError
+from hubbub.randomness import SecureSource
+from hubbub.round import Aggregator, Answering, ComputeNode, Silo
+from hubbub.summation.agreement import Agreement, Session, sent_digest
+from hubbub.wire import Frame, Tag, parse
+
+Operation = tuple[str, int, int]
+NAMES = (
+    "begin",
+    "deliver",
+    "drop",
+    "duplicate",
+    "corrupt",
+    "misroute",
+    "replay",
+    "crash",
+    "close",
+    "take",
+    "restart",
+)
+SESSIONS = 4
+
+
+class Unit:
+    """A silo's records: a unit vector, scaled by what the MODEL says."""
+
+    count = 1
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def clipped_sum(self, parameters: np.ndarray, chosen: object) -> np.ndarray:
+        vector = np.zeros(5)
+        vector[self._place % 5] = weight(int(parameters[0]), int(parameters[1]))
+        return vector
+
+
+def weight(round: int, attempt: int) -> int:
+    """The length of the vectors of one attempt, different for each."""
+    return 100 * round + attempt + 1
+
+
+@lru_cache(maxsize=16)
+def session_of(w: World, number: int) -> dict[int, Session]:
+    """The number-th session of a world; set-ups are dear, so that schedules share them."""
+    name = number.to_bytes(16, "little")
+    parties = {i: w.agreement(i, session=name) for i in range(1, len(w.keys))}
+    if not w.layout.nodes:
+        commits = [party.commit() for party in parties.values()]
+        reveals = [party.reveal(commits) for party in parties.values()]
+        for party in parties.values():
+            party.learn_seed(reveals)
+    sent = {index: party.contribute() for index, party in parties.items()}
+    digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
+    out = {i: party.confirm(_inbox(sent, i), digests) for i, party in parties.items()}
+    return {index: _finished(w, party, index, out) for index, party in parties.items()}
+
+
+def _finished(
+    w: World, party: Agreement, index: int, out: dict[int, tuple[bytes, dict[int, bytes]]]
+) -> Session:
+    heard = party.neighbours if w.layout.nodes else out
+    checks = [checks[index] for _, checks in out.values() if index in checks]
+    return party.finish([out[other][0] for other in heard if other != index], checks)
+
+
+def _inbox(sent: dict[int, dict[int, bytes]], index: int) -> list[bytes]:
+    return [frames[index] for frames in sent.values() if index in frames]
+
+
+@dataclass(kw_only=True, eq=False)
+class Simulation:
+    """One federation and its network, under one schedule.
+
+    Args:
+        w: the world.
+        sums: how many sums were taken, so that a test can see that schedules do something.
+    """
+
+    w: World
+    sums: int = 0
+    refusals: int = 0
+    number: int = 0
+    turn: tuple[int, int] = (0, 0)
+    active: frozenset[int] = frozenset()
+    flight: list[tuple[int, bytes]] = field(default_factory=list)
+    history: list[bytes] = field(default_factory=list)
+    charges: set[tuple[bytes, int, int, int]] = field(default_factory=set)
+    answers: set[tuple[bytes, int, int, int]] = field(default_factory=set)
+    keys: dict[int, set[bytes]] = field(default_factory=dict)
+    crashing: dict[int, int] = field(default_factory=dict)
+    dead: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._join()
+
+    def play(self, schedule: Sequence[Operation]) -> None:
+        """Every operation in turn; a refusal is an ordinary outcome, a broken law is not."""
+        for name, *numbers in schedule:
+            try:
+                getattr(self, name)(*numbers)
+            except ProtocolError:
+                self.refusals += 1
+            self._check_keys()
+
+    # Operations. Each takes two numbers and may ignore them. --------------------------------
+
+    def begin(self, next_round: int = 0, away: int = 0) -> None:
+        """A new attempt; with pairwise masks among those that are not known to be dead."""
+        round, attempt = self.turn
+        turn = (round + 1, 0) if next_round % 2 or not round else (round, attempt + 1)
+        self.turn = turn
+        silos = set(self.w.roster.silos) - self.dead
+        if away and len(silos) > self.w.quorum:
+            silos.discard(min(silos) + away % len(silos))
+        self.active = frozenset(silos)
+        model = self.aggregator.begin(*turn, silos, np.array(turn, dtype=np.float32))
+        for silo in silos:
+            self._send(silo, model)
+
+    def deliver(self, which: int = 0, _: int = 0) -> None:
+        """To whom it is addressed on the envelope."""
+        if self.flight:
+            self._arrive(*self.flight.pop(which % len(self.flight)))
+
+    def drop(self, which: int, _: int = 0) -> None:
+        """Lost."""
+        if self.flight:
+            self.flight.pop(which % len(self.flight))
+
+    def duplicate(self, which: int, _: int = 0) -> None:
+        """Twice in flight."""
+        if self.flight:
+            self.flight.append(self.flight[which % len(self.flight)])
+
+    def corrupt(self, which: int, bit: int) -> None:
+        """One bit flips."""
+        if self.flight:
+            place = which % len(self.flight)
+            receiver, data = self.flight[place]
+            changed = bytearray(data)
+            changed[bit // 8 % len(data)] ^= 1 << bit % 8
+            self.flight[place] = (receiver, bytes(changed))
+
+    def misroute(self, which: int, party: int) -> None:
+        """To somebody else."""
+        if self.flight:
+            _, data = self.flight.pop(which % len(self.flight))
+            self._arrive(party % len(self.w.keys), data)
+
+    def replay(self, which: int, party: int) -> None:
+        """Something old again."""
+        if self.history:
+            self._arrive(party % len(self.w.keys), self.history[which % len(self.history)])
+
+    def crash(self, silo: int, when: int) -> None:
+        """A silo that will lose its memory while it answers."""
+        self.crashing[1 + silo % len(self.w.layout.names)] = when % 2
+
+    def close(self, *_: int) -> None:
+        """The aggregator has waited long enough."""
+        if self.nodes:
+            self.arrived = self.active - self.aggregator.missing
+            for node, request in self.aggregator.requests().items():
+                self._send(node, request)
+        else:
+            self.take()
+
+    def take(self, *_: int) -> None:
+        """The sum, which must be right; before any attempt there is none to take."""
+        if not self.active:
+            return
+        got = self.aggregator.integers()
+        wanted = np.zeros(5, dtype=np.int64)
+        for silo in self.arrived if self.nodes else self.active:
+            wanted[silo % 5] += weight(*self.turn)
+        assert got.tolist() == wanted.tolist(), "a wrong sum"
+        self.sums += 1
+
+    def restart(self, *_: int) -> None:
+        """A new session for everybody."""
+        if self.number + 1 < SESSIONS:
+            self.number += 1
+            self._join()
+
+    # What the operations are made of. -------------------------------------------------------
+
+    def _join(self) -> None:
+        """Everybody, in the current session, with nothing remembered of an earlier one."""
+        w, sessions = self.w, session_of(self.w, self.number)
+        self.turn, self.active, self.arrived = (0, 0), frozenset(), frozenset[int]()
+        self.dead, self.crashing = set(), {}
+        self.spies = {index: Spy() for index in sessions}
+        self.aggregator = Aggregator(
+            keys=w.keys[0],
+            roster=w.roster,
+            terms=w.terms,
+            study=STUDY,
+            session=self._session,
+        )
+        self.silos = {i: self._silo(w.answering(sessions[i], self.spies[i]), i) for i in w.roster.silos}
+        self.nodes: dict[int, ComputeNode] = {
+            i: w.node(sessions[i], self.spies[i]) for i in w.roster.nodes
+        }
+
+    @property
+    def _session(self) -> bytes:
+        return self.number.to_bytes(16, "little")
+
+    def _silo(self, answering: Answering, index: int) -> Silo:
+        return Silo(
+            terms=self.w.terms, task=Unit(index), answering=answering, source=SecureSource()
+        )
+
+    def _send(self, receiver: int, data: bytes) -> None:
+        self.flight.append((receiver, data))
+        self.history.append(data)
+
+    def _arrive(self, receiver: int, data: bytes) -> None:
+        if receiver == 0:
+            self.aggregator.receive(data)
+        elif receiver in self.nodes:
+            self._send(0, self.nodes[receiver].total(data))
+        elif receiver not in self.dead:
+            self._answer(receiver, data)
+
+    def _answer(self, index: int, model: bytes) -> None:
+        """What the runner of a silo does: accept, charge, contribute; crashing where it is told."""
+        charge = self.silos[index].accept(model)
+        crash = self.crashing.pop(index, None)
+        row = (self._session, index, charge.round, charge.attempt)
+        if crash != 0:
+            assert row not in self.charges, "charged twice for one attempt"
+            self.charges.add(row)
+        if crash is not None:
+            self.dead.add(index)
+            return
+        message = self.silos[index].contribute()
+        self._check_answer(message)
+        self._send(0, message)
+
+    def _check_answer(self, message: bytes) -> None:
+        """It was paid for, and it is the only one."""
+        frame: Frame = parse(message, self.w.roster, study=STUDY, session=self._session)
+        row = (frame.session, frame.sender, frame.round, frame.attempt)
+        assert frame.tag is Tag.MASKED
+        assert row in self.charges, "an answer without a charge"
+        assert row not in self.answers, "a second answer to one attempt"
+        self.answers.add(row)
+
+    def _check_keys(self) -> None:
+        """No party uses a mask key twice, in any session."""
+        for index, spy in self.spies.items():
+            if spy.used:
+                seen = self.keys.setdefault(index, set())
+                for key, _ in spy.taken():
+                    assert key not in seen, "a mask key used twice"
+                    seen.add(key)
+
+
+def orderly(simulation: Simulation) -> None:
+    """A whole round on a network that works again, in a new session if somebody is dead."""
+    if simulation.dead or simulation.turn[0] >= simulation.w.terms.steps:
+        simulation.number += 1
+        simulation._join()
+    simulation.flight.clear()
+    simulation.crashing.clear()
+    simulation.begin(1)
+    while simulation.flight:
+        simulation.deliver()
+    simulation.close()
+    while simulation.flight:
+        simulation.deliver()
+    if simulation.nodes:
+        simulation.take()

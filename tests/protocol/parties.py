@@ -1,0 +1,203 @@
+"""Parties with fixed keys, a set-up whose relay is a function, and frames that anybody may forge.
+
+Keys come from fixed seeds, so that signatures repeat; the parties' randomness does not, unless a
+test asks for it. A relay is a function of (phase, receiver, frames) that returns what is delivered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
+
+from hubbub.errors import ProtocolError
+from hubbub.identity import Identity, Keys, Roster
+from hubbub.randomness import SecureSource
+from hubbub.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.runners.federation import Layout
+from hubbub.summation.agreement import Agreement, Session, sent_digest
+from hubbub.summation.mask import Masking
+from hubbub.wire import EVERYBODY, Frame, Tag
+
+STUDY = hashlib.sha256(b"a study for tests").digest()
+SESSION = bytes(range(16))
+DIMENSION = 5
+Relay = Callable[[str, int, Any], Any]
+
+
+def fixed_keys(name: str, role: str) -> Keys:
+    """Keys that follow from the name alone."""
+
+    def seed(purpose: str, size: int) -> bytes:
+        return hashlib.shake_256(f"{purpose} of {name}".encode()).digest(size)
+
+    signing = Ed25519PrivateKey.from_private_bytes(seed("signing", 32))
+    lattice = MLKEM768PrivateKey.from_seed_bytes(seed("lattice", 64))
+    curve = X25519PrivateKey.from_private_bytes(seed("curve", 32))
+    identity = Identity(
+        name=name,
+        role=role,
+        verifying=signing.public_key().public_bytes_raw(),
+        sealing=lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw(),
+    )
+    opening = MLKEM768X25519PrivateKey(lattice, curve)
+    return Keys(identity=identity, _signing=signing, _opening=opening)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # hashed by identity
+class World:
+    """A roster, everybody's keys, and who shares masks with whom."""
+
+    layout: Layout
+    keys: tuple[Keys, ...] = field(repr=False)
+    quorum: int
+
+    @cached_property
+    def roster(self) -> Roster:
+        return Roster.of(self.keys)
+
+    @cached_property
+    def terms(self) -> Terms:
+        return Terms(
+            dimension=DIMENSION,
+            parameters=2,
+            silos=len(self.layout.names),
+            quorum=self.quorum,
+            steps=9,
+            word_bits=32,
+            grid_step=1.0,
+            sigma_grid=0.0,
+            sample_rate=1.0,
+            nodes=self.layout.nodes,
+        )
+
+    def agreement(self, index: int, **changes: Any) -> Agreement:
+        """One party's side of the set-up; changes replace its arguments."""
+        arguments: dict[str, Any] = {
+            "keys": self.keys[index],
+            "roster": self.roster,
+            "index": index,
+            "study": STUDY,
+            "session": SESSION,
+            "neighbours": partial(self.layout.neighbours, index),
+            "witnesses": None if self.layout.nodes else list(self.roster.silos),
+            "source": SecureSource(),
+        }
+        return Agreement(**(arguments | changes))
+
+    def aggregator(self) -> Aggregator:
+        return Aggregator(
+            keys=self.keys[0], roster=self.roster, terms=self.terms, study=STUDY, session=SESSION
+        )
+
+    def answering(self, session: Session, masking: Masking | None = None) -> Answering:
+        return Answering(
+            keys=self.keys[session.index],
+            roster=self.roster,
+            terms=self.terms,
+            session=session,
+            masking=masking or Masking(),
+        )
+
+    def node(self, session: Session, masking: Masking | None = None) -> ComputeNode:
+        return ComputeNode(
+            keys=self.keys[session.index],
+            roster=self.roster,
+            terms=self.terms,
+            session=session,
+            masking=masking or Masking(),
+        )
+
+    def forge(self, sender: int, tag: Tag, payload: bytes = b"", **changes: Any) -> bytes:
+        """A frame with a true signature of `sender`, whatever it claims."""
+        arguments: dict[str, Any] = {"study": STUDY, "session": SESSION, "receiver": EVERYBODY}
+        frame = Frame(tag=tag, sender=sender, payload=payload, **(arguments | changes))
+        return frame.sealed(self.keys[sender])
+
+    def model(self, active: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
+        """A MODEL as a malicious aggregator may send it to one silo only."""
+        payload = self.terms.model_payload(active, np.zeros(2, dtype=np.float32))
+        return self.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
+
+    def request(self, node: int, silos: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
+        """A REQUEST as a malicious aggregator may send it."""
+        payload = self.terms.bitmap(silos)
+        where = {"receiver": node, "round": round, "attempt": attempt}
+        return self.forge(0, Tag.REQUEST, payload, **where)
+
+
+@lru_cache(maxsize=32)
+def world(
+    silos: int = 4, nodes: int = 0, *, quorum: int = 3, degree: int = 0, each: int = 0
+) -> World:
+    """A world of silos a, b, c, ... and nodes; degree 0 is the complete graph."""
+    names = tuple(f"silo-{number}" for number in range(1, silos + 1))
+    layout = Layout(names=names, nodes=nodes, nodes_per_silo=each, degree=degree or silos - 1)
+    keys = [fixed_keys("aggregator", "aggregator")]
+    keys += [fixed_keys(name, "silo") for name in names]
+    keys += [fixed_keys(f"node-{number}", "node") for number in range(1, nodes + 1)]
+    return World(layout=layout, keys=tuple(keys), quorum=quorum)
+
+
+def honest(phase: str, receiver: int, frames: Any) -> Any:
+    """The relay that delivers what was sent."""
+    return frames
+
+
+def set_up(w: World, relay: Relay = honest, **changed: Agreement) -> dict[int, Session]:
+    """A whole set-up through a relay; `p2=...` replaces party 2."""
+    parties = {i: changed.get(f"p{i}", w.agreement(i)) for i in range(1, len(w.keys))}
+    if not w.layout.nodes:
+        commits = [party.commit() for party in parties.values()]
+        reveals = [party.reveal(relay("commits", i, commits)) for i, party in parties.items()]
+        for index, party in parties.items():
+            party.learn_seed(relay("reveals", index, reveals))
+    sent = {index: party.contribute() for index, party in parties.items()}
+    digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
+    confirms, checks = {}, {}
+    for index, party in parties.items():
+        inbox = relay("contributions", index, _inbox(sent, index))
+        confirms[index], checks[index] = party.confirm(inbox, relay("digests", index, digests))
+    sessions = {}
+    for index, party in parties.items():
+        heard = party.neighbours if w.layout.nodes else parties
+        confirmed = [confirms[other] for other in heard if other != index]
+        sessions[index] = party.finish(
+            relay("confirms", index, confirmed), relay("checks", index, _inbox(checks, index))
+        )
+    return sessions
+
+
+@lru_cache(maxsize=32)
+def sessions_of(w: World) -> dict[int, Session]:
+    """The sessions of one honest set-up, which tests of the round share."""
+    return set_up(w)
+
+
+@contextmanager
+def refused(culprit: str, says: str) -> Iterator[None]:
+    """Expects a ProtocolError that blames this party and says this."""
+    with pytest.raises(ProtocolError, match=says) as caught:
+        yield
+    assert caught.value.culprit == culprit
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    """The bytes with one bit changed."""
+    changed = bytearray(data)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+def _inbox(sent: dict[int, dict[int, bytes]], index: int) -> list[bytes]:
+    return [frames[index] for frames in sent.values() if index in frames]

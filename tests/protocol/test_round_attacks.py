@@ -1,0 +1,405 @@
+"""The round: whatever the aggregator, a silo, a node or the relay does against the rules is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, world
+
+from hubbub import ring
+from hubbub.errors import ProtocolError
+from hubbub.randomness import SecureSource
+from hubbub.round import Aggregator, Answering, ComputeNode, Silo
+from hubbub.wire import EVERYBODY, Tag
+
+PAIRWISE = world()
+NODES = world(nodes=2)
+ALL = (1, 2, 3, 4)
+NO_MODEL = np.zeros(2, dtype=np.float32)
+BOTH = pytest.mark.parametrize("w", [PAIRWISE, NODES], ids=["pairwise", "nodes"])
+
+
+def silo(w: World, index: int) -> Answering:
+    return w.answering(sessions_of(w)[index])
+
+
+def node(index: int = 5) -> ComputeNode:
+    return NODES.node(sessions_of(NODES)[index])
+
+
+def answer(one: Answering, model: bytes, value: int = 1) -> bytes:
+    return one.masked(one.accept(model), np.full(DIMENSION, value, dtype=np.uint32))
+
+
+def opened(w: World) -> tuple[Aggregator, bytes]:
+    aggregator = w.aggregator()
+    return aggregator, aggregator.begin(1, 0, ALL, NO_MODEL)
+
+
+@BOTH
+def test_the_sum_of_an_honest_round_is_exact(w: World) -> None:
+    aggregator, model = opened(w)
+    for index in ALL:
+        aggregator.receive(answer(silo(w, index), model, 10**index))
+    for index, request in aggregator.requests().items():
+        aggregator.receive(node(index).total(request))
+    assert aggregator.integers().tolist() == [11110] * DIMENSION
+
+
+def test_a_silo_that_drops_out_costs_nothing_with_nodes() -> None:
+    aggregator, model = opened(NODES)
+    for index in (1, 2, 4):
+        aggregator.receive(answer(silo(NODES, index), model, 10**index))
+    for index, request in aggregator.requests().items():
+        aggregator.receive(node(index).total(request))
+    assert aggregator.integers().tolist() == [10110] * DIMENSION
+
+
+# A silo and a malicious aggregator ----------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("sender", [1, 2, 4])
+def test_only_the_aggregator_opens_a_round(w: World, sender: int) -> None:
+    payload = w.terms.model_payload(ALL, NO_MODEL)
+    with refused(w.roster.name(sender), "expected a MODEL from the aggregator"):
+        silo(w, 1).accept(w.forge(sender, Tag.MODEL, payload, round=1))
+
+
+@pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.MODEL])
+def test_only_a_model_opens_a_round(tag: Tag) -> None:
+    payload = PAIRWISE.terms.model_payload(ALL, NO_MODEL)
+    with refused("aggregator", f"expected a MODEL from the aggregator, got a {tag.name}"):
+        silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, tag, payload, round=1))
+
+
+def test_a_model_for_one_silo_only_is_refused() -> None:
+    payload = PAIRWISE.terms.model_payload(ALL, NO_MODEL)
+    with refused("aggregator", "expected a MODEL from the aggregator"):
+        silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, Tag.MODEL, payload, round=1, receiver=1))
+
+
+@BOTH
+@pytest.mark.parametrize("turn", [(1, 0), (1, 1), (2, 0)])
+def test_a_second_model_for_the_same_or_an_earlier_attempt_is_refused(
+    w: World, turn: tuple[int, int]
+) -> None:
+    one = silo(w, 1)
+    one.accept(w.model(ALL, 2, 0))
+    with refused("aggregator", "a mask is never used twice"):
+        one.accept(w.model((1, 2, 3), *turn))
+
+
+@pytest.mark.parametrize("round", [0, 10, 2**32 - 1])
+def test_a_round_that_the_study_does_not_have_is_refused(round: int) -> None:
+    with refused("aggregator", f"expected a round from 1 to 9, got {round}"):
+        silo(PAIRWISE, 1).accept(PAIRWISE.model(ALL, round))
+    with refused("aggregator", f"expected a round from 1 to 9, got {round}"):
+        node().total(NODES.request(5, ALL, round))
+
+
+@BOTH
+def test_an_active_set_without_me_is_refused(w: World) -> None:
+    with refused("aggregator", "expected to be among the active silos"):
+        silo(w, 1).accept(w.model((2, 3, 4)))
+
+
+@BOTH
+@pytest.mark.parametrize("active", [(), (1,), (1, 2)])
+def test_an_active_set_below_the_quorum_is_refused(w: World, active: tuple[int, ...]) -> None:
+    with refused("aggregator", f"expected at least 3 active silos, got {len(active)}"):
+        silo(w, 1).accept(w.model(active))
+
+
+def test_a_refused_active_set_does_not_use_the_attempt_up() -> None:
+    one = silo(PAIRWISE, 1)
+    with pytest.raises(ProtocolError):
+        one.accept(PAIRWISE.model((1, 2)))
+    assert one.accept(PAIRWISE.model(ALL)).active == frozenset(ALL)
+
+
+@pytest.mark.parametrize("bits", [0b00001111, 0b11111000, 0b11110001])
+def test_an_active_set_with_unknown_silos_is_refused(bits: int) -> None:
+    payload = bytes([bits]) + bytes(8)
+    with refused("aggregator", "expected a set of at most 4 silos"):
+        silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, Tag.MODEL, payload, round=1))
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 10])
+def test_a_model_of_the_wrong_length_is_refused(size: int) -> None:
+    with refused("aggregator", f"expected a MODEL of 9 bytes, got {size}"):
+        silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, Tag.MODEL, bytes(size), round=1))
+
+
+def test_a_model_of_an_earlier_session_is_refused() -> None:
+    payload = PAIRWISE.terms.model_payload(ALL, NO_MODEL)
+    old = PAIRWISE.forge(0, Tag.MODEL, payload, round=1, session=bytes(16))
+    with refused("relay", "a replay"):
+        silo(PAIRWISE, 1).accept(old)
+
+
+def test_a_model_that_the_relay_altered_is_refused() -> None:
+    with refused("relay", "false signature"):
+        silo(PAIRWISE, 1).accept(flipped(PAIRWISE.model(ALL), 80))
+
+
+@BOTH
+def test_a_silo_answers_an_accepted_model_once(w: World) -> None:
+    one = silo(w, 1)
+    attempt = one.accept(w.model(ALL))
+    one.masked(attempt, ring.zeros(DIMENSION, 32))
+    with refused("", "expected a new attempt to answer"):
+        one.masked(attempt, ring.zeros(DIMENSION, 32))
+
+
+def test_an_accepted_model_that_was_overtaken_is_not_answered() -> None:
+    one = silo(PAIRWISE, 1)
+    old = one.accept(PAIRWISE.model(ALL))
+    one.accept(PAIRWISE.model(ALL, 1, 1))
+    with refused("", "expected a new attempt to answer"):
+        one.masked(old, ring.zeros(DIMENSION, 32))
+
+
+class Unit:
+    """Records whose sum is 1 everywhere."""
+
+    count = 1
+
+    def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
+        return np.ones(DIMENSION)
+
+
+def test_a_silo_contributes_once_per_accepted_model() -> None:
+    one = Silo(
+        terms=PAIRWISE.terms,
+        task=Unit(),
+        answering=silo(PAIRWISE, 1),
+        source=SecureSource(),
+    )
+    with refused("", "expected an accepted model before contributing, got none"):
+        one.contribute()
+    one.accept(PAIRWISE.model(ALL))
+    one.contribute()
+    with refused("", "expected an accepted model before contributing, got none"):
+        one.contribute()
+
+
+def test_a_refused_model_leaves_nothing_to_contribute_to() -> None:
+    one = Silo(
+        terms=PAIRWISE.terms, task=Unit(), answering=silo(PAIRWISE, 1), source=SecureSource()
+    )
+    one.accept(PAIRWISE.model(ALL))
+    with pytest.raises(ProtocolError):
+        one.accept(PAIRWISE.model(ALL))
+    with refused("", "expected an accepted model"):
+        one.contribute()
+
+
+# A compute node and a malicious aggregator --------------------------------------------------
+
+
+@pytest.mark.parametrize("turn", [(2, 0), (1, 7), (1, 0)])
+def test_a_node_is_asked_once_and_only_forward(turn: tuple[int, int]) -> None:
+    one = node()
+    one.total(NODES.request(5, ALL, 2, 0))
+    with refused("aggregator", "a mask is never used twice"):
+        one.total(NODES.request(5, ALL, *turn))
+
+
+@pytest.mark.parametrize("silos", [(), (1,), (3, 4)])
+def test_a_node_asked_below_the_quorum_refuses(silos: tuple[int, ...]) -> None:
+    with refused("aggregator", f"expected at least 3 active silos, got {len(silos)}"):
+        node().total(NODES.request(5, silos))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff", b"\xf0\0", b"\xf8", bytes(4096)])
+def test_a_node_asked_for_unknown_silos_refuses(payload: bytes) -> None:
+    with refused("aggregator", "expected a set of at most 4 silos"):
+        node().total(NODES.forge(0, Tag.REQUEST, payload, round=1, receiver=5))
+
+
+@pytest.mark.parametrize("receiver", [6, 1, EVERYBODY])
+def test_a_node_refuses_another_nodes_request(receiver: int) -> None:
+    request = NODES.forge(0, Tag.REQUEST, NODES.terms.bitmap(ALL), round=1, receiver=receiver)
+    with refused("relay", "expected a REQUEST for me"):
+        node().total(request)
+
+
+@pytest.mark.parametrize("sender", [1, 6])
+def test_a_node_answers_nobody_but_the_aggregator(sender: int) -> None:
+    request = NODES.forge(sender, Tag.REQUEST, NODES.terms.bitmap(ALL), round=1, receiver=5)
+    with refused(NODES.roster.name(sender), "expected a REQUEST from the aggregator"):
+        node().total(request)
+
+
+@pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.REQUEST])
+def test_a_node_answers_nothing_but_a_request(tag: Tag) -> None:
+    frame = NODES.forge(0, tag, NODES.terms.bitmap(ALL), round=1, receiver=5)
+    with refused("aggregator", f"expected a REQUEST from the aggregator, got a {tag.name}"):
+        node().total(frame)
+
+
+def test_a_node_refuses_a_request_of_an_earlier_session() -> None:
+    payload = NODES.terms.bitmap(ALL)
+    old = NODES.forge(0, Tag.REQUEST, payload, round=1, receiver=5, session=bytes(16))
+    with refused("relay", "a replay"):
+        node().total(old)
+
+
+# An aggregator and bad answers --------------------------------------------------------------
+
+
+def masked(w: World, index: int, size: int = 4 * DIMENSION, **changes: int) -> bytes:
+    """A MASKED as a malicious silo may sign it."""
+    where = {"round": 1, "receiver": 0} | changes
+    return w.forge(index, Tag.MASKED, bytes(size), **where)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [0, 4 * DIMENSION - 1, 4 * DIMENSION + 4])
+def test_a_masked_vector_of_the_wrong_length_names_the_silo(w: World, size: int) -> None:
+    aggregator, _ = opened(w)
+    with refused("silo-2", f"expected a MASKED of {4 * DIMENSION} bytes, got {size}"):
+        aggregator.receive(masked(w, 2, size))
+    assert 2 in aggregator.missing
+
+
+@BOTH
+@pytest.mark.parametrize("turn", [(1, 1), (2, 0), (0, 0)])
+def test_an_answer_to_another_attempt_is_refused(w: World, turn: tuple[int, int]) -> None:
+    aggregator, _ = opened(w)
+    with refused("silo-2", "expected an answer to attempt 1.0"):
+        aggregator.receive(masked(w, 2, round=turn[0], attempt=turn[1]))
+
+
+@pytest.mark.parametrize("receiver", [1, 3, EVERYBODY])
+def test_an_answer_to_another_party_is_refused(receiver: int) -> None:
+    aggregator, _ = opened(PAIRWISE)
+    with pytest.raises(ProtocolError, match="expected an answer") as caught:
+        aggregator.receive(masked(PAIRWISE, 2, receiver=receiver))
+    assert caught.value.culprit in ("silo-2", "relay")
+
+
+@BOTH
+def test_a_second_answer_is_refused_and_not_added(w: World) -> None:
+    aggregator, model = opened(w)
+    first = answer(silo(w, 1), model)
+    aggregator.receive(first)
+    before = aggregator._total.copy()
+    for again in (first, masked(w, 1)):
+        with pytest.raises(ProtocolError, match="expected one answer from each party"):
+            aggregator.receive(again)
+    assert np.array_equal(before, aggregator._total)
+
+
+@pytest.mark.parametrize("outsider", [0, 4, 5])
+def test_an_answer_from_somebody_who_was_not_asked_is_refused(outsider: int) -> None:
+    aggregator = NODES.aggregator()
+    aggregator.begin(1, 0, (1, 2, 3), NO_MODEL)
+    with refused(NODES.roster.name(outsider), "expected one answer from each party"):
+        aggregator.receive(masked(NODES, outsider))
+
+
+@pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.MASKED])
+def test_nothing_but_a_masked_vector_is_taken_before_the_request(tag: Tag) -> None:
+    aggregator, _ = opened(NODES)
+    with refused("node-1", f"expected no {tag.name} now"):
+        aggregator.receive(NODES.forge(5, tag, bytes(20), round=1, receiver=0))
+
+
+def asked() -> Aggregator:
+    aggregator, model = opened(NODES)
+    for index in (1, 2, 3):
+        aggregator.receive(answer(silo(NODES, index), model))
+    aggregator.requests()
+    return aggregator
+
+
+def test_a_late_masked_vector_is_not_added_to_a_sum_whose_masks_were_asked_for() -> None:
+    with refused("silo-4", "expected no MASKED now"):
+        asked().receive(masked(NODES, 4))
+
+
+def test_a_silo_cannot_answer_as_a_node() -> None:
+    with refused("silo-4", "expected one answer from each party"):
+        asked().receive(NODES.forge(4, Tag.TOTAL, bytes(20), round=1, receiver=0))
+
+
+def test_a_total_of_the_wrong_length_names_the_node() -> None:
+    with refused("node-1", "expected a TOTAL of 20 bytes, got 21"):
+        asked().receive(NODES.forge(5, Tag.TOTAL, bytes(21), round=1, receiver=0))
+
+
+def test_a_node_answers_once() -> None:
+    aggregator, total = asked(), NODES.forge(5, Tag.TOTAL, bytes(20), round=1, receiver=0)
+    aggregator.receive(total)
+    with pytest.raises(ProtocolError, match="expected one answer from each party"):
+        aggregator.receive(total)
+
+
+def test_no_sum_while_a_silo_is_missing() -> None:
+    aggregator, model = opened(PAIRWISE)
+    for index in (1, 2, 4):
+        aggregator.receive(answer(silo(PAIRWISE, index), model))
+    with refused("silo-3", "expected its masked vector, got none"):
+        aggregator.integers()
+
+
+def test_no_sum_while_a_node_is_missing() -> None:
+    aggregator = asked()
+    aggregator.receive(NODES.forge(5, Tag.TOTAL, bytes(20), round=1, receiver=0))
+    with refused("node-2", "expected its total, got none"):
+        aggregator.integers()
+
+
+def test_no_sum_before_the_nodes_were_asked() -> None:
+    aggregator, model = opened(NODES)
+    for index in ALL:
+        aggregator.receive(answer(silo(NODES, index), model))
+    with refused("node-1", "expected its total, got none"):
+        aggregator.integers()
+
+
+def test_below_the_quorum_nobody_is_asked() -> None:
+    aggregator, model = opened(NODES)
+    for index in (1, 2):
+        aggregator.receive(answer(silo(NODES, index), model))
+    with refused("", "expected at least 3 silos to answer, got 2"):
+        aggregator.requests()
+
+
+@pytest.mark.parametrize("turn", [(1, 0), (1, 2), (0, 0), (10, 0)])
+def test_the_aggregator_itself_goes_only_forward(turn: tuple[int, int]) -> None:
+    aggregator = PAIRWISE.aggregator()
+    aggregator.begin(1, 2, ALL, NO_MODEL)
+    with refused("aggregator", "expected a round"):
+        aggregator.begin(*turn, ALL, NO_MODEL)
+
+
+def test_an_abandoned_attempt_leaves_nothing_in_the_next_sum() -> None:
+    aggregator, model = opened(PAIRWISE)
+    silos = {index: silo(PAIRWISE, index) for index in ALL}
+    for index in (1, 2):
+        aggregator.receive(answer(silos[index], model, 1000))
+    again = aggregator.begin(1, 1, (1, 2, 3), NO_MODEL)
+    for index in (1, 2, 3):
+        aggregator.receive(answer(silos[index], again, 10**index))
+    assert aggregator.integers().tolist() == [1110] * DIMENSION
+
+
+def test_a_masked_vector_looks_like_noise_to_who_lacks_the_keys() -> None:
+    """A constant vector of 2000 words under masks: bytes uniform by chi-square, false alarm 1e-9."""
+
+    terms = replace(PAIRWISE.terms, dimension=2000)
+    one = Answering(
+        keys=PAIRWISE.keys[1],
+        roster=PAIRWISE.roster,
+        terms=terms,
+        session=sessions_of(PAIRWISE)[1],
+        masking=PAIRWISE.answering(sessions_of(PAIRWISE)[1])._masking,
+    )
+    sent = one.masked(one.accept(PAIRWISE.model(ALL)), ring.zeros(2000, 32))
+    counts = np.bincount(np.frombuffer(sent[74:-64], np.uint8), minlength=256)
+    assert ((counts - 31.25) ** 2 / 31.25).sum() < 420

@@ -1,0 +1,335 @@
+"""The plan: shares, adversaries, grid and certificate against docs/privacy.md P3 to P7."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from math import inf, pi, sqrt
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hubbub
+from hubbub import Study
+from hubbub.errors import StudyError
+from hubbub.plan import noise_left, plan, sharing_silos
+from hubbub.runners.federation import Layout
+from hubbub.wire import OVERHEAD
+
+INSIDER = "aggregator + "
+ALL_NODES_BUT_ONE = "aggregator and all compute nodes but one"
+
+
+def study(*, parties=None, data=None, training=None, privacy=None) -> Study:
+    """A small study with a model whose size is public."""
+    return Study.from_table(
+        {
+            "study": {"name": "plan"},
+            "parties": {"silos": 10, "colluders": 3, **(parties or {})},
+            "data": {"source": "none:none", "records": 10_000, **(data or {})},
+            "model": {"kind": "logistic", "inputs": [9]},
+            "training": {"steps": 20, "sample_rate": 0.05, **(training or {})},
+            "privacy": {"epsilon": 1.0, "delta": 1e-5, **(privacy or {})},
+        }
+    )
+
+
+# Noise shares (P3) -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("colluding", "published"), [(1, 1.22), (3, 1.60), (4, 1.96), (5, 2.61), (8, 24.1)]
+)
+def test_p3_noise_left_gives_the_published_epsilons(colluding, published):
+    left = noise_left(study(), 1.0, shares=6, known=colluding + 1)
+    bound = hubbub.epsilon(
+        noise_multiplier=left, sample_rate=0.008, steps=1250, delta=1e-5, relation="add-remove"
+    )
+    assert bound.upper == pytest.approx(published, abs=0.05 if published > 20 else 0.005)
+
+
+@pytest.mark.parametrize("dropouts", [0, 2])
+def test_p3_shares_are_the_silos_less_colluders_dropouts_and_the_observer(dropouts):
+    made = plan(study(parties={"dropouts": dropouts}))
+    assert made.shares == 10 - 3 - dropouts - 1
+    assert made.share_sigma == pytest.approx(made.noise_multiplier / sqrt(made.shares))
+    assert made.quorum == 10 - dropouts
+    # The stated adversary, with every drop-out that the study allows, faces exactly z.
+    assert made.stated.noise_multiplier == pytest.approx(made.noise_multiplier)
+    assert made.total_noise_multiplier == pytest.approx(
+        made.noise_multiplier * sqrt(10 / made.shares)
+    )
+
+
+def test_no_noise_is_left_when_every_share_is_known():
+    assert noise_left(study(), 1.0, shares=6, known=10) == 0
+    assert noise_left(study(), 1.0, shares=6, known=99) == 0
+
+
+@st.composite
+def studies(draw):
+    trust = draw(st.sampled_from(["none", "none", "tee"]))
+    silos = draw(st.integers(3, 40))
+    dropouts = draw(st.integers(0, (silos - 2) // 2))
+    colluders = draw(st.integers(0, silos - 2 - dropouts))
+    nodes = draw(st.integers(0, 4))
+    sampling = draw(st.sampled_from(["poisson", "none", "without-replacement"]))
+    substitute = sampling == "without-replacement" or draw(st.booleans())
+    rate = {} if sampling == "none" else {"sample_rate": draw(st.floats(0.001, 0.9))}
+    return study(
+        parties={
+            "silos": silos,
+            "colluders": colluders,
+            "dropouts": dropouts,
+            "compute_nodes": nodes,
+            "trust": trust,
+        },
+        training={"steps": draw(st.integers(1, 200)), "sampling": sampling, **rate},
+        privacy={
+            "epsilon": draw(st.floats(0.05, 8)),
+            "delta": 10.0 ** draw(st.integers(-9, -3)),
+            "relation": "substitute" if substitute else "add-remove",
+        },
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(studies())
+def test_the_stated_adversary_gets_at_most_the_epsilon_of_the_study(one):
+    made = plan(one)
+    assert made.stated.epsilon <= one.privacy.epsilon
+    assert made.epsilon() == made.stated.epsilon
+    # The accountant on its own says the same of the noise that is left, certificate included.
+    ideal = hubbub.epsilon(
+        noise_multiplier=made.stated.noise_multiplier,
+        sample_rate=one.training.sample_rate,
+        steps=one.training.steps,
+        delta=one.privacy.delta,
+        relation=one.privacy.relation,
+        sampling=one.training.sampling,
+    )
+    assert ideal.lower <= one.privacy.epsilon
+    assert made.stated.epsilon >= 0.97 * one.privacy.epsilon
+
+
+@settings(max_examples=6, deadline=None)
+@given(studies())
+def test_epsilon_grows_with_the_colluders(one):
+    made = plan(one)
+    coalitions = [row for row in made.exposures if row.adversary.startswith(INSIDER)]
+    assert [row.colluding_silos for row in coalitions] == sorted(
+        {row.colluding_silos for row in coalitions}
+    )
+    for less, more in pairwise(coalitions):
+        assert less.epsilon <= more.epsilon
+        assert less.noise_multiplier >= more.noise_multiplier
+    outsider = made.epsilon("outsider (published models)")
+    assert outsider <= made.epsilon("one silo") <= made.stated.epsilon
+
+
+def test_an_unknown_adversary_is_refused():
+    with pytest.raises(StudyError, match="one silo.*'the moon'"):
+        plan(study()).epsilon("the moon")
+
+
+# Who shares a sum (P4) -------------------------------------------------------------------------
+
+
+def smallest_component(silos: int, nodes: int, each: int) -> int:
+    """The smallest sum that any set of colluding nodes can isolate that leaves every silo one."""
+    layout = Layout(names=tuple(map(str, range(silos))), nodes=nodes, nodes_per_silo=each)
+    used = [{n - 1 - silos for n in layout.neighbours(k, b"")} for k in range(1, silos + 1)]
+    smallest = silos
+    for honest in product([False, True], repeat=nodes):
+        kept = [{node for node in mine if honest[node]} for mine in used]
+        if all(kept):
+            smallest = min(smallest, *_component_sizes(kept))
+    return smallest
+
+
+def _component_sizes(kept: list[set[int]]) -> list[int]:
+    groups: list[tuple[set[int], int]] = []
+    for mine in kept:
+        joined, size = set(mine), 1
+        apart = []
+        for nodes, count in groups:
+            if nodes & joined:
+                joined, size = joined | nodes, size + count
+            else:
+                apart.append((nodes, count))
+        groups = [*apart, (joined, size)]
+    return [size for _, size in groups]
+
+
+@pytest.mark.parametrize(
+    ("silos", "nodes", "each"),
+    [(6, 4, 2), (7, 4, 2), (8, 4, 2), (13, 5, 2), (12, 5, 3), (20, 6, 3), (23, 7, 3), (9, 3, 1)],
+)
+def test_p4_no_sum_over_fewer_silos_than_planned_can_be_isolated(silos, nodes, each):
+    parties = {"silos": silos, "compute_nodes": nodes, "nodes_per_silo": each, "colluders": 0}
+    assert sharing_silos(study(parties=parties)) <= smallest_component(silos, nodes, each)
+
+
+def test_subsets_of_nodes_share_less_and_cost_more_noise():
+    full = {"silos": 24, "compute_nodes": 6, "colluders": 2}
+    made = {k: plan(study(parties={**full, "nodes_per_silo": k})) for k in (6, 3, 2)}
+    assert made[6].sharing == 24
+    assert made[6].sharing > made[3].sharing > made[2].sharing
+    assert made[6].share_sigma < made[3].share_sigma < made[2].share_sigma
+    assert all(one.stated.epsilon <= 1.0 for one in made.values())
+
+
+def test_p4_a_silo_without_an_honest_node_is_protected_by_its_own_share_only():
+    made = plan(
+        study(parties={"silos": 24, "compute_nodes": 6, "nodes_per_silo": 2, "colluders": 2})
+    )
+    (row,) = [one for one in made.exposures if one.adversary == ALL_NODES_BUT_ONE]
+    own_share = made.share_sigma / made.clip
+    assert row.noise_multiplier <= own_share * (1 + 1e-9)
+
+
+def test_a_subset_too_small_for_any_share_is_refused():
+    parties = {"silos": 10, "compute_nodes": 10, "nodes_per_silo": 2, "colluders": 3}
+    with pytest.raises(StudyError, match=r"nodes_per_silo.*at least one.*got 2.*raise"):
+        plan(study(parties=parties))
+
+
+# Grid and word (P5, P7) ------------------------------------------------------------------------
+
+
+def capacity(made, bits: int) -> float:
+    """Aligned records that a word holds at the coarsest grid, 12 sigma kept free."""
+    free = 2.0 ** (bits - 1) - 1 - 12 * 4 * sqrt(made.study.parties.silos)
+    return free * (made.share_sigma / made.clip) / 4
+
+
+@pytest.mark.parametrize("silos", [3, 10, 1000])
+@pytest.mark.parametrize("records", [0, 1000, 10**5, 10**9])
+@pytest.mark.parametrize("epsilon", [0.05, 8.0])
+def test_p7_the_smallest_word_that_holds_the_batch_is_chosen(silos, records, epsilon):
+    made = plan(
+        study(
+            parties={"silos": silos, "colluders": 1},
+            data={"records": records},
+            privacy={"epsilon": epsilon},
+        )
+    )
+    needed = min(records, records * 0.05 + 12 * sqrt(records * 0.05)) or 1 << 14
+    assert made.word_bits in (16, 32, 64)
+    assert made.share_sigma_grid >= 4
+    assert made.capacity >= needed
+    largest = made.capacity * made.clip / made.grid_step
+    spread = 12 * made.share_sigma_grid * sqrt(silos)
+    assert largest + spread < 2.0 ** (made.word_bits - 1)
+    if made.word_bits > 16:
+        assert capacity(made, made.word_bits // 2) < needed + 60 + 12 * sqrt(needed)
+
+
+def test_the_grid_step_is_the_share_in_grid_units():
+    made = plan(study(training={"clip": 0.25}))
+    assert made.grid_step * made.share_sigma_grid == pytest.approx(made.share_sigma)
+    assert made.share_sigma == pytest.approx(plan(study()).share_sigma * 0.25)
+    assert made.record_clip < made.clip == 0.25
+
+
+def test_the_upload_is_the_residues_and_one_frame():
+    made = plan(study())
+    assert made.dimension == 10
+    assert made.upload_bytes_per_step == 10 * made.word_bits // 8 + OVERHEAD
+    assert plan(study(), dimension=1000).upload_bytes_per_step > 1000 * made.word_bits // 8
+
+
+# Certificate (P5, P6) --------------------------------------------------------------------------
+
+
+def test_the_certificate_grows_with_steps_dimension_and_silos():
+    base = plan(study(), dimension=1000).certificate
+    for other in (
+        plan(study(training={"steps": 200}), dimension=1000),
+        plan(study(), dimension=10**6),
+        plan(study(parties={"silos": 100}), dimension=1000),
+    ):
+        assert other.certificate.epsilon > base.epsilon
+        assert other.certificate.delta >= base.delta
+        assert other.certificate.delta_factor >= base.delta_factor >= 1
+
+
+def test_the_certificate_is_at_least_what_p6_asks_of_rounding_and_sampler():
+    steps, dimension, silos = 200, 10**6, 10
+    made = plan(study(training={"steps": steps}), dimension=dimension).certificate
+    draws, unit = steps * dimension * silos, 2.0**-53
+    reach = 9 * 4.0  # the smallest share that a plan allows
+    eta = 2 * unit * (5 * reach + 1) * (1 + (reach + 1) / 16)
+    assert made.epsilon >= 2 * draws * eta**2
+    assert made.epsilon >= 2 * draws * 2 * 2.718281828 ** -((4 * pi) ** 2)
+    assert 0 < made.epsilon < 0.01
+    assert 0 < made.delta < 1e-7
+
+
+def test_the_certificate_is_paid_for_in_the_stated_epsilon():
+    one = study(training={"steps": 500})
+    made = plan(one, dimension=10**8)
+    ideal = hubbub.epsilon(
+        noise_multiplier=made.stated.noise_multiplier,
+        sample_rate=0.05,
+        steps=500,
+        delta=1e-5,
+        relation="add-remove",
+    )
+    assert made.certificate.epsilon > 1e-9
+    assert made.stated.epsilon >= ideal.lower + made.certificate.epsilon
+    assert made.stated.epsilon <= one.privacy.epsilon
+
+
+def test_a_delta_that_finite_precision_would_use_up_is_refused():
+    with pytest.raises(StudyError, match="finite precision"):
+        plan(study(parties={"silos": 200, "colluders": 20}, privacy={"delta": 1e-12}))
+
+
+def test_the_failure_of_a_sparse_graph_is_in_delta():
+    sparse = plan(study(parties={"silos": 200, "colluders": 20}))
+    with_nodes = plan(study(parties={"silos": 200, "colluders": 20, "compute_nodes": 2}))
+    assert sparse.degree < 199
+    assert sparse.certificate.delta == pytest.approx(with_nodes.certificate.delta + 2.0**-40)
+
+
+# What else follows -----------------------------------------------------------------------------
+
+
+def test_epsilon_so_far_grows_to_the_stated_epsilon():
+    made = plan(study())
+    spent = [made.epsilon_after(step) for step in (1, 5, 10, 19, 20)]
+    assert spent == sorted(spent)
+    assert 0 < spent[0] < spent[-1] == made.stated.epsilon
+
+
+@pytest.mark.parametrize("colluders", [0, 3])
+def test_with_tees_the_noise_is_shared_by_all_and_the_promise_holds(colluders):
+    made = plan(study(parties={"trust": "tee", "colluders": colluders}))
+    assert made.stated.epsilon <= 1.0
+    assert made.shares <= 10
+
+
+def test_warnings_name_what_a_reader_should_know():
+    one = study(
+        parties={"colluders": 0, "compute_nodes": 1},
+        data={"records": 0},
+        privacy={"epsilon": 20.0},
+    )
+    said = " ".join(plan(one).warnings)
+    for key in ("colluders = 0", "compute_nodes = 1", "data.records", "epsilon = 20"):
+        assert key in said
+    assert "delta" in " ".join(plan(study(privacy={"delta": 1e-3})).warnings)
+    assert plan(study()).warnings == ()
+
+
+def test_the_json_holds_the_promised_keys_and_no_infinity():
+    made = plan(study())
+    table = made.as_json()
+    for key in ("noise_multiplier", "share_sigma", "word_bits", "upload_bytes_per_step", "epsilon"):
+        assert key in table
+    for row in table["epsilon"]:
+        assert {"adversary", "colluding_silos", "epsilon"} <= row.keys()
+        assert row["epsilon"] != inf
+    assert "Infinity" not in made.json()
+    assert table["study_id"] == made.study.id.hex()

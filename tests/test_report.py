@@ -1,0 +1,366 @@
+"""The report: what stands on the page is what was measured, and nothing on it can do harm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from math import isclose, nan
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hubbub.report import render
+from hubbub.report.figures import at_most
+from hubbub.report.markup import tag
+from hubbub.report.scales import bounds, linear
+
+HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
+COMPARISON = {
+    "federated": {"auc": 0.86, "spread": 0.01},
+    "alone": {"auc": 0.75, "spread": 0.04},
+    "non-private": {"auc": 0.9},
+}
+
+
+def exposure(adversary: str, silos: int, epsilon: float | None) -> dict[str, Any]:
+    return {
+        "adversary": adversary,
+        "colluding_silos": silos,
+        "known_shares": silos + 1,
+        "noise_multiplier": 11.09 / (silos + 1),
+        "epsilon": epsilon,
+    }
+
+
+def a_plan(**changes: Any) -> dict[str, Any]:
+    return {
+        "study": "four hospitals",
+        "study_id": "d8" * 32,
+        "noise_multiplier": 11.0866,
+        "total_noise_multiplier": 15.6789,
+        "share_sigma": 7.8394,
+        "share_sigma_grid": 8.0,
+        "grid_step": 0.9799,
+        "word_bits": 16,
+        "capacity": 31921,
+        "dimension": 27,
+        "upload_bytes_per_step": 192,
+        "degree": 3,
+        "quorum": 5,
+        "delta": 1e-5,
+        "certificate": {"epsilon": 2.5e-10, "delta": 1e-8, "delta_factor": 1.0000000001257},
+        "attack_power_at_1_percent": 0.0144544,
+        "epsilon": [
+            exposure("outsider (published models)", 0, 0.34065),
+            exposure("aggregator", 0, 0.34065),
+            exposure("one silo", 0, 0.39932),
+            exposure("aggregator + 1 silo", 1, 0.49998),
+            exposure("aggregator + 2 silos", 2, 0.73673),
+            exposure("aggregator + 3 silos", 3, 4.5678),
+            exposure("aggregator + 4 silos", 4, None),
+        ],
+        "stated_adversary": "aggregator + 1 silo",
+        "warnings": ["data.records is not stated"],
+        **changes,
+    }
+
+
+def some_metrics(count: int = 6) -> list[dict[str, float]]:
+    return [
+        {
+            "step": 10 * k,
+            "epsilon": 0.2 * k**0.5,
+            "loss": 0.7 - 0.03 * k,
+            "accuracy": 0.6 + 0.02 * k,
+            "auc": 0.55 + 0.05 * k,
+        }
+        for k in range(1, count + 1)
+    ]
+
+
+@dataclass
+class Element:
+    name: str
+    attributes: dict[str, str | None]
+    children: list[Element | str] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Element]:
+        yield self
+        for child in self.children:
+            if isinstance(child, Element):
+                yield from child.walk()
+
+    def all(self, name: str) -> list[Element]:
+        return [one for one in self.walk() if one.name == name]
+
+    @property
+    def text(self) -> str:
+        return "".join(c if isinstance(c, str) else c.text for c in self.children)
+
+    def number(self, attribute: str) -> float:
+        return float(self.attributes[attribute] or "")
+
+
+class Reader(HTMLParser):
+    """Builds the tree and fails on an element that is closed wrongly or not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = [Element("root", {})]
+
+    def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+        one = Element(name, dict(attributes))
+        assert len(one.attributes) == len(attributes), f"repeated attribute in {name}"
+        self.open[-1].children.append(one)
+        if name != "meta":
+            self.open.append(one)
+
+    def handle_endtag(self, name: str) -> None:
+        assert self.open.pop().name == name
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
+
+def read(page: str) -> Element:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert [one.name for one in reader.open] == ["root"]
+    return reader.open[0]
+
+
+def rendered(**changes: Any) -> str:
+    given: dict[str, Any] = {
+        "plan": a_plan(),
+        "metrics": some_metrics(),
+        "baseline": None,
+        "comparison": COMPARISON,
+    } | changes
+    plan, metrics = given.pop("plan"), given.pop("metrics")
+    return render(plan, metrics, **given)
+
+
+def chart(page: str, start: str) -> Element:
+    return next(
+        one
+        for one in read(page).all("svg")
+        if (one.attributes["aria-label"] or "").startswith(start)
+    )
+
+
+def axis(drawn: Element, side: str) -> list[tuple[float, float]]:
+    """(place, labelled value) of every tick, as a reader of the chart sees them."""
+    place = "x1" if side == "tick-across" else "y1"
+    groups = [one for one in drawn.all("g") if one.attributes.get("class") == side]
+    return [
+        (one.all("line")[0].number(place), float(one.all("text")[0].text.replace(",", "")))
+        for one in groups
+    ]
+
+
+def points(drawn: Element, name: str) -> list[tuple[float, float]]:
+    """The data of a line, read off the chart with nothing but its ticks."""
+    group = next(one for one in drawn.all("g") if one.attributes.get("data-name") == name)
+    pairs = (
+        pair.split(",") for pair in (group.all("polyline")[0].attributes["points"] or "").split()
+    )
+    across, up = axis(drawn, "tick-across"), axis(drawn, "tick-up")
+    return [(between(across, float(x)), between(up, float(y))) for x, y in pairs]
+
+
+def between(ticks: list[tuple[float, float]], place: float) -> float:
+    (first, low), (last, high) = ticks[0], ticks[-1]
+    return low + (place - first) / (last - first) * (high - low)
+
+
+def same(found: list[tuple[float, float]], expected: list[tuple[float, float]]) -> bool:
+    return len(found) == len(expected) and all(
+        isclose(a, b, abs_tol=1e-3 * max(1.0, abs(b)))
+        for pair in zip(found, expected, strict=True)
+        for a, b in zip(*pair, strict=True)
+    )
+
+
+MODES = (None, "trusted", "local-dp", "alone", "non-private")
+
+
+@pytest.mark.parametrize("baseline", MODES)
+@pytest.mark.parametrize("metrics", [[], some_metrics(1), some_metrics()], ids=["no", "one", "six"])
+@pytest.mark.parametrize("comparison", [{}, COMPARISON], ids=["alone", "compared"])
+def test_every_page_is_well_formed_and_loads_and_runs_nothing(
+    baseline: str | None, metrics: list[dict[str, float]], comparison: dict[str, dict[str, float]]
+) -> None:
+    page = rendered(baseline=baseline, metrics=metrics, comparison=comparison)
+    tree = read(page)
+    assert not re.search(r"https?:|src=|href=|url\(|@import|\bon\w+=", page)
+    forbidden = {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    assert not forbidden & {one.name for one in tree.walk()}
+
+
+def test_a_reader_who_closes_elements_wrongly_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        read("<p><b></p></b>")
+    with pytest.raises(AssertionError):
+        read("<p>")
+
+
+def test_hostile_text_appears_as_text() -> None:
+    plan = a_plan(study=HOSTILE, warnings=[HOSTILE])
+    tree = read(rendered(plan=plan))
+    assert tree.all("h1")[0].text == HOSTILE
+    assert tree.all("li")[0].text == HOSTILE
+    assert tree.all("title")[0].text == f"{HOSTILE} – hubbub report"
+    assert not tree.all("script")
+    assert not tree.all("img")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
+@example(HOSTILE)
+@example("&amp; &lt;")
+def test_text_and_attributes_survive_escaping(text: str) -> None:
+    element = read(tag("p", text, title=text).text).all("p")[0]
+    assert element.text == text
+    assert element.attributes["title"] == text
+
+
+def test_every_epsilon_of_the_plan_stands_in_the_row_of_its_adversary() -> None:
+    plan = a_plan()
+    rows = {
+        one.all("th")[0].text: one.all("td")[0].text
+        for one in read(rendered(plan=plan)).all("tr")
+        if one.all("td")
+    }
+    for row in plan["epsilon"]:
+        assert rows[row["adversary"]] == at_most(row["epsilon"])
+    assert rows["aggregator + 4 silos"] == "over 50: no promise"
+
+
+@given(st.floats(1e-12, 50))
+def test_written_bounds_never_promise_more_than_was_certified(bound: float) -> None:
+    assert bound <= float(at_most(bound)) <= bound * 1.0101
+
+
+def test_the_learning_curve_shows_the_metrics() -> None:
+    rows, drawn = some_metrics(), chart(rendered(), "Line chart: AUC")
+    assert same(points(drawn, "AUC"), [(r["step"], r["auc"]) for r in rows])
+    assert same(points(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
+    assert not same(points(drawn, "AUC"), [(r["step"], r["accuracy"]) for r in rows])
+
+
+def test_the_cost_so_far_is_drawn_over_steps() -> None:
+    drawn = chart(rendered(), "Line chart: epsilon")
+    assert same(
+        points(drawn, "epsilon so far"), [(r["step"], r["epsilon"]) for r in some_metrics()]
+    )
+
+
+def test_the_degradation_chart_shows_the_worst_adversary_for_each_number_of_silos() -> None:
+    drawn = chart(rendered(), "Line chart of epsilon by")
+    assert same(points(drawn, "epsilon"), [(0, 0.39932), (1, 0.49998), (2, 0.73673), (3, 4.5678)])
+    limit = next(one for one in drawn.all("line") if one.attributes["class"] == "limit")
+    assert isclose(between(axis(drawn, "tick-across"), limit.number("x1")), 1, abs_tol=0.01)
+    assert "T = 1" in drawn.text
+
+
+def test_a_bound_past_fifty_is_marked_as_no_promise_and_has_no_point() -> None:
+    drawn = chart(rendered(), "Line chart of epsilon by")
+    crosses = [one for one in drawn.all("path") if one.attributes["class"] == "cross"]
+    assert [one.text for one in crosses] == ["4: over 50: no promise"]
+
+
+def test_bars_are_as_long_as_the_means() -> None:
+    drawn = chart(rendered(), "Bar chart")
+    ticks = axis(drawn, "tick-across")
+    ends = [one.number("x") + one.number("width") for one in drawn.all("rect")]
+    found = [between(ticks, end) for end in ends]
+    assert all(isclose(a, b, abs_tol=0.005) for a, b in zip(found, [0.86, 0.75, 0.9], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("together", "alone", "spread", "start"),
+    [(0.86, 0.75, 0.04, "Yes"), (0.86, 0.85, 0.04, "No clear"), (0.7, 0.8, 0.04, "Not here")],
+)
+def test_the_verdict_follows_the_comparison(
+    together: float, alone: float, spread: float, start: str
+) -> None:
+    given = {"federated": {"auc": together, "spread": spread}, "alone": {"auc": alone}}
+    verdicts = [
+        one
+        for one in read(rendered(comparison=given)).all("p")
+        if one.attributes.get("class") == "verdict"
+    ]
+    assert len(verdicts) == 1
+    assert verdicts[0].text.startswith(start)
+
+
+def test_without_auc_the_accuracy_takes_its_place() -> None:
+    rows = [{k: v for k, v in row.items() if k != "auc"} for row in some_metrics()]
+    page = rendered(metrics=rows, comparison={"federated": {"accuracy": 0.8}})
+    assert "AUC" not in read(page).text
+    drawn = chart(page, "Line chart: accuracy")
+    assert same(points(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
+    assert len(chart(page, "Bar chart of accuracy").all("rect")) == 1
+
+
+def test_rows_without_scores_and_scores_that_are_no_numbers_are_left_out() -> None:
+    rows = some_metrics()
+    rows[2]["auc"] = nan
+    drawn = chart(rendered(metrics=rows), "Line chart: AUC")
+    assert len(points(drawn, "AUC")) == 5
+    bare = [{"step": row["step"], "epsilon": row["epsilon"]} for row in rows]
+    assert "not scored" in read(rendered(metrics=bare)).text
+
+
+def test_no_epsilon_is_claimed_for_the_baseline_without_noise() -> None:
+    text = read(rendered(baseline="non-private")).text
+    assert "nothing is promised" in text
+    assert "0.500" not in text
+    assert "0.500" in read(rendered(baseline="trusted")).text
+
+
+@pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])
+def test_a_baseline_never_claims_the_promise_of_the_federation(baseline: str) -> None:
+    assert "aggregator + 1 silo" in read(rendered()).text
+    assert "aggregator + 1 silo" not in read(rendered(baseline=baseline)).text
+
+
+def test_the_table_of_the_federation_is_not_shown_for_a_baseline() -> None:
+    assert "aggregator + 2 silos" in rendered()
+    assert "aggregator + 2 silos" not in rendered(baseline="trusted")
+
+
+def test_every_chart_and_table_has_words_for_those_who_cannot_see_it() -> None:
+    tree = read(rendered())
+    assert all(one.attributes.get("aria-label") for one in tree.all("svg"))
+    assert all(one.all("caption")[0].text for one in tree.all("table"))
+    headings = [one.name for one in tree.walk() if re.fullmatch(r"h[1-6]", one.name)]
+    assert headings[0] == "h1"
+    assert set(headings[1:]) == {"h2"}
+
+
+def test_a_model_of_unknown_size_is_said_to_be_so() -> None:
+    plan = a_plan(upload_bytes_per_step=None, dimension=None)
+    assert "not known before the model is" in read(rendered(plan=plan)).text
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
+def test_a_linear_scale_holds_its_values_between_its_ticks(values: list[float]) -> None:
+    scale = linear(values, 300, 20)
+    slack = 1e-6 * (scale.high - scale.low)
+    assert scale.low - slack <= min(values) <= max(values) <= scale.high + slack
+    assert 2 <= len(scale.ticks) <= 8
+    assert scale.place(scale.low) == 300
+    assert scale.place(scale.high) == 20
+
+
+def test_bounds_far_apart_are_drawn_on_a_logarithmic_scale() -> None:
+    scale = bounds([0.5, 45.0], 0, 300)
+    assert scale.log
+    assert scale.ticks == (0.1, 1, 10, 100)
+    assert isclose(scale.place(1), 100)
+    assert not bounds([0.5, 5.0], 0, 300).log

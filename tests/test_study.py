@@ -1,0 +1,414 @@
+"""The study file: what it refuses and how it says so, and what its identity depends on."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub import Study
+from hubbub.errors import StudyError
+
+EXAMPLE = """
+[study]
+name = "heart-disease-four-hospitals"
+
+[parties]
+silos = 4
+compute_nodes = 0
+colluders = 1
+dropouts = 0
+trust = "none"
+
+[data]
+source = "hubbub.datasets:heart"
+target = "disease"
+
+[model]
+kind = "logistic"
+
+[training]
+steps = 60
+sampling = "poisson"
+sample_rate = 0.2
+clip = 1.0
+optimizer = { name = "adam", lr = 0.1 }
+projection = 0
+
+[privacy]
+epsilon = 0.5
+delta = 1e-5
+relation = "add-remove"
+"""
+GOLDEN_ID = "d854379d465399e02f37acda529fb47766c995ecd889b48d0e5e5a5e49be10a9"
+
+
+def edited(*edits: tuple[str, str]) -> str:
+    """The example with texts replaced; each must be there."""
+    text = EXAMPLE
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def refusal(text: str) -> str:
+    """The sentence with which a study is refused."""
+    with pytest.raises(StudyError) as caught:
+        Study.parse(text)
+    return str(caught.value)
+
+
+def is_one_sentence(message: str) -> bool:
+    """One printable line that says what was expected."""
+    return message.isprintable() and message.startswith("expected ")
+
+
+def silos(new: str) -> tuple[str, str]:
+    return "silos = 4", new
+
+
+def source(new: str) -> tuple[str, str]:
+    return 'source = "hubbub.datasets:heart"', new
+
+
+def rate(new: str) -> tuple[str, str]:
+    return "sample_rate = 0.2", new
+
+
+def optimizer(new: str) -> tuple[str, str]:
+    return '{ name = "adam", lr = 0.1 }', new
+
+
+FILES = 'files = "silo-{name}.csv"'
+REFUSED = [
+    # (what is edited, the words that the sentence must hold: key, found, expected, remedy)
+    ([("[study]", "[study")], ["TOML", "syntax", "mend it"]),
+    ([("[study]", "[studdy]")], ["studdy", "study, parties", "did you mean study?"]),
+    ([('name = "heart-disease-four-hospitals"', "")], ["study.name", "nothing", "add it"]),
+    ([('"heart-disease-four-hospitals"', '""')], ["study.name", '""', "1 to 200", "another name"]),
+    ([('"heart-disease-four-hospitals"', r'"a\nb"')], ["study.name", r"a\nb", "printable"]),
+    ([("four-hospitals", "h" * 200)], ["study.name", "...", "1 to 200"]),
+    ([('"heart-disease-four-hospitals"', "7")], ["study.name", "a text", "7", "quotes"]),
+    ([("[privacy]", "[privacy_]")], ["privacy_", "did you mean privacy?"]),
+    ([("[parties]", "[[parties]]")], ["table [parties]", "add one"]),
+    ([("[study]\n", "model = 3\n[study]\n"), ("[model]", "[data.x]")], ["model", "3"]),
+    ([silos("")], ["parties.silos", "nothing", "a whole number", "add it"]),
+    ([silos("silos = 1")], ["parties.silos", "from 2 to 100000", "got 1", "choose"]),
+    ([silos("silos = 100001")], ["parties.silos", "100000", "100001", "choose"]),
+    ([silos("silos = 4.0")], ["parties.silos", "a whole number", "4.0", "choose"]),
+    ([silos("silos = true")], ["parties.silos", "a whole number", "true", "choose"]),
+    ([silos('silos = "4"')], ["parties.silos", "a whole number", '"4"', "choose"]),
+    ([silos("silo = 4")], ["silo = 4", "[parties]", "did you mean silos?"]),
+    ([silos('names = ["a"]')], ["parties.names", '["a"]', "at least two", "rename"]),
+    ([silos('names = ["a", "a", "b"]')], ["parties.names", "different", '["a", "a", "b"]']),
+    ([silos('names = ["A", "b", "c"]')], ["parties.names", "a-z", '"A"', "rename"]),
+    ([silos('names = ["a", "../b", "c"]')], ["parties.names", "../b", "rename"]),
+    ([silos('names = ["a", "test", "c"]')], ["parties.names", "other than test", "rename"]),
+    ([silos('names = ["a", "node-1", "c"]')], ["parties.names", "node-", "rename"]),
+    ([silos('names = "a, b, c"')], ["parties.names", "a list of texts", '"a, b, c"']),
+    (
+        [silos('silos = 4\nnames = ["a", "b", "c"]')],
+        ["parties.silos", "3", "got 4", "leave it out"],
+    ),
+    ([("compute_nodes = 0", "compute_nodes = -1")], ["compute_nodes", "from 0 to 1000", "-1"]),
+    ([("colluders = 1\n", "")], ["parties.colluders", "nothing", "add it"]),
+    (
+        [("colluders = 1", "colluders = 3")],
+        ["colluders <= silos - dropouts - 2 = 2", "got 3", "add"],
+    ),
+    ([("colluders = 1", "colluders = 2"), ("dropouts = 0", "dropouts = 1")], ["= 1", "got 2"]),
+    (
+        [("colluders = 1", "colluders = 0"), ("dropouts = 0", "dropouts = 3")],
+        ["dropouts", "= -1", "got 0", "lower"],
+    ),
+    ([('trust = "none"', 'trust = "all"')], ["parties.trust", '"none", "tee"', '"all"', "choose"]),
+    (
+        [("compute_nodes = 0", "nodes_per_silo = 2")],
+        ["nodes_per_silo", "compute_nodes = 0", "got 2"],
+    ),
+    ([("compute_nodes = 0", 'shares = "full"')], ["compute_nodes >= 2", "shares", "got 0", "add"]),
+    (
+        [("compute_nodes = 0", 'shares = "half"')],
+        ["parties.shares", '"compressed", "full"', "half"],
+    ),
+    ([source("")], ["data.source", "data.files", "neither", "write"]),
+    ([source(f'source = "a:b"\n{FILES}')], ["data.source", "data.files", "both"]),
+    ([source('source = "heart"')], ["data.source", "module:function", '"heart"', "mend"]),
+    ([source('source = "python:heart"')], ["data.source", "python:module:function", "mend"]),
+    ([source('files = "all.csv"')], ["data.files", "{name}", "all.csv", "mend"]),
+    ([source('files = "{name}.xls"')], ["data.files", ".parquet", "{name}.xls", "mend"]),
+    ([source('source = "a:b"\ntest = "t.csv"')], ["data.test", "absent", "t.csv", "remove"]),
+    ([source(FILES + "\noptions = { a = 1 }")], ["data.options", "absent", "remove"]),
+    ([source('source = "a:b"\noptions = { a = [1] }')], ["data.options", "plain", "write"]),
+    ([source('source = "a:b"\nrecords = 3')], ["data.records >= 4", "got 3", "mend"]),
+    ([source(FILES), ('target = "disease"', "")], ["data.target", "nothing", "add it"]),
+    ([source(FILES + "\ncolumns = 3")], ["data.columns", "a table", "3"]),
+    ([source(FILES + "\ncolumns = { age = { lo = 1 } }")], ["data.columns.age", "lo", "low"]),
+    ([('kind = "logistic"', "")], ["model.kind", "nothing", "add it"]),
+    ([('kind = "logistic"', 'kind = "tree"')], ["model.kind", '"mlp"', '"tree"', "choose"]),
+    ([('kind = "logistic"', 'kind = "python:factory"')], ["model.kind", "python:module:factory"]),
+    ([('kind = "logistic"', 'kind = "mlp"')], ["model.hidden", "nothing", "add hidden"]),
+    ([('kind = "logistic"', 'kind = "logistic"\nhidden = [3]')], ["model.hidden", "[3]", "remove"]),
+    ([('kind = "logistic"', 'kind = "mlp"\nhidden = [0]')], ["model.hidden", "positive", "[0]"]),
+    ([('kind = "logistic"', 'kind = "logistic"\nbias = 1')], ["model.bias", "true or false", "1"]),
+    (
+        [('kind = "logistic"', 'kind = "logistic"\noutputs = 0')],
+        ["model.outputs", "from 1", "got 0"],
+    ),
+    ([("steps = 60", "steps = 0")], ["training.steps", "from 1 to 1000000", "got 0", "choose"]),
+    ([("steps = 60", "steps = 1e3")], ["training.steps", "a whole number", "1000.0", "choose"]),
+    ([("steps = 60", "epochs = 60")], ["epochs = 60", "[training]", "steps", "remove it"]),
+    (
+        [('sampling = "poisson"', 'sampling = "Poisson"')],
+        ["training.sampling", '"poisson"', "choose"],
+    ),
+    ([rate("")], ["training.sample_rate", "training.batch", "neither", "keep one"]),
+    ([rate("sample_rate = 0.2\nbatch = 4")], ["sample_rate", "batch", "both", "keep one"]),
+    ([rate("batch = 4")], ["data.records", "training.batch", "state"]),
+    ([rate("batch = 41"), source('source = "a:b"\nrecords = 40')], ["training.batch", "40", "41"]),
+    ([rate("sample_rate = 0")], ["sample_rate", "above 0 to 1", "got 0", "choose"]),
+    ([rate("sample_rate = 1.01")], ["sample_rate", "above 0 to 1", "1.01", "choose"]),
+    ([rate("sample_rate = nan")], ["sample_rate", "above 0 to 1", "NaN", "choose"]),
+    ([rate('sample_rate = "20 %"')], ["sample_rate", "a number", "20 %", "choose"]),
+    ([('"poisson"', '"none"')], ["sample_rate", "1", "0.2", "choose"]),
+    ([('"poisson"', '"none"'), rate("batch = 4")], ["batch", "4"]),
+    ([('"poisson"', '"without-replacement"')], ["privacy.relation", '"substitute"', "add-remove"]),
+    (
+        [('"poisson"', '"without-replacement"'), ('"add-remove"', '"substitute"')],
+        ["data.records", "without-replacement", "nothing", "Poisson"],
+    ),
+    ([("clip = 1.0", "clip = 0.0")], ["training.clip", "above 0", "0.0", "choose"]),
+    ([("clip = 1.0", "clip = inf")], ["training.clip", "1e+09", "Infinity", "choose"]),
+    ([optimizer('"adam"')], ["training.optimizer", "a table with a name", '"adam"', "write"]),
+    ([optimizer('{ name = "rms", lr = 1.0 }')], ["optimizer.name", '"sgd", "adam"', '"rms"']),
+    ([optimizer('{ name = "adam" }')], ["training.optimizer.lr", "nothing", "add it"]),
+    ([optimizer('{ name = "adam", lr = 0.1, l = 1 }')], ["l = 1", "optimizer", "lr"]),
+    ([optimizer('{ name = "sgd", lr = 0.1, momentum = 1 }')], ["momentum", "0.999999", "got 1"]),
+    ([optimizer('{ name = "sgd", lr = 0.1 }')], ["data.records", '"sgd"', "nothing", "adam"]),
+    ([("projection = 0", "projection = -5")], ["training.projection", "from 0", "-5", "choose"]),
+    ([("epsilon = 0.5", "epsilon = 0")], ["privacy.epsilon", "0.001 to 50", "got 0", "choose"]),
+    ([("epsilon = 0.5", "epsilon = 51")], ["privacy.epsilon", "0.001 to 50", "got 51", "choose"]),
+    ([("epsilon = 0.5", "epsilon = false")], ["privacy.epsilon", "a number", "false", "choose"]),
+    ([("delta = 1e-5", "delta = 1e-13")], ["privacy.delta", "1e-12 to 0.1", "1e-13", "choose"]),
+    ([("delta = 1e-5", "delta = 0.2")], ["privacy.delta", "1e-12 to 0.1", "0.2", "choose"]),
+    ([("delta = 1e-5", "")], ["privacy.delta", "nothing", "a number", "add it"]),
+    ([("epsilon = 0.5", "epsilon = 2024-01-01")], ["privacy.epsilon", "2024-01-01", "choose"]),
+    ([('"add-remove"', '"replace"')], ["privacy.relation", '"substitute"', '"replace"', "choose"]),
+    ([('"add-remove"', '"add-remove"\n"a\\nb" = 1')], ["[privacy]", "remove it"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("edits", "words"), REFUSED, ids=[f"{n}:{e[0][1][:30]!r}" for n, (e, _) in enumerate(REFUSED)]
+)
+def test_a_malformed_study_is_refused_in_one_sentence_that_helps(edits, words):
+    message = refusal(edited(*edits))
+    assert is_one_sentence(message), message
+    assert [word for word in words if word not in message] == [], message
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        # Settings that would be ignored without a word.
+        [silos('silos = 4\nshares = "full"\nnodes_per_silo = 1'), ("nodes = 0", "nodes = 2")],
+        [optimizer('{ name = "adam", lr = 0.1, momentum = 0.5 }')],
+        [source(FILES + "\nclasses = []")],
+        [source(FILES + '\nclasses = ["a", "a"]')],
+        # Colluders that are more than the silos, or that take noise away which TEEs do not spare.
+        [('trust = "none"', 'trust = "tee"'), ("colluders = 1", "colluders = 100")],
+    ],
+    ids=["full share to one node", "adam with momentum", "no classes", "class twice", "colluders"],
+)
+def test_a_contradictory_study_is_refused(edits):
+    assert is_one_sentence(refusal(edited(*edits)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\0",
+        "x = " + "[" * 5000,
+        "[study" + ".x" * 20_000 + "]",
+        EXAMPLE.replace("steps = 60", "steps = " + "9" * 5000),
+        EXAMPLE.replace("steps = 60", "steps = 0x" + "f" * 5000),
+        EXAMPLE.replace("steps = 60", 'steps = 60\nname = "' + "x" * 10**5 + '"'),
+    ],
+    ids=["NUL", "deep list", "deep table", "long number", "long hexadecimal number", "long text"],
+)
+def test_text_made_to_break_a_parser_is_refused_like_any_other(text):
+    message = refusal(text)
+    assert is_one_sentence(message)
+    assert len(message) < 1000
+
+
+def test_a_missing_or_unreadable_file_is_refused(tmp_path):
+    (tmp_path / "latin.toml").write_bytes(b'[study]\nname = "caf\xe9"')
+    for path in (tmp_path / "absent.toml", tmp_path, tmp_path / "latin.toml"):
+        with pytest.raises(StudyError, match="readable study file") as caught:
+            Study.load(path)
+        assert is_one_sentence(str(caught.value))
+
+
+def test_a_file_is_read_as_its_text(tmp_path):
+    (tmp_path / "study.toml").write_text(EXAMPLE, encoding="utf-8")
+    assert Study.load(tmp_path / "study.toml") == Study.parse(EXAMPLE)
+
+
+# Any table at all ------------------------------------------------------------------------------
+
+_SECTIONS = tuple(tomllib.loads(EXAMPLE))
+_KEYS = (
+    *_SECTIONS,
+    *("name", "silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts"),
+    *("trust", "shares", "source", "files", "test", "target", "positive", "classes", "columns"),
+    *("options", "records", "kind", "hidden", "inputs", "outputs", "bias", "steps", "sampling"),
+    *("sample_rate", "batch", "clip", "optimizer", "projection", "epsilon", "delta", "relation"),
+)
+_TEXTS = ["", "none", "tee", "full", "poisson", "adam", "sgd", "mlp", "a:b", "{name}.csv"]
+_plain = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(0, 5),
+    st.floats(),
+    st.floats(0, 1),
+    st.text(max_size=8),
+    st.sampled_from(_TEXTS),
+    st.dates(),
+)
+_keys = st.sampled_from(_KEYS) | st.text(max_size=6)
+_values = st.recursive(
+    _plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def _outcome(read, given):
+    """The study, or the error that refuses it."""
+    try:
+        return read(given)
+    except StudyError as error:
+        return error
+
+
+def _is_proper(outcome):
+    if isinstance(outcome, Study):
+        return len(outcome.id) == 32
+    return is_one_sentence(str(outcome))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(_keys, _values, max_size=7))
+def test_any_table_is_a_study_or_a_study_error(table):
+    assert _is_proper(_outcome(Study.from_table, table))
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data())
+def test_a_study_with_any_one_entry_changed_is_a_study_or_a_study_error(data):
+    table = tomllib.loads(EXAMPLE)
+    section = table[data.draw(st.sampled_from(sorted(table)))]
+    section[data.draw(st.sampled_from([*section, *_KEYS]))] = data.draw(_values)
+    assert _is_proper(_outcome(Study.from_table, table))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_is_a_study_or_a_study_error(text):
+    assert _is_proper(_outcome(Study.parse, text))
+
+
+# Identity --------------------------------------------------------------------------------------
+
+
+def test_the_id_of_the_example_is_as_committed():
+    assert Study.parse(EXAMPLE).id.hex() == GOLDEN_ID
+
+
+def test_comments_spaces_and_the_order_of_keys_do_not_change_the_id():
+    blocks = [block.splitlines() for block in EXAMPLE.strip().split("\n\n")]
+    generator = random.Random(1)
+    for _ in range(5):
+        generator.shuffle(blocks)
+        lines = []
+        for head, *keys in blocks:
+            generator.shuffle(keys)
+            spaced = [key.replace("= ", "   =\t", 1) + "  # why" for key in keys]
+            lines += ["# a comment", f"  {head}", "", *spaced, ""]
+        assert Study.parse("\n".join(lines)).id.hex() == GOLDEN_ID
+
+
+def test_what_is_said_by_default_does_not_change_the_id():
+    defaults = ["compute_nodes = 0", "dropouts = 0", 'trust = "none"', 'sampling = "poisson"']
+    defaults += ["clip = 1.0", "projection = 0", 'relation = "add-remove"']
+    defaults += ['optimizer = { name = "adam", lr = 0.1 }']
+    assert Study.parse(edited(*((line, "") for line in defaults))).id.hex() == GOLDEN_ID
+    names = silos('names = ["silo-1", "silo-2", "silo-3", "silo-4"]')
+    assert Study.parse(edited(names)).id.hex() == GOLDEN_ID
+
+
+def test_a_whole_number_is_the_same_setting_with_and_without_a_decimal_point():
+    one = optimizer('{ name = "adam", lr = 1 }')
+    assert Study.parse(edited(one)) == Study.parse(edited(optimizer('{name="adam", lr=1.0}')))
+    assert Study.parse(edited(one)).id == Study.parse(edited(optimizer('{name="adam", lr=1.0}'))).id
+
+
+def test_a_batch_is_the_rate_that_it_stands_for():
+    stated = source('source = "hubbub.datasets:heart"\nrecords = 720')
+    batch = Study.parse(edited(stated, rate("batch = 144")))
+    assert batch == Study.parse(edited(stated))
+
+
+CHANGES = [
+    ("four-hospitals", "five-hospitals"),
+    silos("silos = 5"),
+    silos('names = ["silo-1", "silo-2", "silo-4", "silo-3"]'),
+    ("compute_nodes = 0", "compute_nodes = 3"),
+    ("compute_nodes = 0", "compute_nodes = 3\nnodes_per_silo = 2"),
+    ("compute_nodes = 0", 'compute_nodes = 3\nshares = "full"'),
+    ("colluders = 1", "colluders = 2"),
+    ("dropouts = 0", "dropouts = 1"),
+    ('trust = "none"\n', 'trust = "tee"\n'),
+    source('source = "other:heart"'),
+    source(FILES),
+    source(FILES + '\npositive = ["1"]'),
+    source(FILES + '\nclasses = ["a", "b", "c"]'),
+    source(FILES + '\ntest = "test.csv"'),
+    source(FILES + "\ncolumns = { age = { low = 20, high = 90 } }"),
+    source(FILES + "\ncolumns = { age = { low = 20, high = 91 } }"),
+    source('source = "hubbub.datasets:heart"\noptions = { split = 1 }'),
+    source('source = "hubbub.datasets:heart"\nrecords = 700'),
+    ('target = "disease"', 'target = "death"'),
+    ('kind = "logistic"', 'kind = "mlp"\nhidden = [8]'),
+    ('kind = "logistic"', 'kind = "mlp"\nhidden = [8, 8]'),
+    ('kind = "logistic"', 'kind = "logistic"\ninputs = [26]'),
+    ('kind = "logistic"', 'kind = "logistic"\noutputs = 2'),
+    ('kind = "logistic"', 'kind = "logistic"\nbias = false'),
+    ("steps = 60", "steps = 61"),
+    rate("sample_rate = 0.20000000000000004"),
+    ("clip = 1.0", "clip = 0.5"),
+    optimizer('{ name = "adam", lr = 0.2 }'),
+    optimizer('{ name = "adam", lr = 0.1, beta1 = 0.5 }'),
+    optimizer('{ name = "adam", lr = 0.1, schedule = "cosine" }'),
+    ("projection = 0", "projection = 10"),
+    ("epsilon = 0.5", "epsilon = 0.6"),
+    ("delta = 1e-5", "delta = 1e-6"),
+    ('"add-remove"', '"substitute"'),
+]
+
+
+def test_every_change_of_meaning_changes_the_id():
+    ids = {Study.parse(edited(change)).id.hex() for change in CHANGES}
+    assert len(ids | {GOLDEN_ID}) == len(CHANGES) + 1
+
+
+def test_the_canonical_form_does_not_hold_the_text_of_the_file():
+    text = edited(("[study]", "# a private remark\n[study]"))
+    assert b"private remark" not in Study.parse(text).canonical
+    assert Study.parse(text).toml == text
