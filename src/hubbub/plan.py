@@ -23,7 +23,6 @@ from hubbub.privacy import (
     Release,
     Step,
     calibrate,
-    calibration_gap,
     power_bound,
     release,
 )
@@ -429,10 +428,9 @@ def _curve(study: Study) -> list[int]:
 
 def _epsilon(study: Study, noise: float, certificate: Certificate) -> float:
     """Certified epsilon at the study's delta; inf past 50."""
-    target = study.privacy.epsilon - certificate.epsilon
     try:
         ideal = Composition(_releases(study, noise)).epsilon(
-            _ideal_delta(study.privacy.delta, certificate), gap=calibration_gap(target)
+            _ideal_delta(study.privacy.delta, certificate)
         )
     except StudyError:
         return inf

@@ -5,7 +5,7 @@ Knows distributions and numbers only: nothing of silos, vectors or models. The w
 `tilting.py` and `composition.py` are the numerics, in the order in which the data go through.
 """
 
-from hubbub.privacy.accountant import Bound, Composition, calibrate, calibration_gap
+from hubbub.privacy.accountant import Bound, Composition, calibrate
 from hubbub.privacy.mechanism import (
     Release,
     Step,
@@ -32,7 +32,6 @@ __all__ = [
     "Step",
     "attack_power",
     "calibrate",
-    "calibration_gap",
     "composed_epsilon",
     "delta",
     "epsilon",

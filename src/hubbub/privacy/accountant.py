@@ -26,17 +26,20 @@ from hubbub.privacy.tilting import (
     Frame,
     Sketch,
     chernoff_epsilon,
-    coarsest_step,
     frame_for_delta,
     frame_for_epsilon,
     grid,
     sketch,
     step_for_gap,
+    step_within,
 )
 
 Array = NDArray[np.float64]
 
-_TRIES = 5
+GAP = 3e-4  # relative distance of the two sides of a bound
+_TRIES = 6
+_LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
+_LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 # Relative error allowed to the closed form of the Gaussian mechanism in float64.
 _CLOSED_FORM = 1e-11
 
@@ -67,8 +70,8 @@ class Composition:
         )
         self._releases = _gathered(releases)
 
-    def epsilon(self, delta: float, *, gap: float = 7e-4) -> Bound:
-        """Epsilon at a delta; the sides differ by about gap * max(1, epsilon)."""
+    def epsilon(self, delta: float, *, gap: float = GAP) -> Bound:
+        """Epsilon at a delta; the sides differ by at most about gap * max(0.01, epsilon)."""
         delta = parameters.delta(delta)
         if self.estimate(delta) > 1.2 * parameters.MOST_EPSILON:
             raise StudyError(
@@ -78,16 +81,24 @@ class Composition:
         if (shift := self._gaussian) is not None:
             value = gaussian_epsilon(shift, delta)
             return _near(value, most=inf)
-        bounds = [self._epsilon_one_way(way, delta, gap) for way in range(self._ways)]
-        return _worst(bounds)
+        worst = Bound(lower=0.0, upper=0.0)
+        for way in range(self._ways):
+            if way and self._stays_below(way, worst.lower, delta):
+                continue
+            worst = _worse(worst, self._epsilon_one_way(way, delta, gap))
+        return worst
 
-    def delta(self, epsilon: float, *, gap: float = 7e-4) -> Bound:
-        """Delta at an epsilon; the sides differ by about gap, relatively."""
+    def delta(self, epsilon: float, *, gap: float = GAP) -> Bound:
+        """Delta at an epsilon; the sides differ by at most about gap, relatively."""
         epsilon = parameters.epsilon(epsilon)
         if (shift := self._gaussian) is not None:
             return _near(gaussian_delta(shift, epsilon), most=1.0)
-        bounds = [self._delta_one_way(way, epsilon, gap) for way in range(self._ways)]
-        return _worst(bounds)
+        worst = Bound(lower=0.0, upper=0.0)
+        for way in range(self._ways):
+            if way and self._stays_below(way, epsilon, worst.lower):
+                continue
+            worst = _worse(worst, self._delta_one_way(way, epsilon, gap))
+        return worst
 
     def profile(self, epsilons: Array, *, near: float) -> Array:
         """Upper deltas at many epsilons from one convolution, sharpest where delta is `near`."""
@@ -96,14 +107,17 @@ class Composition:
         curves = []
         for way in range(self._ways):
             frame = frame_for_delta(self._sketches[way], near, 1e-3)
-            count = sum(one.count for one in self._releases)
-            _, upper = self._laws(way, frame, step_for_gap(1e-3, frame.saddle, count))
+            _, upper = self._laws(way, frame, step_for_gap(1e-3, frame.saddle, self._count))
             curves.append([upper.delta(float(epsilon)) for epsilon in epsilons])
         return np.asarray(np.max(curves, axis=0))
 
     def estimate(self, delta: float) -> float:
         """A quick guess at epsilon, no bound: what root finding starts from."""
         return chernoff_epsilon(self._sketches[0], delta)
+
+    @property
+    def _count(self) -> int:
+        return sum(one.count for one in self._releases)
 
     @property
     def _ways(self) -> int:
@@ -126,47 +140,70 @@ class Composition:
             for way in range(self._ways)
         ]
 
-    def _epsilon_one_way(self, way: int, delta: float, gap: float) -> Bound:
-        """One direction, on finer and finer grids until the sides are close enough."""
+    def _stays_below(self, way: int, epsilon: float, delta: float) -> bool:
+        """Whether a direction is surely below delta at epsilon: one upper bound, on few cells."""
         sketches = self._sketches[way]
-        allowed = gap * max(1.0, chernoff_epsilon(sketches, delta))
-        frame = frame_for_delta(sketches, delta, allowed)
-        step = step_for_gap(allowed, frame.saddle, sum(s.count for s in sketches))
-        best = Bound(lower=0.0, upper=inf)
-        for _ in range(_TRIES):
-            lower, upper = self._laws(way, frame, step)
-            best = Bound(
-                lower=max(best.lower, lower.epsilon(delta)),
-                upper=min(best.upper, upper.epsilon(delta)),
-            )
-            if best.upper - best.lower <= 1.35 * allowed or step < coarsest_step(frame):
-                break
-            step *= 0.6
-        return best
+        if delta < _LEAST_SEEN:
+            return False
+        room = epsilon - chernoff_epsilon(sketches, delta)
+        if room <= 0:
+            return False
+        frame = frame_for_epsilon(sketches, epsilon, least=delta)
+        _, upper = self._laws(way, frame, step_for_gap(room / 4, frame.saddle, self._count))
+        return upper.delta(epsilon) < delta
+
+    def _epsilon_one_way(self, way: int, delta: float, gap: float) -> Bound:
+        """One direction of `epsilon`."""
+        sketches = self._sketches[way]
+        scale = max(_LEAST_EPSILON, chernoff_epsilon(sketches, delta))
+        frame = frame_for_delta(sketches, delta, gap * scale)
+        step = step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
+        return self._refined(
+            way,
+            frame,
+            step,
+            read=lambda law: law.epsilon(delta),
+            allowed=lambda best: gap * max(_LEAST_EPSILON, best.lower),
+        )
 
     def _delta_one_way(self, way: int, epsilon: float, gap: float) -> Bound:
         """One direction of `delta`."""
-        sketches = self._sketches[way]
-        frame = frame_for_epsilon(sketches, epsilon)
-        step = step_for_gap(
-            gap / max(1.0, frame.saddle), frame.saddle, sum(s.count for s in sketches)
+        frame = frame_for_epsilon(self._sketches[way], epsilon)
+        step = step_for_gap(0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count)
+        return self._refined(
+            way,
+            frame,
+            step,
+            read=lambda law: law.delta(epsilon),
+            allowed=lambda best: gap * best.lower + 1e-15,
         )
-        best = Bound(lower=0.0, upper=1.0)
+
+    def _refined(
+        self,
+        way: int,
+        frame: Frame,
+        step: float,
+        *,
+        read: Callable[[ComposedLaw], float],
+        allowed: Callable[[Bound], float],
+    ) -> Bound:
+        """One direction, on finer and finer grids until the sides are as close as allowed."""
+        best = Bound(lower=0.0, upper=inf)
+        before = inf
         for _ in range(_TRIES):
-            lower, upper = self._laws(way, frame, step)
-            best = Bound(
-                lower=max(best.lower, lower.delta(epsilon)),
-                upper=min(best.upper, upper.delta(epsilon)),
-            )
-            close = best.upper - best.lower <= 1.4 * gap * best.upper + 1e-15
-            if close or step < coarsest_step(frame):
+            finer = step_within(frame, self._sketches[way], step)
+            lower, upper = self._laws(way, frame, finer)
+            best = Bound(lower=max(best.lower, read(lower)), upper=min(best.upper, read(upper)))
+            excess = (best.upper - best.lower) / allowed(best)
+            if excess <= 1 or excess > 0.9 * before or finer > step:
                 break
-            step *= 0.6
+            # The gap is quadratic in the step; linear where a law's bulk is within one cell.
+            step, before = finer * min(max(sqrt(0.6 / excess), 0.2), 0.7), excess
         return best
 
     def _laws(self, way: int, frame: Frame, step: float) -> tuple[ComposedLaw, ComposedLaw]:
         """The composed law from below and from above on one grid."""
-        step = max(step, coarsest_step(frame))
+        step = step_within(frame, self._sketches[way], step)
         below, above = [], []
         for one, made in zip(self._releases, self._sketches[way], strict=True):
             law = _law(one, way)
@@ -191,18 +228,12 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
         StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
     """
     epsilon, delta = parameters.epsilon(epsilon, least=1e-3), parameters.delta(delta)
-    gap = calibration_gap(epsilon)
 
     def spent(log_noise: float) -> float:
-        upper = Composition(build(float(np.exp(log_noise)))).epsilon(delta, gap=gap).upper
+        upper = Composition(build(float(np.exp(log_noise)))).epsilon(delta).upper
         return log(max(upper, 1e-12)) - log(epsilon)
 
     return float(np.exp(_root_from_above(spent, _rough_noise(build, epsilon, delta))))
-
-
-def calibration_gap(epsilon: float) -> float:
-    """The gap with which calibration to `epsilon` computes: at the same gap, the same bound."""
-    return 2e-4 * min(1.0, epsilon)
 
 
 def _rough_noise(
@@ -282,6 +313,6 @@ def _near(value: float, *, most: float) -> Bound:
     )
 
 
-def _worst(bounds: Sequence[Bound]) -> Bound:
+def _worse(one: Bound, other: Bound) -> Bound:
     """The larger of two directions, each composed on its own (P2)."""
-    return Bound(lower=max(b.lower for b in bounds), upper=max(b.upper for b in bounds))
+    return Bound(lower=max(one.lower, other.lower), upper=max(one.upper, other.upper))

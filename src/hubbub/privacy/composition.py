@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 _UNIT = 2.0**-53
 # Error of one coefficient of an FFT of a probability vector, in units of 2^-53 per binary stage.
 _FFT_CONSTANT = 4.0
+_SHARES = np.array([1.0, 0.75, 0.5, 0.25])  # of the orders that bound the mass outside a window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,29 +41,32 @@ class ComposedLaw:
     sign: int
     order: float
     centre: float
-    losses: Array
-    tail: Array  # sums over losses >= losses[j] of p~ exp(-order (l - centre))
+    first: float  # the window's losses are first + step * j
+    step: float
+    tail: Array  # sums over losses from the j-th on of p~ exp(-order (l - centre))
     tail_discounted: Array  # the same with one more factor exp(-(l - centre))
     log_scale: float
     allowance: float  # times exp(log_scale - order eps): wrap-around and FFT round-off
     infinite: float
+    doubt: float  # bounds the relative error that all steps' masses have together
 
     def delta(self, epsilon: float) -> float:
         """delta(epsilon), certified on the side that `sign` says."""
-        index = int(np.searchsorted(self.losses, epsilon, side="right"))
+        epsilon -= self.sign * self.doubt
+        index = max(floor((epsilon - self.first) / self.step) + 1, 0)
         first, second = 0.0, 0.0
-        if index < self.losses.size:
+        if index < self.tail.size:
             first = float(self.tail[index])
             second = float(self.tail_discounted[index]) * exp(epsilon - self.centre)
         scale = exp(min(self.log_scale - self.order * self.centre, 700.0))
-        error = scale * 4 * _UNIT * sqrt(self.losses.size) * (abs(first) + abs(second))
+        error = scale * 4 * _UNIT * self.tail.size * (abs(first) + abs(second))
         error += exp(min(self.log_scale - self.order * epsilon, 700.0)) * self.allowance
         value = scale * (first - second) + self.infinite + self.sign * error
-        return min(max(value, 0.0), 1.0)
+        return min(max(value * exp(self.sign * self.doubt), 0.0), 1.0)
 
     def epsilon(self, delta: float) -> float:
         """The epsilon of a delta: `sign` > 0 rounds up, < 0 rounds down; inf outside the window."""
-        first, last = max(0.0, float(self.losses[0])), float(self.losses[-1])
+        first, last = max(0.0, self.first), self.first + self.step * (self.tail.size - 1)
         # Far below the centre the allowance swamps delta: look for the crossing from above.
         places = np.linspace(first, max(last, first), 65)
         values = [self.delta(float(place)) for place in places]
@@ -76,8 +80,10 @@ class ComposedLaw:
 
         low, high = float(places[crossed[-1]]), float(places[crossed[-1] + 1])
         root = float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13))
-        nudge = 1e-12 * max(1.0, root)
-        return root + nudge if self.sign > 0 else max(root - nudge, 0.0)
+        nudge = self.sign * 1e-12 * max(1.0, root)
+        while (self.delta(root) > delta) == (self.sign > 0):  # until the root is on the safe side
+            root, nudge = root + nudge, 2 * nudge
+        return max(root, 0.0)
 
 
 def compose(steps: Sequence[tuple[GridLaw, int]], frame: Frame, sign: int) -> ComposedLaw:
@@ -90,54 +96,76 @@ def compose(steps: Sequence[tuple[GridLaw, int]], frame: Frame, sign: int) -> Co
     """
     step = steps[0][0].step
     size = fft.next_fast_len(ceil((frame.high - frame.low) / step) + 2, real=True)
-    spectrum: NDArray[np.complex128] = np.ones(size // 2 + 1, dtype=np.complex128)
-    log_size = np.zeros(spectrum.size)
-    parts: list[tuple[int, Array]] = []
-    shifts, origin, log_scale, infinite = 0, 0.0, 0.0, 0.0
-    for law, count in steps:
-        moment = law.log_moment(frame.order)
-        with np.errstate(divide="ignore"):
-            mass = np.exp(np.log(law.mass) + frame.order * law.losses - moment)
-        shift = round(float(mass @ law.cuts))
-        one = fft.rfft(np.bincount((law.cuts - shift) % size, weights=mass, minlength=size))
-        spectrum *= one**count
-        parts.append((count, np.log(np.maximum(np.abs(one), _UNIT))))
-        log_size += count * parts[-1][1]
-        shifts += count * shift
-        origin += count * law.offset
-        log_scale += count * moment
-        infinite += count * law.infinite
-    first = floor((frame.low - origin) / step)
-    probability = np.roll(fft.irfft(spectrum, size), -((first - shifts) % size))
-    losses = origin + step * (first + np.arange(size))
-    round_off = _round_off(parts, log_size, size) * _kernel_norm(frame.order, step, size)
-    wrap = _outside(steps, frame, log_scale, float(losses[0]), float(losses[-1]))
+    moments = [law.log_moment(frame.order) for law, _ in steps]
+    counted = list(zip(steps, moments, strict=True))
+    spectrum, shift, error = _spectrum(counted, frame.order, size)
+    origin = sum(count * law.offset for law, count in steps)
+    start = floor((frame.low - origin) / step)
+    probability = np.roll(fft.irfft(spectrum, size), -((start - shift) % size))
+    del spectrum
+    first, last = origin + step * start, origin + step * (start + size - 1)
+    log_scale = sum(count * moment for (_, count), moment in counted)
     peak = exp(float(log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
-    away = losses - frame.centre
+    away = first - frame.centre + step * np.arange(size)
     weighted = probability * np.exp(-frame.order * away)
     return ComposedLaw(
         sign=sign,
         order=frame.order,
         centre=frame.centre,
-        losses=losses,
+        first=first,
+        step=step,
         tail=np.cumsum(weighted[::-1])[::-1],
         tail_discounted=np.cumsum((weighted * np.exp(-away))[::-1])[::-1],
         log_scale=log_scale,
-        allowance=peak * wrap + round_off,
-        infinite=infinite if sign > 0 else 0.0,
+        allowance=peak * _outside(steps, frame, log_scale, first, last)
+        + error * _kernel_norm(frame.order, step, size),
+        infinite=sum(count * law.infinite for law, count in steps) if sign > 0 else 0.0,
+        doubt=sum(
+            count * (law.doubt + _tilting_error(law, frame.order, moment))
+            for (law, count), moment in counted
+        ),
     )
 
 
-def _round_off(parts: Sequence[tuple[int, Array]], log_size: Array, size: int) -> float:
+def _spectrum(
+    steps: Sequence[tuple[tuple[GridLaw, int], float]], order: float, size: int
+) -> tuple[NDArray[np.complex128], int, float]:
+    """The Fourier transform of the tilted convolution, shifted down, and its masses' round-off.
+
+    Every law is centred before it is transformed; `shift` is by how many steps in all.
+    """
+    spectrum: NDArray[np.complex128] = np.ones(size // 2 + 1, dtype=np.complex128)
+    parts: list[tuple[int, Array]] = []
+    shift = 0
+    for (law, count), moment in steps:
+        with np.errstate(divide="ignore"):
+            mass = np.exp(np.log(law.mass) + order * law.losses - moment)
+        centre = round(float(mass @ law.cuts))
+        one = fft.rfft(np.bincount((law.cuts - centre) % size, weights=mass, minlength=size))
+        spectrum *= one**count
+        parts.append((count, np.log(np.maximum(np.abs(one), _UNIT))))
+        shift += count * centre
+    return spectrum, shift, _round_off(parts, size)
+
+
+def _tilting_error(law: GridLaw, order: float, moment: float) -> float:
+    """P13 (4): the exponent of a tilted mass is rounded, relative to the size of its terms."""
+    smallest = float(law.mass[law.mass > 0].min())
+    steepest = order * float(np.abs(law.losses).max())
+    return 4 * _UNIT * (4 - log(smallest) + steepest + abs(moment))
+
+
+def _round_off(parts: Sequence[tuple[int, Array]], size: int) -> float:
     """Euclidean norm of the error of the convolved masses.
 
     An error `a` in a coefficient phi becomes S a |phi|^(S - 1) in its S-th power, times the other
     factors; by Parseval the norm over the spectrum, divided by sqrt(size), is that of the masses.
     """
     unit = _FFT_CONSTANT * _UNIT * log2(size)
-    error = np.exp(log_size)
+    log_all = np.sum([count * log_one for count, log_one in parts], axis=0)
+    error = np.exp(log_all)
     for count, log_one in parts:
-        error += count * np.exp(log_size - log_one)
+        error += count * np.exp(log_all - log_one)
     return unit * sqrt(2 * float(error @ error) / size)
 
 
@@ -152,10 +180,14 @@ def _kernel_norm(order: float, step: float, size: int) -> float:
 def _outside(
     steps: Sequence[tuple[GridLaw, int]], frame: Frame, log_scale: float, low: float, high: float
 ) -> float:
-    """Chernoff bound on the tilted mass of the composed law outside [low, high]."""
-    above, below = frame.order + frame.order_above, frame.order - frame.order_below
-    log_above = sum(count * law.log_moment(above) for law, count in steps) - log_scale
-    log_below = sum(count * law.log_moment(below) for law, count in steps) - log_scale
-    return exp(min(log_above - frame.order_above * high, 0.0)) + exp(
-        min(log_below + frame.order_below * low, 0.0)
-    )
+    """Chernoff bound on the tilted mass of the composed law outside [low, high].
+
+    Any order gives a bound. The frame's own were chosen on a sketch, so smaller ones are tried too.
+    """
+
+    def grown(order: float) -> float:
+        return sum(count * law.log_moment(frame.order + order) for law, count in steps) - log_scale
+
+    above = (grown(a) - a * high for a in frame.order_above * _SHARES)
+    below = (grown(-b) + b * low for b in frame.order_below * _SHARES)
+    return exp(min(0.0, *above)) + exp(min(0.0, *below))

@@ -14,20 +14,24 @@ from scipy.special import ndtr
 
 Array = NDArray[np.float64]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _INV_SQRT_2PI = 0.3989422804014327
-# Six nodes integrate exp(-c s) over |s| <= r with relative error < 1e-16 while r (|c| + 1) <= 0.4.
-_NARROW = 0.4
+# So many nodes integrate exp(-c s) over |s| <= r with relative error < 1e-16 while r (|c| + 1) is
+# at most the second number.
+_NARROW = ((3, 0.01), (6, 0.4))
 
 
 def interval_mass(edges: Array, mean: float) -> Array:
     """Masses that N(mean, 1) gives to the intervals between consecutive edges (may be infinite)."""
-    left, right = edges[:-1] - mean, edges[1:] - mean
-    mass = _wide(left, right)
+    mass = _wide(edges[:-1] - mean, edges[1:] - mean)
     with np.errstate(invalid="ignore"):
-        centre, radius = (left + right) / 2, (right - left) / 2
-        narrow = np.flatnonzero(radius * (np.abs(centre) + 1) <= _NARROW)
-    mass[narrow] = _narrow(centre[narrow], radius[narrow])
+        # The radius must not depend on the mean: it cancels in the ratio of two masses.
+        centre, radius = (edges[:-1] + edges[1:]) / 2 - mean, np.diff(edges) / 2
+        extent = radius * (np.abs(centre) + 1)
+    least = -1.0
+    for nodes, most in _NARROW:
+        narrow = np.flatnonzero((extent > least) & (extent <= most))
+        mass[narrow] = _narrow(centre[narrow], radius[narrow], nodes)
+        least = most
     return mass
 
 
@@ -39,10 +43,10 @@ def _wide(left: Array, right: Array) -> Array:
     return np.asarray(np.maximum(upper - lower, 0.0))
 
 
-def _narrow(centre: Array, radius: Array) -> Array:
+def _narrow(centre: Array, radius: Array, nodes: int) -> Array:
     """Gauss-Legendre sum of the density over [centre - radius, centre + radius]."""
     total = np.zeros_like(centre)
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+    for node, weight in zip(*np.polynomial.legendre.leggauss(nodes), strict=True):
         point = centre + radius * node
         total += weight * np.exp(-0.5 * point * point)
     return np.asarray(total * radius * _INV_SQRT_2PI)

@@ -118,7 +118,7 @@ def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "ad
     listed: object = steps
     if not isinstance(listed, list | tuple) or not all(isinstance(s, Step) for s in listed):
         raise StudyError(
-            "expected a list of hubbub.Step, got something else; wrap each kind in one"
+            "expected steps to be a list of hubbub.Step, got something else; wrap each kind in one"
         )
     parameters.choice("relation", relation, parameters.RELATIONS)
     return _within_reach(Composition([release(step, relation) for step in steps]).epsilon(delta))

@@ -24,9 +24,10 @@ _TAIL = 1e-26  # P-mass outside the sketch; the range of the grid is the same
 _LOG_WRAP = log(1e10)  # tilted mass outside the window, to be confirmed on the final law
 # The tilt may stay this far, in log delta, below the saddle point: a smaller tilt keeps rare large
 # losses from dominating the tilted law, and costs only as many digits of the round-off allowance.
-_SLACK = 3.0
+_SLACK = 4.0
 _ORDERS = np.geomspace(1e-4, 1e8, 361)
-_FINEST = 1 << 21  # most points of a window: bounds memory
+_FINEST = 1 << 20  # most points of a window, and of a grid over a law's range: bounds memory
+_COARSEST = 1 << 9  # fewest points of a window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +111,10 @@ def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> Fra
     return _frame(sketches, 0.0 if best <= 0 else min(order, saddle), saddle, max(best, 0.0))
 
 
-def frame_for_epsilon(sketches: Sequence[Sketch], epsilon: float) -> Frame:
-    """A frame around a given epsilon."""
+def frame_for_epsilon(sketches: Sequence[Sketch], epsilon: float, least: float = 1e-30) -> Frame:
+    """A frame around a given epsilon, to see a delta that is not much below `least`."""
     log_delta = _cumulants(sketches, _ORDERS) - _ORDERS * epsilon + log_kernel_peak(_ORDERS)
-    best = float(log_delta.min())
+    best = max(float(log_delta.min()), log(least))
     saddle = float(_ORDERS[np.argmax(log_delta <= best + 0.02)])
     order = float(_ORDERS[np.argmax(log_delta <= best + _SLACK)])
     return _frame(sketches, 0.0 if order == _ORDERS[0] else order, saddle, epsilon)
@@ -135,9 +136,11 @@ def step_for_gap(gap: float, order: float, count: int) -> float:
     return float(np.sqrt(8 * gap / ((order + 1) * count)))
 
 
-def coarsest_step(frame: Frame) -> float:
-    """The step below which a window would have too many points."""
-    return (frame.high - frame.low) / _FINEST
+def step_within(frame: Frame, sketches: Sequence[Sketch], step: float) -> float:
+    """The nearest step with which neither the window nor a law's grid has too many points."""
+    window = frame.high - frame.low
+    reach = max([window, *(one.high - one.low for one in sketches)])
+    return max(min(step, window / _COARSEST), window / _FINEST, reach / (4 * _FINEST))
 
 
 def grid(one: Sketch, order: float, step: float) -> Grid:

@@ -257,7 +257,7 @@ def _epsilon(
         for (noise, rate, sampling), count in kinds
     ]
     try:
-        return Composition([release(s, relation) for s in steps]).epsilon(delta, gap=1e-4).upper
+        return Composition([release(s, relation) for s in steps]).epsilon(delta).upper
     except StudyError:
         return float("inf")
 
