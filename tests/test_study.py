@@ -43,7 +43,7 @@ epsilon = 0.5
 delta = 1e-5
 relation = "add-remove"
 """
-GOLDEN_ID = "d854379d465399e02f37acda529fb47766c995ecd889b48d0e5e5a5e49be10a9"
+GOLDEN_ID = "db394a2a2178619a29a8aeef164ad4ee36cf99eeabb04e3d611418616e998baf"
 
 
 def edited(*edits: tuple[str, str]) -> str:
@@ -65,6 +65,10 @@ def refusal(text: str) -> str:
 def is_one_sentence(message: str) -> bool:
     """One printable line that says what was expected."""
     return message.isprintable() and message.startswith("expected ")
+
+
+def nodes(new: str) -> tuple[str, str]:
+    return "compute_nodes = 0", new
 
 
 def silos(new: str) -> tuple[str, str]:
@@ -109,6 +113,8 @@ REFUSED = [
     ([silos('names = ["a", "../b", "c"]')], ["parties.names", "../b", "rename"]),
     ([silos('names = ["a", "test", "c"]')], ["parties.names", "other than test", "rename"]),
     ([silos('names = ["a", "node-1", "c"]')], ["parties.names", "node-", "rename"]),
+    ([silos('names = ["a", "..", "c"]')], ["parties.names", '".."', "rename"]),
+    ([silos('names = ["a", "b", "c"]\nsilos = 3.0')], ["parties.silos", "whole", "3.0", "choose"]),
     ([silos('names = "a, b, c"')], ["parties.names", "a list of texts", '"a, b, c"']),
     (
         [silos('silos = 4\nnames = ["a", "b", "c"]')],
@@ -123,7 +129,7 @@ REFUSED = [
     ([("colluders = 1", "colluders = 2"), ("dropouts = 0", "dropouts = 1")], ["= 1", "got 2"]),
     (
         [("colluders = 1", "colluders = 0"), ("dropouts = 0", "dropouts = 3")],
-        ["dropouts", "= -1", "got 0", "lower"],
+        ["parties.dropouts <= silos - 2 = 2", "got 3", "lower"],
     ),
     ([('trust = "none"', 'trust = "all"')], ["parties.trust", '"none", "tee"', '"all"', "choose"]),
     (
@@ -138,6 +144,8 @@ REFUSED = [
     ([source("")], ["data.source", "data.files", "neither", "write"]),
     ([source(f'source = "a:b"\n{FILES}')], ["data.source", "data.files", "both"]),
     ([source('source = "heart"')], ["data.source", "module:function", '"heart"', "mend"]),
+    ([source('source = ":"')], ["data.source", "module:function", '":"', "mend"]),
+    ([source('source = "a:b c"')], ["data.source", "module:function", "b c", "mend"]),
     ([source('source = "python:heart"')], ["data.source", "python:module:function", "mend"]),
     ([source('files = "all.csv"')], ["data.files", "{name}", "all.csv", "mend"]),
     ([source('files = "{name}.xls"')], ["data.files", ".parquet", "{name}.xls", "mend"]),
@@ -146,10 +154,34 @@ REFUSED = [
     ([source('source = "a:b"\noptions = { a = [1] }')], ["data.options", "plain", "write"]),
     ([source('source = "a:b"\nrecords = 3')], ["data.records >= 4", "got 3", "mend"]),
     ([source(FILES), ('target = "disease"', "")], ["data.target", "nothing", "add it"]),
+    (
+        [source('source = "a:b"\noptions = { a = nan }')],
+        ["data.options", "plain", "NaN", "write"],
+    ),
+    ([source(FILES + '\ntest = "t.xls"')], ["data.test", ".parquet", "t.xls", "mend"]),
+    ([source(FILES + '\npositive = "1"')], ["data.positive", "a list of texts", '"1"', "write"]),
+    ([source('files = "{name}\\u0000.csv"')], ["data.files", "printable", r"\u0000", "correct"]),
+    (
+        [source(FILES + "\ncolumns = { disease = { low = 0, high = 1 } }")],
+        ["data.target", "data.columns", '"disease"', "remove"],
+    ),
+    (
+        [source(FILES + f"\ncolumns = {{ age = {{ low = 1, categories = {['x'] * 999} }} }}")],
+        ["data.columns.age", "either categories or low", "both", "remove"],
+    ),
+    (
+        [source(FILES + f"\ncolumns = {{ age = {{ missing = {[0.5] * 999} }} }}")],
+        ["data.columns.age.missing", "a list of texts", "...", "write"],
+    ),
     ([source(FILES + "\ncolumns = 3")], ["data.columns", "a table", "3"]),
     ([source(FILES + "\ncolumns = { age = { lo = 1 } }")], ["data.columns.age", "lo", "low"]),
     ([('kind = "logistic"', "")], ["model.kind", "nothing", "add it"]),
     ([('kind = "logistic"', 'kind = "tree"')], ["model.kind", '"mlp"', '"tree"', "choose"]),
+    ([('kind = "logistic"', 'kind = "python::"')], ["model.kind", "python::", "choose"]),
+    (
+        [('kind = "logistic"', 'kind = "mlp"\nhidden = [8]\ninputs = [100000, 100000]')],
+        ["model.inputs", "1000000000", "100000", "lower"],
+    ),
     ([('kind = "logistic"', 'kind = "python:factory"')], ["model.kind", "python:module:factory"]),
     ([('kind = "logistic"', 'kind = "mlp"')], ["model.hidden", "nothing", "add hidden"]),
     ([('kind = "logistic"', 'kind = "logistic"\nhidden = [3]')], ["model.hidden", "[3]", "remove"]),
@@ -174,8 +206,8 @@ REFUSED = [
     ([rate("sample_rate = 1.01")], ["sample_rate", "above 0 to 1", "1.01", "choose"]),
     ([rate("sample_rate = nan")], ["sample_rate", "above 0 to 1", "NaN", "choose"]),
     ([rate('sample_rate = "20 %"')], ["sample_rate", "a number", "20 %", "choose"]),
-    ([('"poisson"', '"none"')], ["sample_rate", "1", "0.2", "choose"]),
-    ([('"poisson"', '"none"'), rate("batch = 4")], ["batch", "4"]),
+    ([('"poisson"', '"none"')], ["sample_rate", '1 with sampling = "none"', "0.2", "leave"]),
+    ([('"poisson"', '"none"'), rate("batch = 4")], ["training.batch", "absent", "4", "remove"]),
     ([('"poisson"', '"without-replacement"')], ["privacy.relation", '"substitute"', "add-remove"]),
     (
         [('"poisson"', '"without-replacement"'), ('"add-remove"', '"substitute"')],
@@ -198,7 +230,9 @@ REFUSED = [
     ([("delta = 1e-5", "")], ["privacy.delta", "nothing", "a number", "add it"]),
     ([("epsilon = 0.5", "epsilon = 2024-01-01")], ["privacy.epsilon", "2024-01-01", "choose"]),
     ([('"add-remove"', '"replace"')], ["privacy.relation", '"substitute"', '"replace"', "choose"]),
-    ([('"add-remove"', '"add-remove"\n"a\\nb" = 1')], ["[privacy]", "remove it"]),
+    ([('"add-remove"', '"add-remove"\n"a\\nb" = 1')], ["[privacy]", r'"a\nb"', "remove it"]),
+    ([('"add-remove"', f'"add-remove"\n{"k" * 101} = 1')], ["[privacy]", "100", "kkk", "remove"]),
+    ([('"add-remove"', '"add-remove"\n"a b" = 1')], ["[privacy]", '"a b" = 1', "remove it"]),
 ]
 
 
@@ -211,44 +245,142 @@ def test_a_malformed_study_is_refused_in_one_sentence_that_helps(edits, words):
     assert [word for word in words if word not in message] == [], message
 
 
-@pytest.mark.parametrize(
-    "edits",
-    [
-        # Settings that would be ignored without a word.
-        [silos('silos = 4\nshares = "full"\nnodes_per_silo = 1'), ("nodes = 0", "nodes = 2")],
+CONTRADICTORY = {
+    # Settings that would be ignored without a word.
+    "full share to one node": (
+        [silos('silos = 4\nshares = "full"\nnodes_per_silo = 1'), nodes("compute_nodes = 2")],
+        ["nodes_per_silo >= 2", "shares", "got 1", "raise"],
+    ),
+    "adam with momentum": (
         [optimizer('{ name = "adam", lr = 0.1, momentum = 0.5 }')],
-        [source(FILES + "\nclasses = []")],
+        ["optimizer.momentum", "absent", '"adam"', "0.5", "remove"],
+    ),
+    "sgd with beta1": (
+        [optimizer('{ name = "sgd", lr = 0.1, beta1 = 0.5 }')],
+        ["optimizer.beta1", "absent", '"sgd"', "0.5", "remove"],
+    ),
+    "classes beside positive": (
+        [source(FILES + '\nclasses = ["a", "b"]\npositive = ["b"]')],
+        ["data.classes", "absent", "data.positive", '["a", "b"]', "remove"],
+    ),
+    "hidden of a factory": (
+        [('kind = "logistic"', 'kind = "python:a:b"\nhidden = [3]')],
+        ["model.hidden", "absent", "[3]", "remove"],
+    ),
+    "bias of a factory": (
+        [('kind = "logistic"', 'kind = "python:a:b"\nbias = false')],
+        ["model.bias", "absent", "false", "remove"],
+    ),
+    # A target that the model cannot learn.
+    "no classes": ([source(FILES + "\nclasses = []")], ["data.classes", "two", "[]", "once"]),
+    "one class": ([source(FILES + '\nclasses = ["a"]')], ["data.classes", "two", '["a"]', "once"]),
+    "class twice": (
         [source(FILES + '\nclasses = ["a", "a"]')],
-        # Colluders that are more than the silos, or that take noise away which TEEs do not spare.
+        ["data.classes", "different", '["a", "a"]', "once"],
+    ),
+    "class twice in two spellings": (
+        [source(FILES + '\nclasses = ["1", "1.0"]')],
+        ["data.classes", "different", '["1", "1.0"]', "once"],
+    ),
+    "too few outputs": (
+        [source(FILES + '\nclasses = ["a", "b", "c"]')],
+        ["model.outputs = 3", "3 classes", "got 1", "data.classes"],
+    ),
+    "too many outputs": (
+        [source(FILES), ('kind = "logistic"', 'kind = "logistic"\noutputs = 2')],
+        ["model.outputs = 1", "2 classes", "got 2", "data.classes"],
+    ),
+    "an image of one number": (
+        [('kind = "logistic"', 'kind = "cnn"\ninputs = [9]')],
+        ["model.inputs", "height", "[9]", "mend"],
+    ),
+    # Colluders that are more than the silos, or leave no noise.
+    "colluders": (
         [('trust = "none"', 'trust = "tee"'), ("colluders = 1", "colluders = 100")],
-    ],
-    ids=["full share to one node", "adam with momentum", "no classes", "class twice", "colluders"],
-)
-def test_a_contradictory_study_is_refused(edits):
-    assert is_one_sentence(refusal(edited(*edits)))
+        ["colluders <= silos - dropouts - 1 = 3", "got 100", "lower"],
+    ),
+    "colluders and dropouts": (
+        [
+            ('trust = "none"', 'trust = "tee"'),
+            ("colluders = 1", "colluders = 3"),
+            ("dropouts = 0", "dropouts = 1"),
+        ],
+        ["colluders <= silos - dropouts - 1 = 2", "got 3", "lower"],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\0",
-        "x = " + "[" * 5000,
-        "[study" + ".x" * 20_000 + "]",
+@pytest.mark.parametrize(("edits", "words"), CONTRADICTORY.values(), ids=CONTRADICTORY)
+def test_a_contradictory_study_is_refused(edits, words):
+    message = refusal(edited(*edits))
+    assert is_one_sentence(message), message
+    assert [word for word in words if word not in message] == [], message
+
+
+def test_full_shares_and_all_colluders_but_one_in_tees_are_studies():
+    full = Study.parse(edited(nodes('compute_nodes = 2\nshares = "full"')))
+    assert full.parties.shares == "full"
+    tee = edited(('trust = "none"', 'trust = "tee"'), ("colluders = 1", "colluders = 3"))
+    assert Study.parse(tee).parties.colluders == 3
+
+
+DEEP = ".x" * 20_000
+HOSTILE = {
+    # What is read, and words that the sentence must hold.
+    "NUL": ("\0", ["syntax"]),
+    "control character": (EXAMPLE.replace("heart-", "heart\a"), ["syntax", "line 3"]),
+    "escaped control character": (
+        EXAMPLE.replace("heart-", r"heart\u009b"),
+        ["study.name", r"\u009b", "printable"],
+    ),
+    "text that reads backwards": (
+        EXAMPLE.replace("disease", r"\u202edisease", 1),
+        ["study.name", r"\u202e", "printable"],
+    ),
+    "deep list": ("x = " + "[" * 5000, ["nested too deep", "mend"]),
+    "deep inline table": ("x = " + "{x = " * 5000, ["nested too deep", "mend"]),
+    "list of 100 levels": (
+        EXAMPLE.replace("steps = 60", "steps = " + "[" * 100 + "]" * 100),
+        ["training.steps", "8 levels", "remove"],
+    ),
+    "deep table": (EXAMPLE + f"[study{DEEP}]", ["study.x.x", "8 levels", "remove"]),
+    "deep table twice": (f"[study{DEEP}]\n" * 2, ["syntax", "..."]),
+    "long number": (
         EXAMPLE.replace("steps = 60", "steps = " + "9" * 5000),
+        ["too long a number in line 20", "mend"],
+    ),
+    "long hexadecimal number": (
         EXAMPLE.replace("steps = 60", "steps = 0x" + "f" * 5000),
+        ["training.steps", "64 bits", "20000 bits", "smaller"],
+    ),
+    "number past 64 bits": (
+        EXAMPLE.replace("epsilon = 0.5", f"epsilon = {2**63}"),
+        ["privacy.epsilon", "64 bits", "smaller"],
+    ),
+    "long text": (
         EXAMPLE.replace("steps = 60", 'steps = 60\nname = "' + "x" * 10**5 + '"'),
-    ],
-    ids=["NUL", "deep list", "deep table", "long number", "long hexadecimal number", "long text"],
-)
-def test_text_made_to_break_a_parser_is_refused_like_any_other(text):
+        ["training.name", "at most 1000", "xxx...", "shorten"],
+    ),
+    "long key": (EXAMPLE + "x" * 10**5 + " = 1", ["[privacy]", "at most 100", "rename"]),
+    "long list": (
+        EXAMPLE.replace("silos = 4", f"names = {['a'] * 10_000}"),
+        ["parties.names", "different", "...", "rename"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), HOSTILE.values(), ids=HOSTILE)
+def test_text_made_to_break_a_parser_is_refused_like_any_other(text, words):
     message = refusal(text)
     assert is_one_sentence(message)
     assert len(message) < 1000
+    assert [word for word in words if word not in message] == [], message
 
 
 def test_a_missing_or_unreadable_file_is_refused(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b'[study]\nname = "caf\xe9"')
-    for path in (tmp_path / "absent.toml", tmp_path, tmp_path / "latin.toml"):
+    nowhere = (tmp_path / "absent.toml", tmp_path / "a\nb.toml", tmp_path, "a\0b")
+    for path in (*nowhere, tmp_path / "latin.toml"):
         with pytest.raises(StudyError, match="readable study file") as caught:
             Study.load(path)
         assert is_one_sentence(str(caught.value))
@@ -318,6 +450,21 @@ def test_a_study_with_any_one_entry_changed_is_a_study_or_a_study_error(data):
     assert _is_proper(_outcome(Study.from_table, table))
 
 
+_column = st.dictionaries(
+    st.sampled_from(["low", "high", "categories", "default", "indicator", "missing", "x"]),
+    _values | st.lists(st.sampled_from(["a", "b", "1", "1.0", 1, 2]), max_size=3),
+    max_size=4,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.text(max_size=4), _column | _values, max_size=2))
+def test_any_table_of_columns_is_a_study_or_a_study_error(columns):
+    table = tomllib.loads(edited(source(FILES)))
+    table["data"]["columns"] = columns
+    assert _is_proper(_outcome(Study.from_table, table))
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_a_study_or_a_study_error(text):
@@ -353,10 +500,36 @@ def test_what_is_said_by_default_does_not_change_the_id():
     assert Study.parse(edited(names)).id.hex() == GOLDEN_ID
 
 
-def test_a_whole_number_is_the_same_setting_with_and_without_a_decimal_point():
-    one = optimizer('{ name = "adam", lr = 1 }')
-    assert Study.parse(edited(one)) == Study.parse(edited(optimizer('{name="adam", lr=1.0}')))
-    assert Study.parse(edited(one)).id == Study.parse(edited(optimizer('{name="adam", lr=1.0}'))).id
+def test_the_defaults_of_an_optimizer_do_not_change_the_id():
+    adam = '{ name = "adam", lr = 0.1, beta1 = 0.9, beta2 = 0.999, schedule = "constant" }'
+    assert Study.parse(edited(optimizer(adam))).id.hex() == GOLDEN_ID
+    records = source('source = "a:b"\nrecords = 40')
+    sgd = [
+        Study.parse(edited(records, optimizer(f'{{ name = "sgd", lr = 0.1{more} }}')))
+        for more in ("", ", momentum = 0", ", momentum = -0.0", ', schedule = "constant"')
+    ]
+    assert len({one.id for one in sgd}) == 1
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        rate("sample_rate = @"),
+        ("clip = 1.0", "clip = @"),
+        ("epsilon = 0.5", "epsilon = @"),
+        optimizer('{ name = "adam", lr = @ }'),
+        source(FILES + "\ncolumns = { age = { low = @, high = 2 } }"),
+        source(FILES + "\ncolumns = { age = { low = 0, high = @ } }"),
+        source(FILES + "\ncolumns = { age = { low = 0, high = 2, default = @ } }"),
+        source(FILES + '\ncolumns = { age = { categories = ["0", "1"], default = @ } }'),
+    ],
+    ids=["rate", "clip", "epsilon", "lr", "low", "high", "default", "default category"],
+)
+def test_a_whole_number_is_the_same_setting_with_and_without_a_decimal_point(setting):
+    old, new = setting
+    one, other = (Study.parse(edited((old, new.replace("@", text)))) for text in ("1", "1.0"))
+    assert one == other
+    assert one.id == other.id
 
 
 def test_a_batch_is_the_rate_that_it_stands_for():
@@ -378,7 +551,8 @@ CHANGES = [
     source('source = "other:heart"'),
     source(FILES),
     source(FILES + '\npositive = ["1"]'),
-    source(FILES + '\nclasses = ["a", "b", "c"]'),
+    source(FILES + '\nclasses = ["a", "b"]'),
+    source(FILES + '\nclasses = ["b", "a"]'),
     source(FILES + '\ntest = "test.csv"'),
     source(FILES + "\ncolumns = { age = { low = 20, high = 90 } }"),
     source(FILES + "\ncolumns = { age = { low = 20, high = 91 } }"),

@@ -62,6 +62,12 @@ class Identity:
                 f"expected keys of 32 and {_SEALING_BYTES} bytes for {self.name}, "
                 f"got {len(self.verifying)} and {len(self.sealing)}; mend the roster"
             )
+        try:
+            self.seal(b"", b"hubbub roster check")
+        except ValueError:
+            raise StudyError(
+                f"expected a valid sealing key for {self.name}, got other bytes; mend the roster"
+            ) from None
 
     def verifies(self, signature: bytes, content: bytes) -> bool:
         """Whether this party signed the content."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import ring
+from hubbub.errors import DataError, StudyError
 from hubbub.randomness import KEY_BYTES, SecureSource
 
 Array = NDArray[np.float64]
@@ -25,6 +26,9 @@ Array = NDArray[np.float64]
 _LAYERS = 1024
 _INDEX_BITS = 10
 _CHUNK = 1 << 14
+# Where int64 still holds value and noise together.
+_LARGEST = 2.0**62
+_LARGEST_SIGMA = 2.0**50
 
 
 def _density(x: Array | float) -> Array:
@@ -124,7 +128,12 @@ def add_noise_and_round(
     adds no sensitivity. It is added to the fraction of each number, whose integer part joins
     afterwards in integers, so that large sums do not coarsen it (P6). `sigma_grid` = 0 adds none
     (baselines without privacy only).
+
+    Raises:
+        DataError: a number is not finite or past 2^62 grid steps: it would be sent without noise.
+        StudyError: `sigma_grid` is negative, not finite, or past 2^50.
     """
+    _check(vector, sigma_grid)
     out = ring.zeros(vector.size, word_bits)
     noise = np.empty(min(_CHUNK, vector.size))
     words = np.empty(noise.size, dtype=np.uint64)
@@ -140,6 +149,20 @@ def add_noise_and_round(
         np.rint(value, out=value)
         out[part] = value.astype(np.int64) + whole.astype(np.int64)
     return out
+
+
+def _check(vector: Array, sigma_grid: float) -> None:
+    """What int64 cannot hold would leave as a constant, without noise."""
+    if not 0 <= sigma_grid <= _LARGEST_SIGMA:
+        raise StudyError(
+            f"expected noise of 0 to 2^50 grid steps, got {sigma_grid!r}; check the plan"
+        )
+    # NaN is the minimum and the maximum of whatever holds it, and fails every comparison.
+    if vector.size and not (vector.min() > -_LARGEST and vector.max() < _LARGEST):
+        raise DataError(
+            "expected a sum of finite numbers below 2^62 grid steps, got another; "
+            "nothing was sent: check the records and the clipping"
+        )
 
 
 def add_noise_and_round_in(

@@ -164,6 +164,11 @@ class Plan:
         return {
             "study": self.study.name,
             "study_id": self.study.id.hex(),
+            "relation": self.study.privacy.relation,
+            "silos": self.study.parties.silos,
+            "compute_nodes": self.study.parties.compute_nodes,
+            "steps": self.study.training.steps,
+            "sample_rate": self.study.training.sample_rate,
             "noise_multiplier": self.noise_multiplier,
             "total_noise_multiplier": self.total_noise_multiplier,
             "share_sigma": self.share_sigma,
@@ -209,7 +214,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     dimension = dimension if dimension is not None else model_dimension(study)
     parties = study.parties
     sharing = sharing_silos(study)
-    shares = sharing - parties.dropouts - (0 if parties.trust == "tee" else parties.colluders + 1)
+    shares = sharing - parties.dropouts - _known(study, parties.colluders)
     if shares < 1:
         raise StudyError(
             f"expected parties.nodes_per_silo to leave at least one noise share, got {sharing} "
@@ -239,8 +244,11 @@ def sharing_silos(study: Study) -> int:
     """Silos in the smallest sum that can be isolated, before colluders and drop-outs (P4)."""
     parties = study.parties
     if 0 < parties.nodes_per_silo < parties.compute_nodes:
-        # Consecutive nodes on a circle: one honest node may be the only one for its own silos.
-        return parties.silos * parties.nodes_per_silo // parties.compute_nodes
+        # Consecutive nodes on a circle: one honest node may be the only one for its own silos. The
+        # N mod M silos that are over use the first nodes once more than the last.
+        each, over = divmod(parties.silos, parties.compute_nodes)
+        spared = parties.compute_nodes - over
+        return parties.nodes_per_silo * each + max(0, parties.nodes_per_silo - spared)
     return parties.silos
 
 
@@ -391,12 +399,16 @@ def _exposures(
 ) -> tuple[Exposure, ...]:
     """Epsilon against everybody who might look, from the outsider to all silos but one (P3)."""
     rows = [("outsider (published models)", 0, 0), ("aggregator", 0, 0)]
-    if study.parties.compute_nodes > 1:
-        rows.append(("aggregator and all compute nodes but one", 0, 0))
-    looking = 1 if study.parties.trust == "none" else 0
-    rows.append(("one silo", 0, looking))
-    rows += [(_insider(t), t, t + looking) for t in _curve(study)]
     most = sharing - study.parties.dropouts - 1
+    if study.parties.compute_nodes > 1:
+        # A silo that does not use the honest node is left with its own share (P4).
+        subset = 0 < study.parties.nodes_per_silo < study.parties.compute_nodes
+        rows.append(("aggregator and all compute nodes but one", 0, most if subset else 0))
+    rows.append(("one silo", 0, _known(study, 0)))
+    rows += [(_insider(t), t, _known(study, t)) for t in _curve(study)]
+    if study.parties.trust == "tee":
+        colluders = study.parties.colluders
+        rows.append((f"{_insider(colluders)}, no enclave holding", colluders, colluders + 1))
     known = {min(row[2], most) for row in rows}
     left = {k: noise_left(study, noise, shares, k) for k in known}
     epsilons = {k: _epsilon(study, left[k], certificate) for k in known}
@@ -410,6 +422,14 @@ def _exposures(
         )
         for name, colluding, shares_known in rows
     )
+
+
+def _known(study: Study, colluders: int) -> int:
+    """Noise shares known to so many silos and to a further one that looks on (P3).
+
+    Attested enclaves keep a silo's share from its own owner.
+    """
+    return 0 if study.parties.trust == "tee" else colluders + 1
 
 
 def _insider(colluders: int) -> str:

@@ -45,12 +45,15 @@ class SecureSource:
 
     def __init__(self, key: bytes | None = None) -> None:
         self._cipher = cipher_at(os.urandom(KEY_BYTES) if key is None else key, 0)
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
         return "SecureSource(<secret>)"
 
     def fill(self, words: Words) -> None:
         """Overwrite a contiguous array of words with uniform ones."""
+        if os.getpid() != self._process:  # a fork copied the stream: the child takes a new one
+            self._cipher, self._process = cipher_at(os.urandom(KEY_BYTES), 0), os.getpid()
         buffer = words.view(np.uint8).data
         for start in range(0, buffer.nbytes, CHUNK_BYTES):
             keystream_into(self._cipher, buffer[start : start + CHUNK_BYTES])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,15 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     if study.data.files:
         return _from_file(study.data, party, folder or Path())
     source = named_object(study.data.source, "data.source")
-    found = source(party, **dict(study.data.options))
+    options = dict(study.data.options)
+    try:
+        signature(source).bind(party, **options)
+    except TypeError as error:
+        raise StudyError(
+            f"expected data.options that {study.data.source} takes, got {sorted(options)} "
+            f"({error}); correct them"
+        ) from None
+    found = source(party, **options)
     if not isinstance(found, Records):
         raise DataError(
             f"expected {study.data.source} to return hubbub.tabular.Records, "
@@ -52,7 +61,7 @@ def named_object(place: str, key: str) -> Callable[..., Any]:
     module_name, _, name = place.removeprefix("python:").partition(":")
     try:
         found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # ":", ".a:b"
         raise StudyError(
             f"expected {key} to name something importable, got {place!r} ({error}); "
             "check the spelling and that the module is installed here"

@@ -87,8 +87,8 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
     """A verified frame of this study and session.
 
     Raises:
-        ProtocolError: naming the sender if the signature is right but the content is not for this
-            study and session, and the relay if the bytes are not what any party signed.
+        ProtocolError: naming the relay; the bytes are not what any party signed, or a party signed
+            them for another study or session and somebody carried them here.
     """
     frame, header = _split(data)
     if not 0 <= frame.sender < len(roster.parties):
@@ -101,7 +101,7 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
         )
     if frame.study != study:
         raise ProtocolError(
-            f"expected study {study.hex()[:16]}, got {frame.study.hex()[:16]}", culprit=sender.name
+            f"expected study {study.hex()[:16]}, got {frame.study.hex()[:16]}", culprit="relay"
         )
     if frame.session != session:
         raise ProtocolError(

@@ -1,9 +1,10 @@
 """A small federation on a network that loses, doubles, delays, alters and repeats; faults are data.
 
 A schedule is a list of operations, each a tuple of a name and whole numbers. The simulation plays
-it and checks three laws at every step: a sum is right or there is none, no party uses a mask key
-twice, and no answer leaves before its charge. A silo's vector is a unit vector, scaled by the
-attempt that it answers, so that a double count, a lost vector and a stale one all show.
+it and checks four laws at every step: a sum is right or there is none, no party uses a mask key
+twice, no silo uses its noise twice, and no answer leaves before its charge. A silo's vector is a
+unit vector, scaled by the attempt that it answers and far above the noise, so that a double count,
+a lost vector and a stale one all show; the noise is what the vector leaves over.
 
     begin          the aggregator opens the next attempt, in the same or the next round
     deliver k      the k-th message in flight arrives (k modulo what there is)
@@ -21,18 +22,20 @@ attempt that it answers, so that a double count, a lost vector and a stale one a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
-from protocol.parties import STUDY, World
-from protocol.view import Spy
 
+from hubbub import ring
 from hubbub.errors import ProtocolError
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, ComputeNode, Silo
+from hubbub.round.answering import Attempt
 from hubbub.summation.agreement import Agreement, Session, sent_digest
 from hubbub.wire import Frame, Tag, parse
+from protocol.parties import DIMENSION, STUDY, World
+from protocol.view import Spy
 
 Operation = tuple[str, int, int]
 NAMES = (
@@ -49,6 +52,9 @@ NAMES = (
     "restart",
 )
 SESSIONS = 4
+# The noise of a silo, in grid steps, and the unit of the vectors, 100 deviations of a sum of three.
+# Two fresh noise vectors agree with probability (2 sqrt(pi) SIGMA)^-5 < 1e-16.
+SIGMA, UNIT = 500.0, 100_000
 
 
 class Unit:
@@ -60,9 +66,24 @@ class Unit:
         self._place = place
 
     def clipped_sum(self, parameters: np.ndarray, chosen: object) -> np.ndarray:
-        vector = np.zeros(5)
-        vector[self._place % 5] = weight(int(parameters[0]), int(parameters[1]))
+        vector = np.zeros(DIMENSION)
+        vector[self._place % DIMENSION] = UNIT * weight(int(parameters[0]), int(parameters[1]))
         return vector
+
+
+class Watched:
+    """An `Answering` that keeps the residues before they are masked."""
+
+    def __init__(self, answering: Answering) -> None:
+        self._answering = answering
+        self.residues: list[np.ndarray] = []
+
+    def accept(self, model: bytes) -> Attempt:
+        return self._answering.accept(model)
+
+    def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
+        self.residues.append(ring.to_integers(residues.copy()))
+        return self._answering.masked(attempt, residues)
 
 
 def weight(round: int, attempt: int) -> int:
@@ -118,6 +139,7 @@ class Simulation:
     charges: set[tuple[bytes, int, int, int]] = field(default_factory=set)
     answers: set[tuple[bytes, int, int, int]] = field(default_factory=set)
     keys: dict[int, set[bytes]] = field(default_factory=dict)
+    noises: dict[int, set[bytes]] = field(default_factory=dict)
     crashing: dict[int, int] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
 
@@ -132,6 +154,7 @@ class Simulation:
             except ProtocolError:
                 self.refusals += 1
             self._check_keys()
+            self._check_noise()
 
     # Operations. Each takes two numbers and may ignore them. --------------------------------
 
@@ -201,10 +224,10 @@ class Simulation:
         if not self.active:
             return
         got = self.aggregator.integers()
-        wanted = np.zeros(5, dtype=np.int64)
+        wanted = np.zeros(DIMENSION, dtype=np.int64)
         for silo in self.arrived if self.nodes else self.active:
-            wanted[silo % 5] += weight(*self.turn)
-        assert got.tolist() == wanted.tolist(), "a wrong sum"
+            wanted[silo % DIMENSION] += UNIT * weight(*self.turn)
+        assert np.abs(got - wanted).max() < UNIT / 2, "a wrong sum"
         self.sums += 1
 
     def restart(self, *_: int) -> None:
@@ -228,7 +251,10 @@ class Simulation:
             study=STUDY,
             session=self._session,
         )
-        self.silos = {i: self._silo(w.answering(sessions[i], self.spies[i]), i) for i in w.roster.silos}
+        self.watched: dict[int, Watched] = {}
+        self.silos = {
+            i: self._silo(w.answering(sessions[i], self.spies[i]), i) for i in w.roster.silos
+        }
         self.nodes: dict[int, ComputeNode] = {
             i: w.node(sessions[i], self.spies[i]) for i in w.roster.nodes
         }
@@ -238,8 +264,12 @@ class Simulation:
         return self.number.to_bytes(16, "little")
 
     def _silo(self, answering: Answering, index: int) -> Silo:
+        self.watched[index] = Watched(answering)
         return Silo(
-            terms=self.w.terms, task=Unit(index), answering=answering, source=SecureSource()
+            terms=replace(self.w.terms, sigma_grid=SIGMA),
+            task=Unit(index),
+            answering=self.watched[index],  # type: ignore[arg-type]
+            source=SecureSource(),
         )
 
     def _send(self, receiver: int, data: bytes) -> None:
@@ -286,6 +316,17 @@ class Simulation:
                 for key, _ in spy.taken():
                     assert key not in seen, "a mask key used twice"
                     seen.add(key)
+
+    def _check_noise(self) -> None:
+        """No silo uses its noise twice, in any session, or none at all."""
+        for index, watched in self.watched.items():
+            seen = self.noises.setdefault(index, set())
+            while watched.residues:
+                noise = watched.residues.pop()
+                noise[index % DIMENSION] -= UNIT * round(noise[index % DIMENSION] / UNIT)
+                assert noise.any(), "an answer without noise"
+                assert noise.tobytes() not in seen, "noise used twice"
+                seen.add(noise.tobytes())
 
 
 def orderly(simulation: Simulation) -> None:

@@ -37,13 +37,8 @@ Relay = Callable[[str, int, Any], Any]
 
 def fixed_keys(name: str, role: str) -> Keys:
     """Keys that follow from the name alone."""
-
-    def seed(purpose: str, size: int) -> bytes:
-        return hashlib.shake_256(f"{purpose} of {name}".encode()).digest(size)
-
-    signing = Ed25519PrivateKey.from_private_bytes(seed("signing", 32))
-    lattice = MLKEM768PrivateKey.from_seed_bytes(seed("lattice", 64))
-    curve = X25519PrivateKey.from_private_bytes(seed("curve", 32))
+    signing = Ed25519PrivateKey.from_private_bytes(_seed("signing", name, 32))
+    lattice, curve = fixed_opening(name)
     identity = Identity(
         name=name,
         role=role,
@@ -52,6 +47,16 @@ def fixed_keys(name: str, role: str) -> Keys:
     )
     opening = MLKEM768X25519PrivateKey(lattice, curve)
     return Keys(identity=identity, _signing=signing, _opening=opening)
+
+
+def fixed_opening(name: str) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
+    """The two private halves with which a party opens."""
+    lattice = MLKEM768PrivateKey.from_seed_bytes(_seed("lattice", name, 64))
+    return lattice, X25519PrivateKey.from_private_bytes(_seed("curve", name, 32))
+
+
+def _seed(purpose: str, name: str, size: int) -> bytes:
+    return hashlib.shake_256(f"{purpose} of {name}".encode()).digest(size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # hashed by identity

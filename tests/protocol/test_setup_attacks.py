@@ -11,6 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from hubbub.errors import ProtocolError
+from hubbub.identity import Roster
+from hubbub.summation.agreement import Agreement
+from hubbub.wire import Tag, parse
 from protocol.parties import (
     SESSION,
     STUDY,
@@ -22,10 +27,6 @@ from protocol.parties import (
     set_up,
     world,
 )
-
-from hubbub.identity import Roster
-from hubbub.summation.agreement import Agreement
-from hubbub.wire import Tag, parse
 
 PAIRWISE = world()
 NODES = world(nodes=2)
@@ -96,8 +97,15 @@ def test_a_missing_message_names_who_is_waited_for(w: World, phase: str, tag: st
 
 @EVERY_PHASE
 def test_a_doubled_message_is_refused(w: World, phase: str, tag: str) -> None:
-    with pytest.raises(Exception, match=f"expected one {tag} from each party, got a second"):
-        set_up(w, at(phase, lambda frames: [*frames, frames[-1]]))
+    doubled: list[str] = []
+
+    def twice(frames: list[bytes]) -> list[bytes]:
+        doubled.append(w.roster.name(sender_of(w, frames[-1])))
+        return [*frames, frames[-1]]
+
+    with pytest.raises(ProtocolError, match=f"one {tag} from each party, got a second") as caught:
+        set_up(w, at(phase, twice))
+    assert [caught.value.culprit] == doubled
 
 
 @EVERY_PHASE
@@ -114,8 +122,11 @@ def test_a_message_of_another_phase_is_refused(w: World, phase: str, tag: str) -
 
 
 @EVERY_PHASE
-def test_a_message_of_a_round_is_not_one_of_set_up(w: World, phase: str, tag: str) -> None:
-    wrong = w.forge(peer(w), Tag[tag], bytes(32), round=1)
+@pytest.mark.parametrize("turn", [{"round": 1}, {"attempt": 1}], ids=["round", "attempt"])
+def test_a_message_of_a_round_is_not_one_of_set_up(
+    w: World, phase: str, tag: str, turn: dict[str, int]
+) -> None:
+    wrong = w.forge(peer(w), Tag[tag], bytes(32), **turn)
     with refused("relay", f"expected a {tag}, got a {tag}"):
         set_up(w, at(phase, instead(w, peer(w), wrong)))
 
@@ -139,6 +150,72 @@ def test_an_outsiders_message_is_refused(w: World, phase: str, tag: str) -> None
     meddler = w.forge(0, Tag[tag], bytes(32))  # the aggregator has no part in set-up
     with refused("aggregator", f"expected one {tag} from each party, got a second or an unwanted"):
         set_up(w, at(phase, lambda frames: [meddler, *frames]))
+
+
+@BOTH
+def test_the_order_of_arrival_does_not_matter(w: World) -> None:
+    def backwards(phase: str, receiver: int, frames: Any) -> Any:
+        return frames if phase == "digests" else frames[::-1]
+
+    sessions = set_up(w, backwards)
+    assert len({session.transcript for session in sessions.values()}) == 1
+
+
+def test_commits_repeated_in_the_place_of_reveals_are_refused() -> None:
+    seen: dict[str, list[bytes]] = {}
+
+    def relay(phase: str, receiver: int, frames: Any) -> Any:
+        seen[phase] = frames
+        return seen["commits"] if phase == "reveals" and receiver == VICTIM else frames
+
+    with refused("relay", "expected a REVEAL, got a COMMIT"):
+        set_up(PAIRWISE, relay)
+
+
+# Replays under the same session -------------------------------------------------------------
+
+
+def recorded(w: World) -> dict[tuple[str, int], Any]:
+    """What every party received in one honest set-up."""
+    tape: dict[tuple[str, int], Any] = {}
+
+    def relay(phase: str, receiver: int, frames: Any) -> Any:
+        return tape.setdefault((phase, receiver), frames)
+
+    set_up(w, relay)
+    return tape
+
+
+@BOTH
+def test_an_old_set_up_played_again_to_one_party_is_refused(w: World) -> None:
+    """Even if the session's name was used before: what I sent this time is not in the old one."""
+    tape = recorded(w)
+    says = "my own commitment back" if w is PAIRWISE else "the digest of what I sent"
+    with refused("relay", says):
+        set_up(w, lambda phase, who, now: tape[phase, who] if who == VICTIM else now)
+
+
+@pytest.mark.parametrize(
+    ("phase", "culprit", "says"),
+    [
+        ("contributions", "silo-2", "proof of our common secret"),
+        ("confirms", "relay", "shown different things"),
+        ("checks", "silo-2", "proof of our common secret"),
+    ],
+)
+def test_one_phase_of_an_old_set_up_is_refused(phase: str, culprit: str, says: str) -> None:
+    tape = recorded(PAIRWISE)
+    with refused(culprit, says):
+        set_up(PAIRWISE, at(phase, lambda _: tape[phase, VICTIM]))
+
+
+@BOTH
+def test_the_same_session_set_up_twice_shares_no_secret_between_the_two(w: World) -> None:
+    first, second = set_up(w), set_up(w)
+    for index, session in first.items():
+        assert session.transcript != second[index].transcript
+        for other in set(session.secrets) & set(second[index].secrets):
+            assert session.secrets[other]._value != second[index].secrets[other]._value
 
 
 @pytest.mark.parametrize(
@@ -266,7 +343,7 @@ def test_different_rosters_are_caught_even_where_every_key_in_use_is_the_same() 
 
 def test_another_study_has_another_transcript_and_its_frames_are_refused() -> None:
     stranger = PAIRWISE.agreement(CHEAT, study=bytes(32))
-    with pytest.raises(Exception, match="expected study"):
+    with refused("silo-2", "expected study"):
         set_up(PAIRWISE, p2=stranger)
 
 

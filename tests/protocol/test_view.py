@@ -10,10 +10,10 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from protocol.parties import World, refused, sessions_of, world
-from protocol.view import View
 
 from hubbub.errors import ProtocolError
+from protocol.parties import World, refused, sessions_of, world
+from protocol.view import View
 
 PAIRWISE = world()
 NODES = world(nodes=2)
@@ -69,7 +69,7 @@ def test_silos_told_different_active_sets_have_masks_that_do_not_cancel() -> Non
 
 
 def test_two_answers_with_different_active_sets_cannot_be_subtracted() -> None:
-    """Attempts 0 and 1 differ by silo 4; fresh masks and noise make them two sums, no difference."""
+    """Attempts 0 and 1 differ by silo 4; fresh masks and noise make them two sums."""
     seen = view(PAIRWISE)
     for silo in ALL:
         seen.ask_silo(silo, ALL)

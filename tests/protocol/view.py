@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from protocol.parties import World
-
 from hubbub import ring
 from hubbub.summation.agreement import Session
 from hubbub.summation.mask import Masking
 from hubbub.summation.secrets import active_digest
+from protocol.parties import World
 
 Row = list[Fraction]
 
@@ -110,6 +109,8 @@ def _echelon(rows: list[Row]) -> list[Row]:
         for other in range(len(rows)):
             factor = rows[other][column]
             if other != pivot and factor:
-                rows[other] = [a - factor * b for a, b in zip(rows[other], rows[pivot], strict=True)]
+                rows[other] = [
+                    a - factor * b for a, b in zip(rows[other], rows[pivot], strict=True)
+                ]
         pivot += 1
     return rows

@@ -13,19 +13,21 @@ from hubbub.cli.curve import write_curve
 from hubbub.cli.output import add_json, emit, say
 from hubbub.privacy.parameters import RELATIONS, SAMPLINGS
 
+_EPSILON, _DELTA = "0.001 to 50", "1e-12 to 0.1"
+
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
     epsilon = _command(commands, "epsilon", "certified epsilon of DP-SGD at a delta", _epsilon)
     epsilon.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
-    epsilon.add_argument("--delta", type=float, required=True)
+    epsilon.add_argument("--delta", type=float, required=True, help=_DELTA)
     epsilon.add_argument("--plot", type=Path, help="write delta against epsilon as an SVG file")
     delta = _command(commands, "delta", "certified delta of DP-SGD at an epsilon", _delta)
     delta.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
-    delta.add_argument("--epsilon", type=float, required=True)
+    delta.add_argument("--epsilon", type=float, required=True, help=_EPSILON)
     noise = _command(commands, "noise", "least noise for an epsilon and delta", _noise)
-    noise.add_argument("--epsilon", type=float, required=True)
-    noise.add_argument("--delta", type=float, required=True)
+    noise.add_argument("--epsilon", type=float, required=True, help=_EPSILON)
+    noise.add_argument("--delta", type=float, required=True, help=_DELTA)
 
 
 def _command(
@@ -33,9 +35,13 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
     parser.add_argument("--sample-rate", type=float, default=1.0, help="default 1: every record")
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--relation", choices=RELATIONS, default="add-remove")
-    parser.add_argument("--sampling", choices=SAMPLINGS, default="poisson")
+    parser.add_argument("--steps", type=int, required=True, help="how often noise is added")
+    parser.add_argument(
+        "--relation", choices=RELATIONS, default="add-remove", help="which data sets are neighbours"
+    )
+    parser.add_argument(
+        "--sampling", choices=SAMPLINGS, default="poisson", help="how batches are drawn"
+    )
     add_json(parser)
     parser.set_defaults(command=function)
     return parser

@@ -31,7 +31,11 @@ Work = Callable[[], object]
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    parser = commands.add_parser("bench", help="this machine against its physical limits")
+    parser = commands.add_parser(
+        "bench",
+        help="this machine against its physical limits",
+        description="this machine against its physical limits",
+    )
     add_json(parser)
     parser.set_defaults(command=_bench)
 

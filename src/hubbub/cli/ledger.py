@@ -15,29 +15,42 @@ from hubbub.runners.ledger import Cap, Entry, Ledger
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    ledger = commands.add_parser("ledger", help="what a data set has spent")
+    ledger = commands.add_parser(
+        "ledger", help="what a data set has spent", description="what a data set has spent"
+    )
     actions = ledger.add_subparsers(metavar="ACTION", required=True)
     for name, words, function in (
         ("show", "what was spent, by study", _show),
         ("verify", "recompute the chain and its signatures", _verify),
         ("export", "all entries as JSON", _export),
     ):
-        parser = actions.add_parser(name, help=words)
-        parser.add_argument("ledger", type=Path)
+        parser = actions.add_parser(name, help=words, description=words)
+        parser.add_argument("ledger", type=Path, help="the ledger's file")
         if name == "show":
-            parser.add_argument("--delta", type=float, default=1e-5)
-            parser.add_argument("--relation", choices=parameters.RELATIONS, default="add-remove")
+            parser.add_argument("--delta", type=float, default=1e-5, help="default 1e-5")
+            _add_relation(parser)
         add_json(parser)
         parser.set_defaults(command=function)
-    budget = commands.add_parser("budget", help="the most that a data set may spend")
+    budget = commands.add_parser(
+        "budget",
+        help="the most that a data set may spend",
+        description="the most that a data set may spend",
+    )
     actions = budget.add_subparsers(metavar="ACTION", required=True)
-    setter = actions.add_parser("set", help="set the cap")
-    setter.add_argument("ledger", type=Path)
-    setter.add_argument("--epsilon", type=float, required=True)
-    setter.add_argument("--delta", type=float, required=True)
-    setter.add_argument("--relation", choices=parameters.RELATIONS, default="add-remove")
+    setter = actions.add_parser("set", help="set the cap", description="set the cap")
+    setter.add_argument("ledger", type=Path, help="the ledger's file; made if absent")
+    setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
+    setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
+    _add_relation(setter)
     add_json(setter)
     setter.set_defaults(command=_set)
+
+
+def _add_relation(parser: argparse.ArgumentParser) -> None:
+    words = "which data sets are neighbours"
+    parser.add_argument(
+        "--relation", choices=parameters.RELATIONS, default="add-remove", help=words
+    )
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -96,8 +109,8 @@ def _set(options: argparse.Namespace) -> int:
 
 def _existing(path: Path) -> Ledger:
     """A ledger that is there; a mistyped path must not make an empty one."""
-    if not path.is_file():
-        raise UserError(f"expected the ledger file {path}, found none; check the path")
+    if not path.is_file() or path.stat().st_size == 0:
+        raise UserError(f"expected the ledger file {path}, found none there; check the path")
     return Ledger(path)
 
 

@@ -7,8 +7,10 @@ one sentence on stderr.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from hubbub import __version__
 from hubbub.cli import accounting, bench, ledger, training
@@ -18,10 +20,11 @@ from hubbub.errors import HubbubError, UserError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
     try:
-        return int(options.command(options))
+        options = _parser().parse_args(arguments)
+        code = int(options.command(options))
+        sys.stdout.flush()  # here, where a reader who has hung up can still be told apart
+        return code
     except UserError as error:
         warn(str(error))
         return 2
@@ -37,12 +40,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warn("interrupted; what the ledger holds has been charged")
         return 1
     except BrokenPipeError:
-        sys.stderr.close()
+        _forget_stdout()
         return 1
+    except OSError as error:
+        _forget_stdout()
+        warn(f"expected to read and write here, got: {error}; check the disk and the permissions")
+        return 2
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing aloud."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses like every other part of hubbub: in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see {self.prog} --help")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="hubbub",
         description="Train one model over many silos, with differential privacy that nobody has "
         "to be trusted for.",

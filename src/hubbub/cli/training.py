@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
+import secrets
 import time
 from collections.abc import Mapping
 from importlib import resources
@@ -26,21 +26,27 @@ _WORDS = {
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    demo = commands.add_parser("demo", help="the four-hospital study, end to end")
+    demo = _command(commands, "demo", "the four-hospital study, end to end")
     demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
     demo.add_argument("--splits", type=int, default=10, help="train/test splits to average over")
     demo.set_defaults(command=_demo)
-    planned = commands.add_parser("plan", help="what a study means: noise, epsilon per adversary")
-    planned.add_argument("study", type=Path)
+    planned = _command(commands, "plan", "what a study means: noise, epsilon per adversary")
+    planned.add_argument("study", type=Path, help="the study's TOML file")
     planned.set_defaults(command=_plan)
-    trained = commands.add_parser("run", help="train a study with all parties in this process")
-    trained.add_argument("study", type=Path)
+    trained = _command(commands, "run", "train a study with all parties in this process")
+    trained.add_argument("study", type=Path, help="the study's TOML file")
     trained.add_argument("--out", type=Path, help="folder for the run; default runs/<name>-<time>")
     trained.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
     trained.add_argument("--baseline", help="trusted, local-dp, alone or non-private")
     trained.set_defaults(command=_run)
     for parser in (demo, planned, trained):
         add_json(parser)
+
+
+def _command(commands: Any, name: str, words: str) -> argparse.ArgumentParser:
+    """A command that says in its own help what the overview says of it."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
+    return parser
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -178,8 +184,7 @@ def _note(row: Mapping[str, float]) -> str:
 
 
 def _new_folder(name: str) -> Path:
-    """A folder below runs/ that does not exist yet."""
-    Path("runs").mkdir(exist_ok=True)
+    """A folder below runs/ that does not exist yet; the run makes it once it is sure to start."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    return Path(tempfile.mkdtemp(prefix=f"{safe}-{stamp}-", dir="runs"))
+    return Path("runs") / f"{safe}-{stamp}-{secrets.token_hex(3)}"

@@ -93,7 +93,7 @@ def heart(party: str, *, split: int = 0) -> Records:
             f"expected a silo of the heart data ({', '.join(HEART_SILOS)}) or 'test', found "
             f"{party!r}; use these names as parties.names"
         )
-    if split < 0:
+    if type(split) is not int or split < 0:
         raise StudyError(f"expected split to be a whole number from 0, found {split!r}; choose one")
     cells = _cells()
     rows = _rows_of(party, split)

@@ -113,6 +113,10 @@ class Composition:
 
     def estimate(self, delta: float) -> float:
         """A quick guess at epsilon, no bound: what root finding starts from."""
+        if (shift := self._gaussian) is not None:
+            # Far out, Mill's bound on the tail is a good guess and cannot overflow.
+            far = shift**2 / 2 + shift * sqrt(2 * log(1 / delta))
+            return gaussian_epsilon(shift, delta) if far < parameters.MOST_EPSILON else far
         return chernoff_epsilon(self._sketches[0], delta)
 
     @property
@@ -230,7 +234,10 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
     epsilon, delta = parameters.epsilon(epsilon, least=1e-3), parameters.delta(delta)
 
     def spent(log_noise: float) -> float:
-        upper = Composition(build(float(np.exp(log_noise)))).epsilon(delta).upper
+        composed = Composition(build(float(np.exp(log_noise))))
+        if composed.estimate(delta) > parameters.MOST_EPSILON:
+            return log(2 * parameters.MOST_EPSILON) - log(epsilon)
+        upper = composed.epsilon(delta).upper
         return log(max(upper, 1e-12)) - log(epsilon)
 
     return float(np.exp(_root_from_above(spent, _rough_noise(build, epsilon, delta))))

@@ -57,8 +57,8 @@ class Aggregator:
         if (frame.round, frame.attempt) != self._turn.last or frame.receiver != 0:
             raise ProtocolError(
                 f"expected an answer to attempt {self._turn.last[0]}.{self._turn.last[1]}, "
-                f"got one to {frame.round}.{frame.attempt}",
-                culprit=sender,
+                f"got one to {frame.round}.{frame.attempt} from {sender}",
+                culprit="relay",
             )
         if frame.tag is Tag.MASKED and not self._asked:
             self._once(frame.sender, self._active, self._arrived, sender)
@@ -93,6 +93,8 @@ class Aggregator:
         Raises:
             ProtocolError: somebody has not answered, so masks are still on it.
         """
+        if not self._active:
+            raise ProtocolError("expected an open attempt, got none; begin one first")
         if self._terms.nodes and len(self._answered) < len(self._roster.nodes):
             waiting = min(set(self._roster.nodes) - self._answered)
             raise ProtocolError(
@@ -109,7 +111,8 @@ class Aggregator:
     def _once(self, index: int, expected: Iterable[int], seen: set[int], sender: str) -> None:
         if index not in expected or index in seen:
             raise ProtocolError(
-                "expected one answer from each party that was asked, got another", culprit=sender
+                f"expected one answer from each party that was asked, got another of {sender}",
+                culprit="relay" if index in seen else sender,
             )
 
     def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:

@@ -31,7 +31,8 @@ class ComputeNode:
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this node and session, was
-                answered before, or names too few silos or one that shares nothing with this node.
+                answered before, or names too few silos or unknown ones. Silos that do not use this
+                node may be named; they add nothing.
         """
         frame = parse(request, self._roster, study=self._session.study, session=self._session.id)
         sender = self._roster.name(frame.sender)

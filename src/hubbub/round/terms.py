@@ -67,6 +67,8 @@ class Terms:
         bits = (self.silos + 7) // 8
         self._expect(frame, bits + 4 * self.parameters, sender)
         parameters = np.frombuffer(frame.payload, dtype="<f4", offset=bits)
+        if not np.isfinite(parameters).all():
+            raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
         return self.read_silos(frame.payload[:bits], sender), parameters
 
     def read_silos(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
@@ -112,6 +114,6 @@ class Turn:
             raise ProtocolError(
                 f"expected a round after {self.last[0]}.{self.last[1]}, got {round}.{attempt}: "
                 "a mask is never used twice",
-                culprit=sender,
+                culprit="relay" if (round, attempt) < self.last else sender,
             )
         self.last = (round, attempt)

@@ -12,18 +12,19 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hubbub.errors import BudgetError, IntegrityError, StudyError
 from hubbub.identity import Keys
-from hubbub.privacy import Composition, Step, release
+from hubbub.privacy import Composition, Step, parameters, release
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -38,6 +39,19 @@ CREATE TABLE IF NOT EXISTS cap (
     epsilon REAL NOT NULL, delta REAL NOT NULL, relation TEXT NOT NULL
 );
 """
+_COLUMNS: dict[str, type] = {
+    "number": int,
+    "study": bytes,
+    "session": bytes,
+    "round": int,
+    "attempt": int,
+    "noise_multiplier": float,
+    "sample_rate": float,
+    "sampling": str,
+    "signer": bytes,
+    "digest": bytes,
+    "signature": bytes,
+}
 _GENESIS = hashlib.sha256(b"hubbub ledger v1").digest()
 _GROWTH = 1.25  # a check that passes for 25 % more steps need not be repeated at each one
 
@@ -56,6 +70,16 @@ class Entry:
     noise_multiplier: float
     sample_rate: float
     sampling: str
+
+    def __post_init__(self) -> None:
+        parameters.whole("round", self.round, least=0, most=2**63 - 1)
+        parameters.whole("attempt", self.attempt, least=0, most=2**63 - 1)
+        # Refused here, what cannot be composed is never written.
+        Step(
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            sampling=self.sampling,
+        )
 
     def content(self, number: int, signer: bytes, previous: bytes) -> bytes:
         """What the chain's digest covers."""
@@ -79,6 +103,11 @@ class Cap:
     delta: float
     relation: str
 
+    def __post_init__(self) -> None:
+        parameters.epsilon(self.epsilon)
+        parameters.delta(self.delta)
+        parameters.choice("relation", self.relation, parameters.RELATIONS)
+
 
 class Ledger:
     """The ledger in one file.
@@ -92,6 +121,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._verified: tuple[int, bytes] = (0, _GENESIS)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, isolation_level=None, timeout=30)
@@ -109,9 +139,11 @@ class Ledger:
 
         Raises:
             BudgetError: it would carry the data set past its cap; nothing is written.
-            IntegrityError: the disk does not take it; nothing must be sent.
+            IntegrityError: the disk does not take it, or the ledger was altered; nothing must be
+                sent.
         """
         with self._transaction():
+            self._verify_new()
             self._check_cap(entry)
             number, previous = self._head()
             signer = keys.identity.verifying
@@ -145,12 +177,14 @@ class Ledger:
     @property
     def cap(self) -> Cap | None:
         """The cap, if one was set."""
-        row = self._database.execute("SELECT epsilon, delta, relation FROM cap").fetchone()
-        return Cap(epsilon=row[0], delta=row[1], relation=row[2]) if row else None
+        rows = self._read("SELECT epsilon, delta, relation FROM cap")
+        return Cap(epsilon=rows[0][0], delta=rows[0][1], relation=rows[0][2]) if rows else None
 
     def epsilon(self, *, delta: float, relation: str) -> float:
         """Certified upper epsilon of everything in the ledger."""
-        return _epsilon(self._kinds(), delta, relation) if self._kinds() else 0.0
+        self._verify_new()
+        kinds = self._kinds()
+        return _epsilon(kinds, delta, relation) if kinds else 0.0
 
     def entries(self) -> Iterator[Entry]:
         """All entries, oldest first."""
@@ -165,24 +199,46 @@ class Ledger:
         """The digest of the last entry."""
         return self._head()[1]
 
-    def verify(self) -> int:
+    def verify(self, *, signers: Collection[bytes] | None = None, head: bytes | None = None) -> int:
         """Recompute the chain and check every signature; the number of entries.
 
+        Args:
+            signers: Ed25519 keys that may have signed; None: any, which proves the chain only.
+            head: a `head` noted earlier outside this disk; None: an older copy is not noticed.
+
         Raises:
-            IntegrityError: naming the first entry that does not fit.
+            IntegrityError: naming the first entry that does not fit, or an older copy.
         """
-        previous, count = _GENESIS, 0
-        for row in self._rows():
+        self._verified = (0, _GENESIS)
+        found = head is None or head == _GENESIS
+        for row in self._verify_new():
+            found = found or row[9] == head
+            if signers is not None and row[8] not in signers:
+                raise IntegrityError(
+                    f"expected entry {row[0]} of {self._path} to be signed by a known key, it was "
+                    "not; restore the ledger from a backup"
+                )
+        if not found:
+            raise IntegrityError(
+                f"expected {self._path} to hold the entry that was noted before, it does not: it "
+                "is an older copy; restore the newest ledger"
+            )
+        return self._verified[0]
+
+    def _verify_new(self) -> list[tuple[Any, ...]]:
+        """The entries that this object has not verified yet, after verifying them."""
+        count, previous = self._verified
+        rows = list(self._rows(after=count))
+        for row in rows:
             count += 1
-            number, signer, digest, signature = row[0], row[8], row[9], row[10]
-            wanted = hashlib.sha256(_entry(row).content(count, signer, previous)).digest()
-            if number != count or digest != wanted or not _signed(signer, signature, digest):
+            if not _fits(row, count, previous):
                 raise IntegrityError(
                     f"expected entry {count} of {self._path} to fit the chain, it was altered; "
                     "restore the ledger from a backup and do not take part in studies until then"
                 )
-            previous = digest
-        return count
+            previous = row[9]
+        self._verified = (count, previous)
+        return rows
 
     def close(self) -> None:
         """Close the file."""
@@ -209,25 +265,31 @@ class Ledger:
 
     def _kinds(self) -> tuple[tuple[tuple[float, float, str], int], ...]:
         """How often each mechanism ran."""
-        rows = self._database.execute(
+        rows = self._read(
             "SELECT noise_multiplier, sample_rate, sampling, COUNT(*) FROM entries "
             "GROUP BY noise_multiplier, sample_rate, sampling"
         )
         return tuple(sorted(((row[0], row[1], row[2]), row[3]) for row in rows))
 
-    def _rows(self) -> Iterator[tuple]:  # type: ignore[type-arg]
+    def _rows(self, after: int = 0) -> list[tuple[Any, ...]]:
+        """All entries past a number, as they are stored."""
+        return self._read(
+            f"SELECT {', '.join(_COLUMNS)} FROM entries WHERE number > {after:d} OR number < 1 "  # noqa: S608 (names of our own)
+            "ORDER BY number"
+        )
+
+    def _read(self, query: str) -> list[tuple[Any, ...]]:
+        """The answer to a query."""
         try:
-            yield from self._database.execute("SELECT * FROM entries ORDER BY number")
+            return self._database.execute(query).fetchall()
         except sqlite3.Error as error:
             raise IntegrityError(
                 f"expected a readable ledger at {self._path}, got: {error}; restore a backup"
             ) from None
 
     def _head(self) -> tuple[int, bytes]:
-        row = self._database.execute(
-            "SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1"
-        ).fetchone()
-        return (row[0], row[1]) if row else (0, _GENESIS)
+        rows = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
+        return (rows[0][0], rows[0][1]) if rows else (0, _GENESIS)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -237,7 +299,8 @@ class Ledger:
             try:
                 yield
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:  # SQLite has rolled back a full disk itself
+                    self._database.execute("ROLLBACK")
                 raise
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
@@ -270,7 +333,19 @@ def _rounded_up(count: int) -> int:
     return level
 
 
-def _entry(row: tuple) -> Entry:  # type: ignore[type-arg]
+def _fits(row: tuple[Any, ...], count: int, previous: bytes) -> bool:
+    """Whether a stored row is entry `count` of the chain."""
+    if [type(value) for value in row] != list(_COLUMNS.values()):
+        return False
+    try:
+        content = _entry(row).content(count, row[8], previous)
+    except StudyError:
+        return False
+    digest = hashlib.sha256(content).digest()
+    return bool(row[0] == count and row[9] == digest and _signed(row[8], row[10], digest))
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
     return Entry(
         study=row[1],
         session=row[2],

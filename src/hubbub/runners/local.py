@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub import sources
-from hubbub.errors import DataError, StudyError
+from hubbub.errors import BudgetError, DataError, StudyError
 from hubbub.noise import standard_normal
 from hubbub.plan import CLIP_MARGIN, Plan, record_shape
 from hubbub.plan import plan as plan_study
@@ -245,7 +245,10 @@ def _federated(setting: Setting, home: Path | None) -> Summation:
             sample_rate=study.training.sample_rate,
             sampling=study.training.sampling,
         )
-        ledgers[index].charge(entry, parties.keys[index])
+        try:
+            ledgers[index].charge(entry, parties.keys[index])
+        except BudgetError as error:
+            raise BudgetError(f"{study.parties.names[index - 1]}: {error}") from None
 
     def summation(step: int, parameters: Parameters) -> Array:
         total = parties.sum(step, parameters, record=record if ledgers else None)
@@ -334,6 +337,7 @@ def _refuse_unavailable(study: Study) -> None:
         ("training.sampling", training.sampling, training.sampling != "without-replacement"),
         ("training.projection", training.projection, training.projection == 0),
         ("parties.trust", parties.trust, parties.trust == "none"),
+        ("parties.shares", parties.shares, parties.shares == "compressed"),
     ):
         if not usable:
             raise StudyError(

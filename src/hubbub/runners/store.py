@@ -36,7 +36,7 @@ def fresh_folder(folder: Path, plan: Plan) -> Path:
                 f"expected an empty or new folder for the run, got {folder} with files in it; "
                 "choose another --out"
             )
-        write_text(folder / "study.toml", plan.study.toml or plan.study.canonical.decode())
+        write_text(folder / "study.toml", plan.study.as_toml())
         write_text(folder / "plan.json", plan.json())
     except OSError as error:
         raise UserError(

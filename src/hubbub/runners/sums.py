@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,6 +50,7 @@ def secure_sum(
     array([9, 0])
     """
     integers = _integers(vectors)
+    word_bits = parameters.whole("word_bits", word_bits, least=16, most=64)
     _check_fits(integers, word_bits)
     silos = len(integers)
     terms = Terms(
@@ -129,10 +131,10 @@ def private_sum(
     Raises:
         StudyError: an argument is out of range, or the vectors do not match.
     """
-    reals = [np.asarray(vector, dtype=np.float64) for vector in vectors]
-    _check_lengths(reals)
-    if not all(np.isfinite(vector).all() for vector in reals):
-        raise StudyError("expected finite numbers in the vectors, got others; clean them first")
+    reals = _reals(vectors)
+    sensitivity = parameters.positive("sensitivity", sensitivity)
+    colluders = parameters.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
+    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=1000)
     study = Study.from_table(
         {
             "study": {"name": "private sum"},
@@ -174,9 +176,33 @@ class _Fixed:
         return self._vector.copy()
 
 
+def _arrays(vectors: Sequence[ArrayLike]) -> list[NDArray[Any]]:
+    """The vectors as arrays of whatever type they have."""
+    try:
+        return [np.asarray(vector) for vector in vectors]
+    except (TypeError, ValueError):
+        raise StudyError(
+            "expected a list of vectors, one from each silo, got something else; "
+            "give every silo a flat vector of numbers"
+        ) from None
+
+
+def _reals(vectors: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
+    """The vectors as finite float64."""
+    arrays = _arrays(vectors)
+    _check_lengths(arrays)
+    for array in arrays:
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+            raise StudyError(
+                f"expected finite real numbers in the vectors, got {array.dtype} or others; "
+                "clean them first"
+            )
+    return [array.astype(np.float64) for array in arrays]
+
+
 def _integers(vectors: Sequence[ArrayLike]) -> list[NDArray[np.int64]]:
     """The vectors as int64, without changing a value."""
-    arrays = [np.asarray(vector) for vector in vectors]
+    arrays = _arrays(vectors)
     for array in arrays:
         if array.dtype.kind not in "iu" or (array.dtype.kind == "u" and (array >> 63).any()):
             raise StudyError(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
 
-from hubbub.errors import ProtocolError
+from hubbub.errors import ProtocolError, StudyError
 from hubbub.identity import Keys, Roster
 from hubbub.randomness import SecureSource
 from hubbub.summation.secrets import CONTRIBUTION_BYTES, PairSecret
@@ -70,6 +70,11 @@ class Agreement:
         witnesses: Sequence[int] | None,
         source: SecureSource,
     ) -> None:
+        if len(study) != 32 or len(session) != SESSION_BYTES:
+            raise StudyError(
+                f"expected a study id of 32 bytes and a session of {SESSION_BYTES}, "
+                f"got {len(study)} and {len(session)}; draw the session anew"
+            )
         self._keys, self._roster, self._index = keys, roster, index
         self._study, self._session = study, session
         self._choose, self._witnesses = neighbours, witnesses
@@ -232,7 +237,8 @@ class Agreement:
         self, frames: Sequence[bytes], tag: Tag, senders: Iterable[int]
     ) -> Iterable[tuple[int, Frame]]:
         """Verified frames of one kind, exactly one from every expected sender."""
-        missing = set(senders)
+        expected = frozenset(senders)
+        missing = set(expected)
         for data in frames:
             frame = parse(data, self._roster, study=self._study, session=self._session)
             name = self._roster.name(frame.sender)
@@ -247,7 +253,7 @@ class Agreement:
             if frame.sender not in missing:
                 raise ProtocolError(
                     f"expected one {tag.name} from each party, got a second or an unwanted one",
-                    culprit=name,
+                    culprit="relay" if frame.sender in expected else name,
                 )
             missing.remove(frame.sender)
             yield frame.sender, frame

@@ -1,0 +1,348 @@
+"""Golden vectors: the wire does not change unnoticed, and a second implementation agrees."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import struct
+from functools import cache
+from typing import Any
+
+import pytest
+
+from hubbub import ring
+from hubbub.round import Answering, ComputeNode
+from hubbub.summation import graph
+from hubbub.summation.agreement import Agreement, Session
+from hubbub.summation.mask import Masking
+from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
+from protocol import reference as ref
+from protocol.parties import SESSION, STUDY, fixed_keys, fixed_opening, refused
+from protocol.vectors import make
+from protocol.vectors.page import blocks
+
+PAIRWISE, NODES, BAD = make.stored("pairwise"), make.stored("nodes"), make.stored("bad_frames")
+GRAPHS, ALL = make.stored("graphs"), 2**32 - 1
+BOTH = pytest.mark.parametrize("v", [PAIRWISE, NODES], ids=["pairwise", "nodes"])
+
+
+@cache
+def built() -> dict[str, Any]:
+    return json.loads(json.dumps(make.build(make.sealing_from(make.stored("sealed")))))
+
+
+@pytest.mark.parametrize("name", make.NAMES)
+def test_what_is_sent_and_derived_has_not_changed(name: str) -> None:
+    assert built()[name] == make.stored(name)
+
+
+@pytest.mark.parametrize("name", make.NAMES)
+def test_the_files_are_what_make_writes(name: str) -> None:
+    assert make.written(built()[name]) + "\n" == (make.HERE / f"{name}.json").read_text()
+
+
+def test_the_page_shows_the_frames_of_the_vectors() -> None:
+    text, files = make.PAGE.read_text(), {name: make.stored(name) for name in make.NAMES}
+    assert make.page(text, files) == text
+    assert all(f"<!-- {name} -->\n```text" in text for name in blocks(files))
+    shown = {name for name in Tag.__members__ if f"<!-- frame {name} -->" in text}
+    assert shown == {tag.name for tag in Tag if tag is not Tag.SHARE}  # reserved: nobody sends it
+
+
+def test_the_second_implementation_shares_nothing_with_the_first() -> None:
+    imports = [line for line in inspect.getsource(ref).splitlines() if "import" in line]
+    assert imports
+    assert not any("hubbub" in line or "protocol" in line for line in imports)
+
+
+def payload(frame: str) -> bytes:
+    return bytes.fromhex(frame)[HEADER_BYTES:-SIGNATURE_BYTES]
+
+
+def unhex(values: list[str]) -> list[bytes]:
+    return [bytes.fromhex(value) for value in values]
+
+
+def secret_of(v: Any, one: int, other: int) -> bytes:
+    return bytes.fromhex(v["secrets"][f"{min(one, other)}-{max(one, other)}"])
+
+
+# The second implementation ------------------------------------------------------------------
+
+
+@BOTH
+def test_reference_opens_every_contribution(v: Any) -> None:
+    names = [party["name"] for party in v["roster"]]
+    for sender, frames in v["contributions"].items():
+        for receiver, frame in frames.items():
+            place = ref.u32(int(sender)) + ref.u32(int(receiver))
+            context = b"hubbub contribution v1" + STUDY + SESSION + place
+            secret = ref.opened(payload(frame), context, *fixed_opening(names[int(receiver)]))
+            assert secret.hex() == v["contributed"][sender][receiver]
+
+
+@BOTH
+def test_reference_derives_every_pair_secret(v: Any) -> None:
+    for pair, secret in v["secrets"].items():
+        low, high = pair.split("-")
+        sent = v["contributed"]
+        both = (bytes.fromhex(sent[low][high]), bytes.fromhex(sent[high][low]))
+        assert ref.pair_secret(STUDY, SESSION, int(low), int(high), *both).hex() == secret
+
+
+def test_reference_derives_commitments_and_the_joint_seed() -> None:
+    commits = [payload(frame) for frame in PAIRWISE["commits"]]
+    shares = [payload(frame) for frame in PAIRWISE["reveals"]]
+    for index, (commit, share) in enumerate(zip(commits, shares, strict=True), 1):
+        assert ref.commitment(SESSION, index, share) == commit
+    assert ref.joint_seed(SESSION, commits, shares).hex() == PAIRWISE["seed"]
+
+
+@BOTH
+def test_reference_derives_the_roster_digest_and_the_transcript(v: Any) -> None:
+    roster = ref.roster_digest(
+        [
+            (one["name"], one["role"], *unhex([one["verifying"], one["sealing"]]))
+            for one in v["roster"]
+        ]
+    )
+    assert roster.hex() == v["roster_digest"]
+    sent = [
+        ref.sent_digest({int(to): bytes.fromhex(frame) for to, frame in frames.items()})
+        for frames in v["contributions"].values()
+    ]
+    assert (bytes(32) + b"".join(sent)).hex() == v["digests"]
+    commits = [payload(frame) for frame in v.get("commits", [])]
+    shares = [payload(frame) for frame in v.get("reveals", [])]
+    found = ref.transcript(STUDY, SESSION, roster, commits, shares, [bytes(32), *sent])
+    assert found.hex() == v["transcript"]
+    assert {payload(frame) for frame in v["confirms"]} == {found}
+
+
+@BOTH
+def test_reference_derives_every_key_check(v: Any) -> None:
+    transcript = bytes.fromhex(v["transcript"])
+    for sender, frames in v["checks"].items():
+        for receiver, frame in frames.items():
+            secret = secret_of(v, int(sender), int(receiver))
+            assert ref.key_check(secret, transcript, int(sender)) == payload(frame)
+
+
+@BOTH
+def test_reference_masks_as_the_silos_do(v: Any) -> None:
+    turn, pairwise = v["round"], v is PAIRWISE
+    active = ref.active_digest(turn["active"] if pairwise else ())
+    assert active.hex() == turn["active_digest"]
+    for own, frame in zip(turn["active"], turn["masked"], strict=True):
+        others = [other for other in turn["active"] if other != own] if pairwise else [4]
+        keys = {other: _key(v, own, other, active) for other in others}
+        values = turn["values"][str(own)]
+        assert ref.masked(values, own, keys, 32, pairwise=pairwise) == payload(frame)
+
+
+def test_reference_totals_as_the_node_does() -> None:
+    keys = {silo: _key(NODES, silo, 4, ref.active_digest(())) for silo in (1, 2, 3)}
+    total = ref.masked([0] * 5, 4, keys, 32, pairwise=False)
+    assert total == payload(NODES["round"]["totals"][0])
+
+
+def _key(v: Any, one: int, other: int, active: bytes) -> bytes:
+    transcript, turn = bytes.fromhex(v["transcript"]), v["round"]
+    secret = secret_of(v, one, other)
+    return ref.mask_key(secret, transcript, turn["round"], turn["attempt"], active)
+
+
+@BOTH
+def test_the_sum_is_that_of_the_values(v: Any) -> None:
+    values = v["round"]["values"].values()
+    wrapped = [(sum(column) + 2**31) % 2**32 - 2**31 for column in zip(*values, strict=True)]
+    assert wrapped == v["round"]["sum"]
+
+
+@pytest.mark.parametrize("case", GRAPHS["regular"], ids=lambda c: f"{c['silos']}-{c['degree']}")
+def test_reference_draws_the_same_mask_graph(case: Any) -> None:
+    seed, silos, degree = bytes.fromhex(GRAPHS["seed"]), case["silos"], case["degree"]
+    for one, found in case["neighbours"].items():
+        assert ref.neighbours(int(one), silos, degree, seed) == found
+        assert graph.neighbours_of(int(one), silos, degree, seed) == found
+
+
+def test_reference_gives_every_silo_the_same_nodes() -> None:
+    case = GRAPHS["nodes"]
+    for silo, used in case["used"].items():
+        assert ref.nodes_of(int(silo), case["nodes_per_silo"], case["silos"], case["nodes"]) == used
+
+
+@BOTH
+def test_reference_builds_every_unsealed_frame(v: Any) -> None:
+    """Headers, payloads and signatures, byte by byte."""
+    turn = v["round"]
+    model = ref.bitmap(turn["active"], 3) + struct.pack("<2f", 0.5, -1.25)
+    now = (turn["round"], turn["attempt"])
+    assert remade(v, 0, 6, now, ALL, model) == turn["model"]
+    for node, request in enumerate(turn["requests"], 4):
+        assert remade(v, 0, 8, now, node, ref.bitmap(turn["active"], 3)) == request
+    for silo, answer in zip(turn["active"], turn["masked"], strict=True):
+        assert remade(v, silo, 7, now, 0, payload(answer)) == answer
+    transcript = bytes.fromhex(v["transcript"])
+    for index, confirm in enumerate(v["confirms"], 1):
+        assert remade(v, index, 4, (0, 0), ALL, transcript) == confirm
+    for sender, checks in v["checks"].items():
+        for receiver, check in checks.items():
+            key = ref.key_check(secret_of(v, int(sender), int(receiver)), transcript, int(sender))
+            assert remade(v, int(sender), 5, (0, 0), int(receiver), key) == check
+
+
+def remade(
+    v: Any, sender: int, tag: int, now: tuple[int, int], receiver: int, content: bytes
+) -> str:
+    """A frame by the second implementation, signed with the sender's fixed key."""
+    one = v["roster"][sender]
+    place = (STUDY, SESSION, *now, sender, receiver)
+    return ref.frame(tag, place, content, fixed_keys(one["name"], one["role"]).sign).hex()
+
+
+@pytest.mark.parametrize("case", make.stored("encoding"), ids=lambda case: str(case["word_bits"]))
+def test_reference_rounds_onto_the_ring(case: Any) -> None:
+    bits = case["word_bits"]
+    residues = [ref.encoded(real, case["grid_step"], bits) for real in case["reals"]]
+    assert [str(residue) for residue in residues] == case["residues"]
+    assert [ref.decoded(residue, bits) for residue in residues] == case["integers"]
+
+
+# The mask stream ----------------------------------------------------------------------------
+
+MASKS = pytest.mark.parametrize(
+    "case", make.stored("masks"), ids=lambda case: f"{case['word_bits']}-{case['length']}"
+)
+
+
+@MASKS
+def test_reference_makes_the_same_mask_stream(case: Any) -> None:
+    secret, transcript, active = unhex([case["secret"], case["transcript"], case["active_digest"]])
+    key = ref.mask_key(secret, transcript, case["round"], case["attempt"], active)
+    assert key.hex() == case["key"]
+    bits = case["word_bits"]
+    stream = ref.keystream(key, case["length"] * bits // 8)
+    assert ref.sha(stream).hex() == case["sha256"]
+    assert [str(word) for word in ref.words(stream[: bits // 2], bits)] == case["first"]
+    assert [str(word) for word in ref.words(stream[-bits // 2 :], bits)] == case["last"]
+
+
+@MASKS
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_threads_change_nothing_but_the_speed(case: Any, threads: int) -> None:
+    key = bytes.fromhex(case["key"])
+    vector = ring.zeros(case["length"], case["word_bits"])
+    masking = Masking(threads)
+    masking.add(vector, key)
+    assert ref.sha(ring.to_bytes(vector)).hex() == case["sha256"]
+    masking.add(vector, key, negative=True)
+    assert not vector.any()
+
+
+# What must be refused -----------------------------------------------------------------------
+
+
+@cache
+def sessions(name: str) -> dict[int, Session]:
+    w = make.PAIRWISE if name == "pairwise" else make.NODES
+    return make.session(w, make.sealing_from(make.stored("sealed")))[1]
+
+
+class Prepared:
+    """Silo 1, node 1 and the aggregator of the vectors, at the step where a frame arrives."""
+
+    def __init__(self) -> None:
+        self.w, self.v = make.PAIRWISE, PAIRWISE
+        self.party: Agreement = make.party(self.w, 1)
+
+    def parse(self, frame: bytes) -> None:
+        parse(frame, self.w.roster, study=STUDY, session=SESSION)
+
+    def learn_seed(self, frame: bytes) -> None:
+        self.party.reveal(unhex(self.v["commits"]))
+        self.party.learn_seed(self._with(unhex(self.v["reveals"]), frame))
+
+    def confirm(self, frame: bytes) -> None:
+        self._learnt().confirm(self._with(self._inbox("contributions"), frame), self._digests())
+
+    def finish(self, frame: bytes) -> None:
+        party = self._learnt()
+        party.confirm(self._inbox("contributions"), self._digests())
+        confirms, checks = unhex(self.v["confirms"][1:]), self._inbox("checks")
+        is_check = frame[1] == Tag.KEY_CHECK
+        party.finish(
+            confirms if is_check else self._with(confirms, frame),
+            self._with(checks, frame) if is_check else checks,
+        )
+
+    def accept(self, frame: bytes) -> None:
+        self._answering().accept(frame)
+
+    def accept_again(self, frame: bytes) -> None:
+        one = self._answering()
+        one.accept(bytes.fromhex(self.v["round"]["model"]))
+        one.accept(frame)
+
+    def total(self, frame: bytes) -> None:
+        self._node().total(frame)
+
+    def total_again(self, frame: bytes) -> None:
+        one = self._node()
+        one.total(bytes.fromhex(NODES["round"]["requests"][0]))
+        one.total(frame)
+
+    def receive(self, frame: bytes) -> None:
+        aggregator = self.w.aggregator()
+        aggregator.begin(make.ROUND, make.ATTEMPT, make.SILOS, make.PARAMETERS)
+        aggregator.receive(frame)
+
+    def _answering(self) -> Answering:
+        return self.w.answering(sessions("pairwise")[1])
+
+    def _node(self) -> ComputeNode:
+        return make.NODES.node(sessions("nodes")[4])
+
+    def _learnt(self) -> Agreement:
+        self.party.reveal(unhex(self.v["commits"]))
+        self.party.learn_seed(unhex(self.v["reveals"]))
+        make.contributed(self.party, make.sealing_from(make.stored("sealed")))
+        return self.party
+
+    def _inbox(self, kind: str) -> list[bytes]:
+        return unhex([frames["1"] for frames in self.v[kind].values() if "1" in frames])
+
+    def _digests(self) -> bytes:
+        return bytes.fromhex(self.v["digests"])
+
+    def _with(self, frames: list[bytes], frame: bytes) -> list[bytes]:
+        """The frame in the place of its sender's."""
+        return [frame if data[58:62] == frame[58:62] else data for data in frames]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case["name"])
+def test_bad_frames_are_refused_at_their_step(case: Any) -> None:
+    with refused(case["culprit"], case["says"]):
+        getattr(Prepared(), case["step"])(bytes.fromhex(case["frame"]))
+
+
+@pytest.mark.parametrize("step", ["learn_seed", "confirm", "finish", "accept", "total", "receive"])
+def test_the_good_frame_passes_the_same_step(step: str) -> None:
+    """So that a bad frame is refused for what is bad in it."""
+    good = {
+        "learn_seed": PAIRWISE["reveals"][1],
+        "confirm": PAIRWISE["contributions"]["2"]["1"],
+        "finish": PAIRWISE["confirms"][1],
+        "accept": PAIRWISE["round"]["model"],
+        "total": NODES["round"]["requests"][0],
+        "receive": PAIRWISE["round"]["masked"][1],
+    }
+    getattr(Prepared(), step)(bytes.fromhex(good[step]))
+
+
+def test_signatures_of_fixed_keys_repeat() -> None:
+    frame = make.stored("frames")["COMMIT"]
+    content = b"hubbub frame v1" + bytes.fromhex(frame)[:HEADER_BYTES] + ref.sha(payload(frame))
+    signature = bytes.fromhex(frame)[-SIGNATURE_BYTES:]
+    assert fixed_keys("silo-1", "silo").sign(content) == signature

@@ -1,0 +1,129 @@
+"""Frames that must be refused, with the step that must refuse each and whom it must blame."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from protocol.parties import World
+
+JSON = dict[str, Any]
+Bad = tuple[str, str, str, str, bytes]  # name, step, culprit, what the refusal says, frame
+
+
+def bad(w: World, pairwise: JSON, nodes: World, with_nodes: JSON) -> list[JSON]:
+    """All of them, made from good ones of the vectors."""
+    cases = [
+        *misshapen(w, bytes.fromhex(pairwise["round"]["model"])),
+        *in_set_up(w, bytes.fromhex(pairwise["contributions"]["2"]["3"])),
+        *for_a_silo(w, bytes.fromhex(pairwise["round"]["model"])),
+        *for_a_node(nodes, bytes.fromhex(with_nodes["round"]["requests"][0])),
+        *for_the_aggregator(w, bytes.fromhex(pairwise["round"]["masked"][1])),
+    ]
+    return [
+        {"name": name, "step": step, "culprit": culprit, "says": says, "frame": frame.hex()}
+        for name, step, culprit, says, frame in cases
+    ]
+
+
+def payload(frame: bytes) -> bytes:
+    return frame[HEADER_BYTES:-SIGNATURE_BYTES]
+
+
+def turn(frame: bytes) -> dict[str, int]:
+    """The round and attempt of a frame, to forge another beside it."""
+    return {"round": frame[50], "attempt": frame[54]}
+
+
+def misshapen(w: World, good: bytes) -> list[Bad]:
+    """What is no frame of any party, of this study, in this session."""
+    old = w.forge(0, Tag.MODEL, payload(good), session=bytes(16), **turn(good))
+    nine = good[:58] + struct.pack("<I", 9) + good[62:]
+    another = bytes([good[-1] ^ 1])
+    return [
+        ("empty", "parse", "relay", "expected at least 138 bytes", b""),
+        ("one byte short", "parse", "relay", "expected a payload of", good[:-1]),
+        ("one byte long", "parse", "relay", "expected a payload of", good + b"\0"),
+        ("version 2", "parse", "relay", "expected wire version 1", b"\x02" + good[1:]),
+        ("tag 99", "parse", "relay", "expected a known tag", b"\x01\x63" + good[2:]),
+        ("last byte", "parse", "relay", "false signature", good[:-1] + another),
+        ("old session", "parse", "relay", "a replay", old),
+        ("sender 9", "parse", "relay", "a sender of the roster", nine),
+    ]
+
+
+def in_set_up(w: World, contribution: bytes) -> list[Bad]:
+    """What silo 1 must not take from silo 2."""
+    reveal, short = (w.forge(2, Tag.REVEAL, bytes(size)) for size in (32, 31))
+    redirected = w.forge(2, Tag.CONTRIBUTION, payload(contribution), receiver=1)
+    confirm = w.forge(2, Tag.CONFIRM, bytes(32))
+    check = w.forge(2, Tag.KEY_CHECK, bytes(32), receiver=1)
+    return [
+        ("not committed", "learn_seed", "silo-2", "share that was committed to", reveal),
+        ("short reveal", "learn_seed", "silo-2", "of 32 bytes, got 31", short),
+        ("sealed to silo 3", "confirm", "silo-2", "does not open", redirected),
+        ("for silo 3", "confirm", "relay", "one for another party", contribution),
+        ("another transcript", "finish", "relay", "shown different things", confirm),
+        ("wrong key check", "finish", "silo-2", "proof of our common secret", check),
+    ]
+
+
+def for_a_silo(w: World, good: bytes) -> list[Bad]:
+    """A MODEL that silo 1 must not answer."""
+    now, rest = turn(good), payload(good)[1:]
+
+    def model(silos: int, end: bytes = b"", **where: int) -> bytes:
+        return w.forge(0, Tag.MODEL, bytes([silos]) + rest + end, **where)
+
+    own = w.forge(2, Tag.MODEL, payload(good), **now)
+    return [
+        ("from a silo", "accept", "silo-2", "a MODEL from the aggregator", own),
+        ("round 10 of 9", "accept", "aggregator", "a round from 1 to 9", model(0xE0, round=10)),
+        ("one silo", "accept", "aggregator", "at least 2 active silos", model(0x80, **now)),
+        ("without me", "accept", "aggregator", "among the active silos", model(0x60, **now)),
+        ("a fourth silo", "accept", "aggregator", "at most 3 silos", model(0xF0, **now)),
+        ("long model", "accept", "aggregator", "9 bytes, got 10", model(0xE0, b"\0", **now)),
+        ("the same again", "accept_again", "aggregator", "never used twice", good),
+        ("fewer now", "accept_again", "aggregator", "never used twice", model(0xC0, **now)),
+        ("earlier", "accept_again", "aggregator", "a round after 7.1", model(0xE0, round=7)),
+    ]
+
+
+def for_a_node(w: World, good: bytes) -> list[Bad]:
+    """A REQUEST that node 1 must not answer."""
+    now = turn(good)
+
+    def request(silos: bytes, receiver: int = 4, **where: Any) -> bytes:
+        return w.forge(0, Tag.REQUEST, silos, receiver=receiver, **(now | where))
+
+    own = w.forge(2, Tag.REQUEST, b"\xe0", receiver=4, **now)
+    old = request(b"\xe0", session=bytes(16))
+    return [
+        ("request of a silo", "total", "silo-2", "a REQUEST from the aggregator", own),
+        ("for somebody else", "total", "relay", "a REQUEST for me", request(b"\xe0", receiver=3)),
+        ("masks of one silo", "total", "aggregator", "at least 2 active", request(b"\x20")),
+        ("masks of a fourth", "total", "aggregator", "at most 3 silos", request(b"\xf0")),
+        ("two bytes", "total", "aggregator", "at most 3 silos", request(b"\xe0\0")),
+        ("round 0", "total", "aggregator", "a round from 1 to 9", request(b"\xe0", round=0)),
+        ("old request", "total", "relay", "a replay", old),
+        ("asked again", "total_again", "aggregator", "never used twice", good),
+        ("asked for fewer", "total_again", "aggregator", "never used twice", request(b"\xc0")),
+        ("asked back", "total_again", "aggregator", "a round after", request(b"\xe0", attempt=0)),
+    ]
+
+
+def for_the_aggregator(w: World, good: bytes) -> list[Bad]:
+    """An answer that must not be added."""
+    now = turn(good)
+
+    def signed(sender: int, tag: Tag, size: int, **where: int) -> bytes:
+        return w.forge(sender, tag, bytes(size), receiver=0, **where)
+
+    masked, share = signed(0, Tag.MASKED, 20, **now), signed(2, Tag.SHARE, 20, **now)
+    return [
+        ("short vector", "receive", "silo-2", "20 bytes, got 16", signed(2, Tag.MASKED, 16, **now)),
+        ("last attempt", "receive", "silo-2", "attempt 7.1", signed(2, Tag.MASKED, 20, round=7)),
+        ("not asked", "receive", "aggregator", "each party that was asked", masked),
+        ("a share", "receive", "silo-2", "expected no SHARE now", share),
+    ]

@@ -1,0 +1,284 @@
+"""Writes the golden vectors, and the annotated frames of docs/protocol.md from them.
+
+    PYTHONPATH=src:tests python tests/protocol/vectors/make.py
+
+Everything follows from fixed keys and seeds, so that the files come out the same every time. Only
+sealing draws randomness that nobody can choose; what was sealed once is kept in sealed.json, which
+is an input. A change of the other files is a change of the wire: see the heading *Wire* of the
+changelog. A new contribution is sealed with the argument --seal, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from hubbub import ring
+from hubbub.identity import Identity
+from hubbub.noise import add_noise_and_round
+from hubbub.randomness import SecureSource
+from hubbub.runners.federation import Layout
+from hubbub.summation import graph
+from hubbub.summation.agreement import Agreement, Session, sent_digest
+from hubbub.summation.mask import add_mask
+from hubbub.summation.secrets import PairSecret, active_digest
+from protocol.parties import SESSION, STUDY, World, world
+from protocol.vectors.bad import bad
+from protocol.vectors.page import PAGE, page
+
+HERE = Path(__file__).parent
+NAMES = ("pairwise", "nodes", "masks", "encoding", "graphs", "frames", "bad_frames")
+PAIRWISE, NODES = world(3, quorum=2), world(3, nodes=1, quorum=2)
+SILOS = (1, 2, 3)
+PARAMETERS = np.array([0.5, -1.25], dtype=np.float32)
+ROUND, ATTEMPT = 7, 1
+VALUES = {silo: [silo, -silo, 1000 * silo, 0, 2**31 - silo] for silo in SILOS}
+REALS = (0.0, 0.2, -0.2, 0.25, 0.75, 1.25, -0.25, -0.75, -100.1, 16383.6, 16384.0, -16384.5)
+LENGTHS = (1, 7, 1000, 1_000_003)  # the last is cut into chunks and among threads
+JSON = dict[str, Any]
+Seal = Callable[[Identity, bytes, bytes], bytes]
+
+
+def party(w: World, index: int) -> Agreement:
+    """A party of the vectors: its randomness follows from its index."""
+    key = hashlib.sha256(b"randomness of party %d" % index).digest()[:16]
+    return w.agreement(index, source=SecureSource(key))
+
+
+def contributed(one: Agreement, seal: Seal) -> dict[int, bytes]:
+    """Phase 3 with given sealed bytes."""
+    with patch.object(Identity, "seal", seal):
+        return one.contribute()
+
+
+def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
+    """Everything that a set-up sends and derives."""
+    parties = {index: party(w, index) for index in range(1, len(w.keys))}
+    found: JSON = {"study": STUDY.hex(), "session": SESSION.hex(), "roster": _roster(w)}
+    found["roster_digest"] = w.roster.digest.hex()
+    if not w.layout.nodes:
+        commits = [one.commit() for one in parties.values()]
+        reveals = [one.reveal(commits) for one in parties.values()]
+        for one in parties.values():
+            one.learn_seed(reveals)
+        found["commits"] = [data.hex() for data in commits]
+        found["reveals"] = [data.hex() for data in reveals]
+    sent = {index: contributed(one, seal) for index, one in parties.items()}
+    digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
+    found["contributions"] = _hex(sent)
+    found["contributed"] = _hex({index: one._sent for index, one in parties.items()})
+    found["digests"] = digests.hex()
+    out = {i: one.confirm(_inbox(sent, i), digests) for i, one in parties.items()}
+    found["confirms"] = [confirm.hex() for confirm, _ in out.values()]
+    checks = {index: each for index, (_, each) in out.items()}
+    found["checks"] = _hex(checks)
+    sessions = {}
+    for index, one in parties.items():
+        heard = one.neighbours if w.layout.nodes else parties
+        confirms = [out[other][0] for other in heard if other != index]
+        sessions[index] = one.finish(confirms, _inbox(checks, index))
+    found["seed"] = sessions[1].seed.hex()
+    found["transcript"] = sessions[1].transcript.hex()
+    found["secrets"] = {
+        f"{index}-{other}": secret._value.hex()
+        for index, one in sessions.items()
+        for other, secret in one.secrets.items()
+        if index < other
+    }
+    return found, sessions
+
+
+def a_round(w: World, sessions: dict[int, Session]) -> JSON:
+    """One attempt: the model, the masked vectors, the node's total, the sum."""
+    aggregator = w.aggregator()
+    model = aggregator.begin(ROUND, ATTEMPT, SILOS, PARAMETERS)
+    found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(SILOS), "word_bits": 32}
+    found["values"] = {str(silo): values for silo, values in VALUES.items()}
+    found["active_digest"] = active_digest(SILOS if not w.layout.nodes else ()).hex()
+    found["model"], found["masked"], found["requests"], found["totals"] = model.hex(), [], [], []
+    for index in SILOS:
+        one = w.answering(sessions[index])
+        residues = ring.to_residues(np.array(VALUES[index], dtype=np.int64), 32)
+        answer = one.masked(one.accept(model), residues)
+        aggregator.receive(answer)
+        found["masked"].append(answer.hex())
+    for index, request in aggregator.requests().items():
+        total = w.node(sessions[index]).total(request)
+        aggregator.receive(total)
+        found["requests"].append(request.hex())
+        found["totals"].append(total.hex())
+    found["sum"] = aggregator.integers().tolist()
+    return found
+
+
+def masks() -> list[JSON]:
+    """Mask streams, from the pair's secret to the words."""
+    return [a_mask(bits, length) for bits in (16, 32, 64) for length in LENGTHS]
+
+
+def a_mask(bits: int, length: int) -> JSON:
+    """The mask of one pair in one attempt, by its ends and its hash."""
+    secret, transcript = (
+        hashlib.sha256(b"%s %d %d" % (what, bits, length)).digest()
+        for what in (b"secret", b"transcript")
+    )
+    round, attempt, active = bits, length % 5, active_digest(range(1, 4))
+    key = PairSecret(low=1, high=2, _value=secret).mask_key(
+        transcript=transcript, round=round, attempt=attempt, active=active
+    )
+    vector = ring.zeros(length, bits)
+    add_mask(vector, key)
+    return {
+        "secret": secret.hex(),
+        "transcript": transcript.hex(),
+        "round": round,
+        "attempt": attempt,
+        "active_digest": active.hex(),
+        "key": key.hex(),
+        "word_bits": bits,
+        "length": length,
+        "first": [str(word) for word in vector[:4].tolist()],
+        "last": [str(word) for word in vector[-4:].tolist()],
+        "sha256": hashlib.sha256(ring.to_bytes(vector)).hexdigest(),
+    }
+
+
+def encoding() -> list[JSON]:
+    """Real numbers on a grid of 1/2, without noise; the last ones wrap in 16 bits."""
+    found = []
+    for bits in (16, 32, 64):
+        scaled = np.array(REALS) / 0.5
+        residues = add_noise_and_round(scaled, 0.0, SecureSource(bytes(16)), bits)
+        found.append(
+            {
+                "word_bits": bits,
+                "grid_step": 0.5,
+                "reals": list(REALS),
+                "residues": [str(word) for word in residues.tolist()],
+                "integers": ring.to_integers(residues).tolist(),
+            }
+        )
+    return found
+
+
+def graphs() -> JSON:
+    """Mask graphs of a seed (silos from 0), and the nodes of each silo (roster indices)."""
+    seed = hashlib.sha256(b"a joint seed").digest()
+    drawn = [
+        {
+            "silos": silos,
+            "degree": each,
+            "neighbours": {
+                str(one): graph.neighbours_of(one, silos, each, seed) for one in (0, 1, silos - 1)
+            },
+        }
+        for silos, each in ((5, 4), (20, 2), (20, 6), (100, 12), (1000, 18))
+    ]
+    names = tuple(f"silo-{number}" for number in range(1, 6))
+    layout = Layout(names=names, nodes=4, nodes_per_silo=3)
+    used = {str(silo): layout.neighbours(silo, b"") for silo in range(1, 6)}
+    return {
+        "seed": seed.hex(),
+        "regular": drawn,
+        "nodes": {"silos": 5, "nodes": 4, "nodes_per_silo": 3, "used": used},
+    }
+
+
+def frames(pairwise: JSON, nodes: JSON) -> JSON:
+    """One frame of every tag."""
+    return {
+        "COMMIT": pairwise["commits"][0],
+        "REVEAL": pairwise["reveals"][0],
+        "CONTRIBUTION": pairwise["contributions"]["1"]["2"],
+        "CONFIRM": pairwise["confirms"][0],
+        "KEY_CHECK": pairwise["checks"]["1"]["2"],
+        "MODEL": pairwise["round"]["model"],
+        "MASKED": pairwise["round"]["masked"][0],
+        "REQUEST": nodes["round"]["requests"][0],
+        "TOTAL": nodes["round"]["totals"][0],
+    }
+
+
+def build(seal: Seal) -> JSON:
+    """All files, by name."""
+    files: JSON = {"masks": masks(), "encoding": encoding(), "graphs": graphs()}
+    for name, w in (("pairwise", PAIRWISE), ("nodes", NODES)):
+        found, sessions = session(w, seal)
+        files[name] = found | {"round": a_round(w, sessions)}
+    files["frames"] = frames(files["pairwise"], files["nodes"])
+    files["bad_frames"] = bad(PAIRWISE, files["pairwise"], NODES, files["nodes"])
+    return files
+
+
+def stored(name: str) -> Any:
+    """A file as it is."""
+    return json.loads((HERE / f"{name}.json").read_text())
+
+
+def sealing_from(sealed: dict[str, str], *, missing: bool = False) -> Seal:
+    """`Identity.seal` that gives the kept ciphertext of a context; `missing`: seals a new one."""
+    fresh = Identity.seal
+
+    def seal(self: Identity, plaintext: bytes, context: bytes) -> bytes:
+        if missing and context.hex() not in sealed:
+            sealed[context.hex()] = fresh(self, plaintext, context).hex()
+        return bytes.fromhex(sealed[context.hex()])
+
+    return seal
+
+
+def written(content: Any, indent: str = "") -> str:
+    """JSON in which whatever is short stays on its line."""
+    line = json.dumps(content)
+    if len(line) < 90 or not isinstance(content, dict | list):
+        return line
+    inner = indent + " "
+    if isinstance(content, list):
+        parts, ends = [written(value, inner) for value in content], "[]"
+    else:
+        parts = [f"{json.dumps(key)}: {written(value, inner)}" for key, value in content.items()]
+        ends = "{}"
+    return f"{ends[0]}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{ends[1]}"
+
+
+def main() -> None:
+    """Write everything."""
+    sealed, more = stored("sealed"), "--seal" in sys.argv[1:]
+    files = build(sealing_from(sealed, missing=more))
+    if more:
+        files["sealed"] = sealed
+    for name, content in files.items():
+        (HERE / f"{name}.json").write_text(written(content) + "\n", encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), files), encoding="utf-8")
+
+
+def _roster(w: World) -> list[JSON]:
+    return [
+        {
+            "name": one.name,
+            "role": one.role,
+            "verifying": one.verifying.hex(),
+            "sealing": one.sealing.hex(),
+        }
+        for one in w.roster.parties
+    ]
+
+
+def _hex(sent: dict[int, dict[int, bytes]]) -> JSON:
+    """From sender to receiver to hex."""
+    return {str(i): {str(to): data.hex() for to, data in each.items()} for i, each in sent.items()}
+
+
+def _inbox(sent: dict[int, dict[int, bytes]], index: int) -> list[bytes]:
+    return [frames[index] for frames in sent.values() if index in frames]
+
+
+if __name__ == "__main__":
+    main()

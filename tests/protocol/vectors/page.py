@@ -1,0 +1,109 @@
+"""What docs/protocol.md shows of the vectors, between markers: frames in hex, and derived values.
+
+A frame has its bytes on the left and their meaning on the right; long fields show both ends.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hubbub.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
+
+PAGE = Path(__file__).parents[3] / "docs" / "protocol.md"
+_SIMPLE = {
+    Tag.COMMIT: "commitment of silo 1",
+    Tag.REVEAL: "silo 1's share of the joint seed",
+    Tag.CONFIRM: "transcript",
+    Tag.KEY_CHECK: "key check of 1 for 2",
+    Tag.REQUEST: "silos 1, 2 and 3: 1110 0000",
+}
+
+
+def page(text: str, files: Mapping[str, Any]) -> str:
+    """The page, what stands between its markers replaced."""
+    for name, block in blocks(files).items():
+        marked = f"<!-- {name} -->\n```text\n{block}\n```\n<!-- end -->"
+        pattern = f"<!-- {name} -->\n.*?<!-- end -->"
+        text = re.sub(pattern, lambda _, marked=marked: marked, text, flags=re.DOTALL)
+    return text
+
+
+def blocks(files: Mapping[str, Any]) -> dict[str, str]:
+    """What stands between the markers, by name."""
+    frames = {
+        f"frame {name}": annotated(bytes.fromhex(frame)) for name, frame in files["frames"].items()
+    }
+    return frames | {"derived": derived(files["pairwise"]), "masks": streams(files["masks"])}
+
+
+def annotated(frame: bytes) -> str:
+    """A frame, one line for a field."""
+    version, tag, study, where, number, attempt, sender, receiver, size = struct.unpack(
+        "<BB32s16sIIIIQ", frame[:HEADER_BYTES]
+    )
+    everybody = "everybody" if receiver == EVERYBODY else f"party {receiver}"
+    fields = [
+        (frame[0:2], f"version {version}, tag {tag}: {Tag(tag).name}"),
+        (study, "study id"),
+        (where, "session"),
+        (frame[50:58], f"round {number}, attempt {attempt}"),
+        (frame[58:66], f"from party {sender} to {everybody}"),
+        (frame[66:74], f"payload: {size} bytes"),
+        *_payload(Tag(tag), frame[HEADER_BYTES:-SIGNATURE_BYTES]),
+        (frame[-SIGNATURE_BYTES:], "signature"),
+    ]
+    return "\n".join(f"{_short(data):<38}{meaning}" for data, meaning in fields)
+
+
+def derived(v: Mapping[str, Any]) -> str:
+    """The values on the way of silos 1 and 2, in full."""
+    lines = {
+        "roster digest": v["roster_digest"],
+        "joint seed": v["seed"],
+        "from 1 to 2": v["contributed"]["1"]["2"],
+        "from 2 to 1": v["contributed"]["2"]["1"],
+        "pair secret": v["secrets"]["1-2"],
+        "silo 1 sent": v["digests"][64:128],
+        "transcript": v["transcript"],
+        "active digest": v["round"]["active_digest"],
+        "silo 1 hides": ", ".join(str(value) for value in v["round"]["values"]["1"]),
+        "sum": ", ".join(str(value) for value in v["round"]["sum"]),
+    }
+    return "\n".join(f"{name:<16}{value}" for name, value in lines.items())
+
+
+def streams(masks: list[Mapping[str, Any]]) -> str:
+    """The longest mask stream of every word size."""
+    longest = max(mask["length"] for mask in masks)
+    parts = []
+    for mask in masks:
+        if mask["length"] == longest:
+            parts += [
+                f"key {mask['key']}, {mask['word_bits']}-bit words, {longest} of them",
+                f"  first   {', '.join(mask['first'][:3])}",
+                f"  last    {', '.join(mask['last'][-3:])}",
+                f"  sha256  {mask['sha256']}",
+            ]
+    return "\n".join(parts)
+
+
+def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
+    """The parts of a payload."""
+    if tag is Tag.MODEL:
+        numbers = [(data[i : i + 4], str(*struct.unpack_from("<f", data, i))) for i in (1, 5)]
+        return [(data[:1], "active silos 1, 2 and 3: 1110 0000"), *numbers]
+    if tag is Tag.CONTRIBUTION:
+        parts = (data[:1088], "ML-KEM-768 ciphertext, 1088"), (data[1088:1120], "X25519 key, 32")
+        return [*parts, (data[1120:], "contribution and its tag, 32 + 16")]
+    if tag in (Tag.MASKED, Tag.TOTAL):
+        return [(data[i : i + 4], f"residue {i // 4}") for i in range(0, len(data), 4)]
+    return [(data, _SIMPLE[tag])]
+
+
+def _short(data: bytes) -> str:
+    """Hex, or both ends of it."""
+    return data.hex(" ") if len(data) <= 8 else f"{data[:6].hex()} … {data[-6:].hex()}"

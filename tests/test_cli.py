@@ -1,0 +1,645 @@
+"""The command line: what it prints, its exit codes, and how it refuses bad input.
+
+Most commands run inside this process; what only a process can show (pipes, tracebacks of the
+interpreter) starts one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from math import isfinite
+from pathlib import Path
+
+import pytest
+
+import hubbub
+from hubbub import Study
+from hubbub.cli import bench, main
+from hubbub.runners.ledger import Cap, Ledger
+from hubbub.runners.local import BASELINES
+
+HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+MODES = ("federated", *BASELINES)
+MECHANISM = ("--sample-rate", ".2", "--steps", "5")
+PARSER = importlib.import_module("hubbub.cli.main")._parser()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(capsys, tmp_path, monkeypatch):
+    """Runs a command in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Done:
+        capsys.readouterr()
+        try:
+            code = main([str(one) for one in arguments])
+        except SystemExit as stop:  # argparse ends --help like this
+            code = stop.code
+        said = capsys.readouterr()
+        return Done(code=code, out=said.out, err=said.err)
+
+    return run
+
+
+@pytest.fixture
+def ask(command):
+    """Runs a command with --json and returns its object, and nothing else must be printed."""
+
+    def run(*arguments: object, code: int = 0) -> dict:
+        done = command(*arguments, "--json")
+        assert (done.code, done.err) == (code, "")
+        assert done.out.endswith("\n")
+        assert done.out.count("\n") == 1
+        found = json.loads(done.out, parse_constant=pytest.fail)  # NaN is no JSON
+        assert isinstance(found, dict)
+        return found
+
+    return run
+
+
+def text(**replaced: str) -> str:
+    """The heart study with few steps and much epsilon; `replaced` exchanges lines by their key."""
+    found = HEART
+    for key, value in ({"steps": "5", "epsilon": "8.0"} | replaced).items():
+        line = next(line for line in HEART.splitlines() if line.startswith(f"{key} ="))
+        found = found.replace(line, f"{key} = {value}")
+    return found
+
+
+@pytest.fixture
+def study(tmp_path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(text())
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A folder with a run of the study and the ledgers beside it."""
+    home = tmp_path_factory.mktemp("trained")
+    hubbub.run(Study.parse(text()), home / "run")
+    return home
+
+
+@pytest.fixture
+def ledger(trained, tmp_path) -> Path:
+    """A copy of a ledger with five entries."""
+    path = tmp_path / "hungary.sqlite"
+    source, copy = sqlite3.connect(trained / "ledgers" / "hungary.sqlite"), sqlite3.connect(path)
+    source.backup(copy)
+    source.close()
+    copy.close()
+    return path
+
+
+# Answers --------------------------------------------------------------------------------------
+
+
+def test_epsilon_prints_a_certified_interval(ask):
+    found = ask("epsilon", "--noise-multiplier", "1.5", "--delta", "1e-5", *MECHANISM)
+    assert found.keys() >= {"lower", "upper", "seconds"}
+    bound = hubbub.epsilon(noise_multiplier=1.5, delta=1e-5, sample_rate=0.2, steps=5)
+    assert (found["lower"], found["upper"]) == (bound.lower, bound.upper)
+    assert found["seconds"] > 0
+
+
+def test_epsilon_takes_relation_and_sampling_to_the_accountant(ask):
+    options = ("--noise-multiplier", "2", "--delta", "1e-5", "--steps", "3")
+    two = ask("epsilon", *options, "--relation", "substitute", "--sampling", "none")
+    bound = hubbub.epsilon(
+        noise_multiplier=2.0, delta=1e-5, sample_rate=1.0, steps=3, relation="substitute",
+        sampling="none",
+    )  # fmt: skip
+    assert two["upper"] == bound.upper
+    assert two["upper"] > ask("epsilon", *options, "--sampling", "none")["upper"]
+
+
+def test_delta_prints_a_certified_interval(ask):
+    found = ask("delta", "--noise-multiplier", "1.5", "--epsilon", ".5", *MECHANISM)
+    assert found.keys() >= {"lower", "upper", "seconds"}
+    bound = hubbub.delta(noise_multiplier=1.5, epsilon=0.5, sample_rate=0.2, steps=5)
+    assert (found["lower"], found["upper"]) == (bound.lower, bound.upper)
+
+
+def test_noise_prints_a_multiplier_that_keeps_epsilon(ask):
+    found = ask("noise", "--epsilon", "2", "--delta", "1e-5", *MECHANISM)
+    assert found.keys() >= {"noise_multiplier", "epsilon_upper", "seconds"}
+    assert 0 < found["epsilon_upper"] <= 2
+    again = hubbub.epsilon(
+        noise_multiplier=found["noise_multiplier"], delta=1e-5, sample_rate=0.2, steps=5
+    )
+    assert again.lower <= 2
+    assert again.upper == pytest.approx(2, rel=1e-2)  # and does not waste it
+
+
+def test_plan_prints_what_the_design_of_the_study_means(ask, study):
+    found = ask("plan", study)
+    wanted = {"noise_multiplier", "share_sigma", "word_bits", "upload_bytes_per_step", "epsilon"}
+    assert found.keys() >= wanted
+    rows = found["epsilon"]
+    assert all(row.keys() >= {"adversary", "colluding_silos", "epsilon"} for row in rows)
+    assert {row["colluding_silos"] for row in rows} == {0, 1, 2, 3}
+    stated = next(row for row in rows if row["adversary"] == "aggregator + 1 silo")
+    assert 7.9 < stated["epsilon"] <= 8
+    assert found["word_bits"] in (16, 32, 64)
+    assert found == json.loads(json.dumps(hubbub.plan(Study.load(study)).as_json()))
+
+
+def test_run_prints_where_it_wrote_and_what_it_promises(ask, study, tmp_path):
+    found = ask("run", study, "--out", tmp_path / "run")
+    assert found.keys() >= {"out", "final", "epsilon", "delta", "seconds"}
+    assert Path(found["out"]) == tmp_path / "run"
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert (tmp_path / "ledgers" / "hungary.sqlite").is_file()
+    assert 7.9 < found["epsilon"] <= 8
+    assert found["final"]["step"] == 5
+    assert 0.5 < found["final"]["auc"] <= 1
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_run_takes_a_baseline(ask, study, baseline):
+    found = ask("run", study, "--out", "run", "--baseline", baseline)
+    assert (found["epsilon"] is None) == (baseline == "non-private")
+    assert isfinite(found["final"]["loss"])
+
+
+def test_run_makes_a_folder_of_its_own_below_runs(ask, study, tmp_path):
+    one, two = ask("run", study)["out"], ask("run", study)["out"]
+    assert one != two
+    assert {Path(one).name, Path(two).name, "ledgers"} == {p.name for p in Path("runs").iterdir()}
+    assert Study.load(Path(one) / "study.toml").id == Study.load(study).id
+
+
+def test_run_writes_the_ledgers_where_it_is_told(ask, study):
+    ask("run", study, "--out", "run", "--ledgers", "books/mine")
+    assert ask("ledger", "verify", "books/mine/hungary.sqlite")["entries"] == 5
+    assert not Path("ledgers").exists()
+
+
+def test_demo_compares_every_mode(ask):
+    found = ask("demo", "--splits", "1", "--out", "demo")
+    assert found.keys() >= {"auc", "epsilon", "delta", "seconds"}
+    assert found["auc"].keys() == set(MODES)
+    # Far below what they reach (0.86 to 0.90); a hospital alone may well learn nothing.
+    assert all(0.6 < found["auc"][mode] <= 1 for mode in MODES if mode != "alone")
+    assert 0 < found["auc"]["alone"] <= 1
+    assert (0.49 < found["epsilon"] <= 0.5, found["delta"]) == (True, 1e-5)
+    page = (Path(found["out"]) / "report.html").read_text()
+    assert all(f"{value:.3f}" in page for value in found["auc"].values())
+
+
+def test_the_demos_study_file_is_a_study_and_the_one_that_was_run(ask):
+    found = ask("demo", "--splits", "1", "--out", "demo")
+    plan = json.loads((Path(found["out"]) / "plan.json").read_text())
+    assert Study.load(Path(found["out"]) / "study.toml").id.hex() == plan["study_id"]
+
+
+def test_ledger_show_prints_what_was_spent(ask, ledger):
+    found = ask("ledger", "show", ledger)
+    assert found["entries"] == 5
+    assert found["studies"] == {Study.parse(text()).id.hex(): 5}
+    assert found["epsilon"] == pytest.approx(8, rel=1e-2)
+    assert found["cap"] is None
+    assert len(found["head"]) == 64
+    stricter = ask("ledger", "show", ledger, "--delta", "1e-8", "--relation", "substitute")
+    assert (stricter["delta"], stricter["relation"]) == (1e-8, "substitute")
+    assert stricter["epsilon"] is None or stricter["epsilon"] > found["epsilon"]
+
+
+def test_ledger_verify_says_intact(ask, ledger):
+    assert ask("ledger", "verify", ledger) == {"entries": 5, "intact": True}
+
+
+@pytest.mark.parametrize("flag", [[], ["--json"]])
+def test_ledger_export_is_json_either_way(command, ledger, flag):
+    done = command("ledger", "export", ledger, *flag)
+    found = json.loads(done.out)
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
+    assert [one["round"] for one in found["entries"]] == [1, 2, 3, 4, 5]
+    assert {one["sampling"] for one in found["entries"]} == {"poisson"}
+
+
+def test_budget_set_is_kept(ask, ledger):
+    cap = {"epsilon": 9.0, "delta": 1e-6, "relation": "substitute"}
+    options = ("--epsilon", "9", "--delta", "1e-6", "--relation", "substitute")
+    assert ask("budget", "set", ledger, *options) == {"cap": cap}
+    assert ask("ledger", "show", ledger)["cap"] == cap
+    assert ask("ledger", "verify", ledger)["entries"] == 5
+
+
+def test_bench_measures_beside_its_limit(ask, monkeypatch):
+    monkeypatch.setattr(bench, "_COORDINATES", 3000)
+    monkeypatch.setattr(bench, "_ROUNDS", 1)
+    rows = ask("bench")["results"]
+    assert {row["name"] for row in rows} >= {"mask-16", "mask-32", "noise", "round"}
+    for row in rows:
+        assert row.keys() >= {"name", "value", "unit", "limit", "ratio"}
+        assert row["value"] > 0
+        assert row["ratio"] == pytest.approx(row["value"] / row["limit"])
+
+
+# For people -----------------------------------------------------------------------------------
+
+
+def test_numbers_for_people_are_those_of_the_json(command, ask):
+    options = ("epsilon", "--noise-multiplier", "1.5", "--delta", "1e-5", *MECHANISM)
+    found, done = ask(*options), command(*options)
+    assert done.code == 0
+    assert f"{found['lower']:.6f} and {found['upper']:.6f}" in done.out
+
+
+def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, study):
+    shown = command("plan", study)
+    assert (shown.code, shown.err) == (0, "")
+    plain = " ".join(shown.out.split())
+    for row in ask("plan", study)["epsilon"]:
+        assert row["adversary"] in plain
+    assert plain.count("<- promised") == 1
+
+
+def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, monkeypatch):
+    monkeypatch.setattr(bench, "_COORDINATES", 3000)
+    monkeypatch.setattr(bench, "_ROUNDS", 1)
+    for arguments in (
+        ("delta", "--noise-multiplier", "1.5", "--epsilon", ".5", *MECHANISM),
+        ("noise", "--epsilon", "2", "--delta", "1e-5", *MECHANISM),
+        ("run", study, "--out", "run"),
+        ("ledger", "show", ledger),
+        ("ledger", "verify", ledger),
+        ("budget", "set", ledger, "--epsilon", "9", "--delta", "1e-5"),
+        ("bench",),
+    ):
+        done = command(*arguments)
+        assert (done.code, done.err) == (0, ""), arguments
+        assert done.out.strip(), arguments
+
+
+def test_the_demo_for_people_shows_the_comparison(command):
+    done = command("demo", "--splits", "1", "--out", "demo")
+    assert (done.code, done.err) == (0, "")
+    for words in ("nobody trusted", "each hospital by itself", "no privacy at all", "<- promised"):
+        assert words in " ".join(done.out.split())
+
+
+def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path):
+    picture = tmp_path / "curve.svg"
+    options = ("--noise-multiplier", "2", "--delta", "1e-5", "--steps", "1", "--plot", picture)
+    assert command("epsilon", *options, "--sampling", "none").code == 0
+    drawn = picture.read_text()
+    assert drawn.startswith("<svg")
+    assert drawn.rstrip().endswith("</svg>")
+    assert drawn.count("<polyline") == drawn.count("<circle") == 1
+
+
+def test_version(command):
+    assert command("--version") == Done(code=0, out=f"hubbub {hubbub.__version__}\n", err="")
+
+
+# The answer is no -----------------------------------------------------------------------------
+
+
+def assert_one_sentence(done: Done, code: int) -> None:
+    assert (done.code, done.out) == (code, ""), done.err
+    assert done.err.startswith("hubbub: ")
+    assert done.err.count("\n") == 1
+    assert "Traceback" not in done.err
+
+
+def test_a_refused_budget_is_a_no(command, study):
+    book = Ledger(Path("ledgers/hungary.sqlite"))
+    book.set_cap(Cap(epsilon=0.1, delta=1e-5, relation="add-remove"))
+    book.close()
+    done = command("run", study, "--out", "run", "--json")
+    assert_one_sentence(done, 1)
+    assert "0.1" in done.err
+
+
+def test_an_altered_ledger_is_a_no_and_names_the_entry(command, ledger):
+    database = sqlite3.connect(ledger)
+    database.execute("UPDATE entries SET noise_multiplier = 99 WHERE number = 3")
+    database.commit()
+    database.close()
+    done = command("ledger", "verify", ledger, "--json")
+    assert_one_sentence(done, 1)
+    assert "entry 3" in done.err
+
+
+def test_a_ledger_with_a_row_taken_out_is_a_no(command, ledger):
+    database = sqlite3.connect(ledger)
+    database.execute("DELETE FROM entries WHERE number = 2")
+    database.commit()
+    database.close()
+    assert_one_sentence(command("ledger", "verify", ledger), 1)
+
+
+def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hubbub.runners.local.run", interrupt)
+    done = command("run", study, "--json")
+    assert_one_sentence(done, 1)
+    assert "ledger" in done.err
+
+
+# Bad input ------------------------------------------------------------------------------------
+
+
+EPSILON = "epsilon --noise-multiplier 1 --delta 1e-5 --steps 3"
+BAD_VALUES = (
+    "epsilon --noise-multiplier nan --delta 1e-5 --steps 3",
+    "epsilon --noise-multiplier inf --delta 1e-5 --steps 3",
+    "epsilon --noise-multiplier -1 --delta 1e-5 --steps 3",
+    "epsilon --noise-multiplier 0 --delta 1e-5 --steps 3",
+    "epsilon --noise-multiplier 1e-9 --delta 1e-5 --steps 3",
+    "epsilon --noise-multiplier 1 --delta nan --steps 3",
+    "epsilon --noise-multiplier 1 --delta 0 --steps 3",
+    "epsilon --noise-multiplier 1 --delta 1.5 --steps 3",
+    "epsilon --noise-multiplier 1 --delta 1e-5 --steps 0",
+    "epsilon --noise-multiplier 1 --delta 1e-5 --steps -3",
+    "epsilon --noise-multiplier 1 --delta 1e-5 --steps 99999999999999999999999",
+    f"{EPSILON} --sample-rate 0",
+    f"{EPSILON} --sample-rate 1.01",
+    f"{EPSILON} --sample-rate nan",
+    f"{EPSILON} --sampling none --sample-rate .5",
+    f"{EPSILON} --sampling none --plot no/such/folder/curve.svg",
+    f"{EPSILON} --sampling none --plot folder",
+    "delta --noise-multiplier 1 --epsilon nan --steps 3",
+    "delta --noise-multiplier 1 --epsilon -2 --steps 3",
+    "noise --epsilon 0 --delta 1e-5 --steps 3",
+    "noise --epsilon nan --delta 1e-5 --steps 3",
+    "noise --epsilon 1 --delta -1 --steps 3",
+    "plan absent.toml",
+    "plan folder",
+    "plan bytes",
+    "plan not-toml",
+    "plan empty",
+    "plan nan",
+    "plan typo",
+    "plan no-such-data",
+    "run absent.toml",
+    "run folder",
+    "run not-toml",
+    "run no-such-data",
+    "run bad-option",
+    "run bad-optimizer",
+    "run cnn-of-rows",
+    "run study.toml --baseline psychic",
+    "run study.toml --out full",
+    "run study.toml --out study.toml",
+    "run study.toml --out study.toml/below",
+    "demo --splits 0",
+    "demo --splits -1",
+    "demo --splits 1 --out full",
+    "ledger show absent.sqlite",
+    "ledger show folder",
+    "ledger verify absent.sqlite",
+    "ledger export absent.sqlite",
+    "ledger show ledger.sqlite --delta nan",
+    "ledger show ledger.sqlite --delta 2",
+    "budget set ledger.sqlite --epsilon nan --delta 1e-5",
+    "budget set ledger.sqlite --epsilon -1 --delta 1e-5",
+    "budget set ledger.sqlite --epsilon 1 --delta 0",
+)
+BAD_LINES = (
+    "",
+    "nosuch",
+    "--nosuch",
+    "epsilon",
+    "epsilon --noise-multiplier 1 --steps 3",
+    "epsilon --noise-multiplier one --delta 1e-5 --steps 3",
+    "epsilon --noise-multiplier 1 --delta 1e-5 --steps 1.5",
+    f"{EPSILON} --relation swap",
+    f"{EPSILON} --sampling bernoulli",
+    f"{EPSILON} --nosuch 1",
+    f"{EPSILON} more",
+    "delta --noise-multiplier 1 --steps 3",
+    "noise --epsilon 1 --steps 3",
+    "plan",
+    "plan study.toml another.toml",
+    "run",
+    "run study.toml --out",
+    "demo --splits many",
+    "ledger",
+    "ledger nosuch ledger.sqlite",
+    "ledger show",
+    "budget",
+    "budget set ledger.sqlite --epsilon 1",
+    "bench --nosuch",
+)
+
+
+@pytest.fixture
+def shelf(tmp_path) -> Path:
+    """What the bad command lines name."""
+    (tmp_path / "study.toml").write_text(text())
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00study")
+    (tmp_path / "not-toml").write_text("[study\nname = ")
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "nan").write_text(text(epsilon="nan"))
+    (tmp_path / "typo").write_text(text(steps="5\nstepz = 4"))
+    (tmp_path / "no-such-data").write_text(text(source='"no.such.module:records"'))
+    (tmp_path / "bad-option").write_text(text(records="736\noptions = { nosuch = 1 }"))
+    (tmp_path / "bad-optimizer").write_text(text(optimizer='{ name = "sgd", lr = 1, beta1 = 0.5 }'))
+    (tmp_path / "cnn-of-rows").write_text(text(kind='"cnn"'))
+    Ledger(tmp_path / "ledger.sqlite").close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("flag", ["", " --json"])
+@pytest.mark.parametrize("line", BAD_VALUES)
+def test_a_bad_value_is_one_sentence_and_exit_code_2(command, shelf, line, flag):
+    done = command(*f"{line}{flag}".split())
+    assert_one_sentence(done, 2)
+    assert "expected " in done.err
+    assert len(done.err) < 400
+
+
+@pytest.mark.parametrize("line", BAD_LINES)
+def test_a_bad_command_line_is_one_sentence_and_exit_code_2(command, shelf, line):
+    done = command(*line.split())
+    assert_one_sentence(done, 2)
+
+
+@pytest.mark.parametrize("line", ["plan locked", "run locked", "ledger show locked"])
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_one_sentence(command, shelf, line):
+    (shelf / "locked").touch(mode=0)
+    assert_one_sentence(command(*line.split()), 2)
+
+
+@pytest.mark.parametrize("line", ["ledger show study.toml", "ledger verify study.toml"])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(command, shelf, line):
+    done = command(*line.split())
+    assert_one_sentence(done, 1)  # it might be a ledger that was damaged
+    assert (shelf / "study.toml").read_text() == text()
+
+
+@pytest.mark.parametrize(
+    "line", ["ledger show empty", "ledger verify empty", "ledger export empty"]
+)
+def test_looking_at_an_empty_file_does_not_make_it_a_ledger(command, shelf, line):
+    done = command(*line.split())
+    assert done.code in (1, 2)
+    assert (shelf / "empty").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["run no-such-data", "run bad-option", "run cnn-of-rows", "run study.toml --baseline psychic"],
+)
+def test_a_refused_run_leaves_no_folder(command, shelf, line):
+    before = sorted(shelf.iterdir())
+    command(*line.split())
+    assert sorted(shelf.iterdir()) in (before, sorted([*before, shelf / "runs"]))
+    assert not list(shelf.glob("runs/*"))
+
+
+def test_a_file_where_the_runs_should_go_is_one_sentence(command, shelf):
+    (shelf / "runs").write_text("mine")
+    assert_one_sentence(command("run", "study.toml"), 2)
+
+
+# Help -----------------------------------------------------------------------------------------
+
+
+def parsers(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()):
+    """Every command's parser with the words that lead to it."""
+    yield path, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from parsers(inner, (*path, name))
+
+
+ALL = list(parsers(PARSER))
+
+
+def test_every_command_of_the_readme_is_there():
+    names = {path[0] for path, _ in ALL if path}
+    wanted = {"demo", "plan", "run", "epsilon", "delta", "noise", "ledger", "budget", "bench"}
+    assert names >= wanted
+    assert {path[1] for path, _ in ALL if len(path) == 2} >= {"show", "verify", "export", "set"}
+
+
+@pytest.mark.parametrize("path", [path for path, _ in ALL], ids=" ".join)
+def test_help_works_and_names_every_option(command, path):
+    done = command(*path, "--help")
+    assert (done.code, done.err) == (0, "")
+    parser = dict(ALL)[path]
+    for action in parser._actions:
+        assert all(option in done.out for option in action.option_strings)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in ALL], ids=" ".join)
+def test_help_describes_the_command_and_every_option(path):
+    parser = dict(ALL)[path]
+    assert parser.description
+    silent = [
+        action.dest
+        for action in parser._actions
+        if not action.help and not isinstance(action, argparse._SubParsersAction)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("path", [p for p, inner in ALL if inner.get_default("command")])
+def test_every_command_takes_json(path):
+    assert any("--json" in action.option_strings for action in dict(ALL)[path]._actions)
+
+
+# Processes ------------------------------------------------------------------------------------
+
+
+START = [sys.executable, "-c", "import sys; from hubbub.cli import main; sys.exit(main())"]
+QUICK = ["epsilon", "--noise-multiplier", "2", "--delta", "1e-5", "--steps", "1"]
+
+
+def process(*arguments: str, stdout=subprocess.PIPE, unbuffered: bool = False):
+    """A command in a process of its own."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    if unbuffered:
+        environment["PYTHONUNBUFFERED"] = "1"
+    return subprocess.run(
+        [*START, *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_process_prints_one_object_and_nothing_else():
+    done = process(*QUICK, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout).keys() >= {"lower", "upper", "seconds"}
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("flag", [[], ["--json"]])
+def test_a_reader_who_hangs_up_causes_no_noise(flag, unbuffered):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = process(*QUICK, *flag, stdout=writer, unbuffered=unbuffered)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_output_that_cannot_be_written_is_no_success(unbuffered):
+    with Path("/dev/full").open("w") as full:
+        done = process(*QUICK, "--json", stdout=full, unbuffered=unbuffered)
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_accountants_commands_work_without_torch():
+    script = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        "from hubbub.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *QUICK], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_training_without_torch_says_what_to_install(tmp_path):
+    (tmp_path / "study.toml").write_text(text())
+    script = "import sys\nsys.modules['torch'] = None\nfrom hubbub.cli import main\n"
+    script += "sys.exit(main(['run', 'study.toml']))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "hubbub[learn]" in done.stderr
+    assert done.stderr.count("\n") == 1
