@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -23,8 +24,8 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.cli import bench, main
+from hubbub.runners.baselines import BASELINES
 from hubbub.runners.ledger import Cap, Ledger
-from hubbub.runners.local import BASELINES
 
 HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
 MODES = ("federated", *BASELINES)
@@ -100,13 +101,10 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def ledger(trained, tmp_path) -> Path:
-    """A copy of a ledger with five entries."""
-    path = tmp_path / "hungary.sqlite"
-    source, copy = sqlite3.connect(trained / "ledgers" / "hungary.sqlite"), sqlite3.connect(path)
-    source.backup(copy)
-    source.close()
-    copy.close()
-    return path
+    """A copy of a ledger with five entries, and of its key."""
+    for name in ("hungary.sqlite", "hungary.sqlite.key"):
+        shutil.copy(trained / "ledgers" / name, tmp_path / name)
+    return tmp_path / "hungary.sqlite"
 
 
 # Answers --------------------------------------------------------------------------------------
@@ -227,6 +225,19 @@ def test_ledger_verify_says_intact(ask, ledger):
     assert ask("ledger", "verify", ledger) == {"entries": 5, "intact": True}
 
 
+def test_ledger_verify_knows_an_older_copy_by_a_head_noted_before(ask, command, ledger):
+    noted = ask("ledger", "show", ledger)["head"]
+    assert ask("ledger", "verify", ledger, "--head", noted)["intact"]
+    database = sqlite3.connect(ledger)
+    database.execute("DELETE FROM rows WHERE number = 5")
+    database.commit()
+    database.close()
+    assert ask("ledger", "verify", ledger)["entries"] == 4
+    done = command("ledger", "verify", ledger, "--head", noted)
+    assert_one_sentence(done, 1)
+    assert "older copy" in done.err
+
+
 @pytest.mark.parametrize("flag", [[], ["--json"]])
 def test_ledger_export_is_json_either_way(command, ledger, flag):
     done = command("ledger", "export", ledger, *flag)
@@ -323,27 +334,26 @@ def assert_one_sentence(done: Done, code: int) -> None:
 
 
 def test_a_refused_budget_is_a_no(command, study):
-    book = Ledger(Path("ledgers/hungary.sqlite"))
-    book.set_cap(Cap(epsilon=0.1, delta=1e-5, relation="add-remove"))
-    book.close()
+    with Ledger(Path("ledgers/hungary.sqlite")) as book:
+        book.set_cap(Cap(epsilon=0.1, delta=1e-5, relation="add-remove"))
     done = command("run", study, "--out", "run", "--json")
     assert_one_sentence(done, 1)
     assert "0.1" in done.err
 
 
-def test_an_altered_ledger_is_a_no_and_names_the_entry(command, ledger):
+def test_an_altered_ledger_is_a_no_and_names_the_row(command, ledger):
     database = sqlite3.connect(ledger)
-    database.execute("UPDATE entries SET noise_multiplier = 99 WHERE number = 3")
+    database.execute("UPDATE rows SET text = replace(text, 'poisson', 'none') WHERE number = 3")
     database.commit()
     database.close()
     done = command("ledger", "verify", ledger, "--json")
     assert_one_sentence(done, 1)
-    assert "entry 3" in done.err
+    assert "row 3" in done.err
 
 
 def test_a_ledger_with_a_row_taken_out_is_a_no(command, ledger):
     database = sqlite3.connect(ledger)
-    database.execute("DELETE FROM entries WHERE number = 2")
+    database.execute("DELETE FROM rows WHERE number = 2")
     database.commit()
     database.close()
     assert_one_sentence(command("ledger", "verify", ledger), 1)
@@ -414,6 +424,8 @@ BAD_VALUES = (
     "ledger export absent.sqlite",
     "ledger show ledger.sqlite --delta nan",
     "ledger show ledger.sqlite --delta 2",
+    "ledger verify ledger.sqlite --head abc",
+    "ledger verify ledger.sqlite --head abcd",
     "budget set ledger.sqlite --epsilon nan --delta 1e-5",
     "budget set ledger.sqlite --epsilon -1 --delta 1e-5",
     "budget set ledger.sqlite --epsilon 1 --delta 0",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise, product
@@ -16,22 +15,24 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.plan import Plan, noise_left, sharing_silos
+from hubbub.plan import Certificate, Plan, exposure, noise_left, planning, sharing_silos
+from hubbub.plan.pairing import bounded_projection, mechanism_of, releases
+from hubbub.plan.precision import grid_for
+from hubbub.privacy import Composition
 from hubbub.runners.federation import Layout
 from hubbub.wire import OVERHEAD
 
 INSIDER = "aggregator + "
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # which would take minutes
 ALL_NODES_BUT_ONE = "aggregator and all compute nodes but one"
-PLAN = sys.modules["hubbub.plan"]  # `hubbub.plan` is the function
-plan = lru_cache(PLAN.plan)
+plan = lru_cache(planning.plan)
 
 
 @lru_cache
 def plan_in_short(one: Study, *, dimension: int | None = None) -> Plan:
     """The plan with no coalition but the stated one: the others take most of the time."""
-    with mock.patch.object(PLAN, "_curve", lambda study: [study.parties.colluders]):
-        return PLAN.plan(one, dimension=dimension)
+    with mock.patch.object(exposure, "_curve", lambda study: [study.parties.colluders]):
+        return planning.plan(one, dimension=dimension)
 
 
 def study(*, parties=None, data=None, training=None, privacy=None) -> Study:
@@ -235,7 +236,7 @@ def test_p7_the_smallest_word_that_holds_the_batch_is_chosen(silos, epsilon):
     for records in (0, 1000, 10**4, 10**5, 10**9):
         # The noise does not depend on the number of records, so it is calibrated once.
         one = study(parties=parties, data={"records": records}, privacy=privacy)
-        bits, sigma, held = PLAN._grid(one, made.noise_multiplier, made.shares)
+        bits, sigma, held = grid_for(one, made.noise_multiplier, made.shares)
         found = replace(made, study=one, word_bits=bits, share_sigma_grid=sigma, capacity=held)
         assert records != 10**4 or found == made
         check_word(found, min(records, records * 0.2 + 12 * sqrt(records * 0.2)) or 1 << 14)
@@ -325,6 +326,183 @@ def test_the_failure_of_a_sparse_graph_is_in_delta():
     with_nodes = plan_in_short(study(parties={**parties, "compute_nodes": 2}))
     assert sparse.degree < 199
     assert sparse.certificate.delta == pytest.approx(with_nodes.certificate.delta + 2.0**-40)
+
+
+NOTHING_ADDED = Certificate(epsilon=0.0, delta=0.0, delta_factor=1.0)
+MUCH_ADDED = Certificate(epsilon=0.05, delta=2e-6, delta_factor=1.2)
+EVERY_KIND = [
+    study(parties={"compute_nodes": 2}),
+    study(training={"sampling": "without-replacement"}, privacy={"relation": "substitute"}),
+    study(training={"projection": 8, "sample_rate": 0.05}, privacy={"relation": "substitute"}),
+]
+
+
+@pytest.mark.parametrize("one", EVERY_KIND)
+def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
+    with mock.patch.object(planning, "certificate_for", lambda *_: MUCH_ADDED):
+        made = plan_in_short(replace(one, name="much added"))
+    mechanism, ideal = mechanism_of(one), (one.privacy.delta - 2e-6) / 1.2
+    for row in made.exposures:
+        steps = one.training.steps
+        whole = releases(mechanism, row.noise_multiplier, steps, row.known_records)
+        assert row.epsilon == pytest.approx(Composition(whole).epsilon(ideal).upper + 0.05)
+    known = made.stated.known_records
+    after = Composition(releases(mechanism, made.stated.noise_multiplier, 7, known))
+    assert made.epsilon_after(7) == pytest.approx(after.epsilon(ideal).upper + 0.05)
+    assert made.stated.epsilon <= one.privacy.epsilon
+
+
+def test_what_the_certificate_adds_is_paid_for_with_noise():
+    one = study()
+    with mock.patch.object(planning, "certificate_for", lambda *_: NOTHING_ADDED):
+        ideal = plan_in_short(replace(one, name="nothing added"))
+    with mock.patch.object(planning, "certificate_for", lambda *_: MUCH_ADDED):
+        dear = plan_in_short(replace(one, name="much added"))
+    assert ideal.noise_multiplier < plan_in_short(one).noise_multiplier * (1 + 1e-3)
+    assert dear.noise_multiplier > 1.03 * ideal.noise_multiplier
+
+
+# Joint batches and malicious silos (P10) ---------------------------------------------------------
+
+
+def joint(**training):
+    """A study whose batches are drawn without replacement."""
+    return study(
+        data={"records": 5000},
+        training={"sampling": "without-replacement", "sample_rate": 0.02, **training},
+        privacy={"relation": "substitute"},
+    )
+
+
+def test_p10_the_exposures_charge_what_each_adversary_knows_of_a_joint_batch():
+    made = plan(joint())
+    known = {row.adversary: row.known_records for row in made.exposures}
+    assert known["outsider (published models)"] == known["aggregator"] == 0
+    assert known["one silo"] == 834  # a sixth, rounded up
+    assert made.stated.known_records == 2500  # two that collude and one that looks on
+    assert made.exposures[-1].known_records == 4167  # the sixth silo's records are never known
+    exact = hubbub.malicious_epsilon(
+        n=5000, batch=100, malicious=2500, noise_multiplier=made.stated.noise_multiplier,
+        steps=40, delta=1e-5,
+    )  # fmt: skip
+    assert exact.lower <= made.stated.epsilon <= 1.0
+    assert made.stated.epsilon <= exact.upper * 1.001  # gathered into cells, on the dear side
+
+
+def test_p10_the_plan_says_what_poisson_sampling_would_save():
+    made = plan(joint())
+    found = made.joint_batches
+    assert found.known_records == 2500
+    poisson = plan_in_short(
+        replace(joint(), training=replace(joint().training, sampling="poisson"))
+    )
+    assert found.noise_poisson == pytest.approx(poisson.noise_multiplier, rel=1e-3)
+    saved = round(100 * (1 - poisson.noise_multiplier / made.noise_multiplier))
+    (said,) = made.warnings
+    assert saved >= 5
+    assert f"{saved} % smaller" in said
+    assert found.epsilon_poisson < found.epsilon_nobody < found.epsilon < found.epsilon_slack
+    assert made.as_json()["without_replacement"]["epsilon_slack"] == found.epsilon_slack
+    assert poisson.joint_batches is None
+    assert poisson.as_json()["without_replacement"] is None
+
+
+def test_p10_the_slack_is_paid_in_every_step():
+    made = plan(joint())
+    bound = hubbub.malicious_epsilon(
+        n=5000, batch=100, malicious=2500, noise_multiplier=made.stated.noise_multiplier,
+        steps=40, delta=1e-5, slack=made.joint_batches.slack,
+    )  # fmt: skip
+    assert made.joint_batches.slack * 40 == pytest.approx(1e-6, rel=1e-2)
+    assert made.joint_batches.epsilon_slack == pytest.approx(bound.upper, rel=1e-4)
+
+
+# Projection (P8) -------------------------------------------------------------------------------
+
+
+def test_p8_one_vector_is_charged_exactly():
+    made = plan_in_short(study(training={"projection": 5}))
+    assert made.projected.exact
+    bound = hubbub.projected_epsilon(
+        dimension=5, noise_multiplier=made.stated.noise_multiplier, sample_rate=0.2, steps=40,
+        delta=1e-5,
+    )  # fmt: skip
+    assert bound.lower <= made.stated.epsilon <= 1.0
+    assert bound.upper == pytest.approx(made.stated.epsilon, rel=1e-4)
+    assert made.epsilon("aggregator") < made.stated.epsilon < made.exposures[-1].epsilon
+    assert made.as_json()["projection"]["exact"] is True
+
+
+def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
+    training = {"sampling": "none", "sample_rate": 1.0, "steps": 5, "projection": 5}
+    one = plan_in_short(study(training=training))
+    two = plan_in_short(study(training=training, privacy={"relation": "substitute"}))
+    assert one.projected == two.projected
+    assert two.noise_multiplier == pytest.approx(2 * one.noise_multiplier, rel=1e-3)
+
+
+def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_step():
+    one = study(training={"projection": 9}, privacy={"relation": "substitute"})
+    made = plan_in_short(one)
+    how = made.projected
+    assert not how.exact
+    assert 0 < 40 * how.slack < 0.5001e-5
+    assert how.factor == pytest.approx(hubbub.projection_bound(dimension=9, delta=how.slack / 3))
+    # By hand: the plain account for C~ at what is left of delta.
+    left = (1e-5 - made.certificate.delta) / made.certificate.delta_factor - 40 * how.slack
+    by_hand = hubbub.epsilon(
+        noise_multiplier=made.stated.noise_multiplier / how.factor,
+        sample_rate=0.2, steps=40, delta=left, relation="substitute",
+    )  # fmt: skip
+    assert by_hand.lower <= made.stated.epsilon <= by_hand.upper * 1.001 + made.certificate.epsilon
+    without = plan_in_short(study(privacy={"relation": "substitute"}))
+    assert made.noise_multiplier > 1.5 * without.noise_multiplier
+
+
+def test_p8_the_exact_account_is_never_dearer_than_any_split_of_delta():
+    exact = hubbub.projected_epsilon(
+        dimension=10, noise_multiplier=2.1, sample_rate=0.02, steps=50, delta=1e-5
+    )
+    for share in (0.01, 0.1, 0.5):
+        factor = hubbub.projection_bound(dimension=10, delta=share * 1e-5 / 50)
+        bound = hubbub.epsilon(
+            noise_multiplier=2.1 / factor, sample_rate=0.02, steps=50, delta=(1 - share) * 1e-5
+        )
+        assert exact.upper < bound.lower
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "sign"])
+def test_p8_the_split_of_delta_is_near_the_best(kind):
+    how = bounded_projection(kind, 20, events=3, steps=40, delta=1e-5)
+    ours = hubbub.epsilon(
+        noise_multiplier=3 / how.factor, sample_rate=0.1, steps=40, delta=1e-5 - 40 * how.slack,
+        relation="substitute",
+    )  # fmt: skip
+    for share in (0.003, 0.01, 0.03, 0.1, 0.3):
+        factor = hubbub.projection_bound(dimension=20, delta=share * 1e-5 / 120, kind=kind)
+        other = hubbub.epsilon(
+            noise_multiplier=3 / factor, sample_rate=0.1, steps=40, delta=(1 - share) * 1e-5,
+            relation="substitute",
+        )  # fmt: skip
+        assert ours.lower < 1.01 * other.upper
+
+
+def test_a_projection_sends_its_own_numbers_and_is_certified_for_them():
+    whole = plan_in_short(study(), dimension=10**6)
+    made = plan_in_short(study(training={"projection": 400}), dimension=10**6)
+    assert (made.dimension, made.numbers, whole.numbers) == (10**6, 400, 10**6)
+    assert made.upload_bytes_per_step == 400 * made.word_bits // 8 + OVERHEAD
+    assert made.certificate.epsilon < whole.certificate.epsilon
+    # A projected coordinate of m aligned records is Gaussian with deviation m C / sqrt(k).
+    room = 2.0 ** (made.word_bits - 1) - 12 * made.share_sigma_grid * sqrt(6)
+    deviation = made.capacity * made.clip / made.grid_step / sqrt(400)
+    assert 12 * deviation < room
+
+
+@pytest.mark.parametrize("k", [1, 11])
+def test_a_projection_that_cannot_be_is_refused(k):
+    with pytest.raises(StudyError, match=rf"training.projection.*2 to 10.*got {k};"):
+        plan(study(training={"projection": k}))
 
 
 # What else follows -----------------------------------------------------------------------------

@@ -266,7 +266,6 @@ def test_p9_equal_words_are_drawn_again_and_not_ranked_by_place():
 # Keeping the state to itself ---------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="a forked child repeats its parent's draws, noise included")
 @pytest.mark.parametrize("key", ["None", "bytes(16)"])
 def test_a_fork_does_not_repeat_its_parent(key):
     script = (

@@ -29,9 +29,11 @@ from hubbub.errors import BudgetError, DataError, ProtocolError, StudyError, Use
 from hubbub.plan import Plan
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, ComputeNode, Silo, Terms
+from hubbub.runners.baselines import BASELINES
 from hubbub.runners.federation import Federation, Layout, Members
 from hubbub.runners.ledger import Cap, Ledger
-from hubbub.runners.local import BASELINES, Setting, run
+from hubbub.runners.local import run
+from hubbub.runners.setting import Setting
 from hubbub.summation.mask import Masking
 from hubbub.tabular import Records
 from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
@@ -323,11 +325,8 @@ def assert_readable(home: Path) -> None:
 
 def ledger(home: Path, name: str, question):
     """Ask a silo's ledger something, and close it."""
-    book = Ledger(home / f"{name}.sqlite")
-    try:
+    with Ledger(home / f"{name}.sqlite") as book:
         return question(book)
-    finally:
-        book.close()
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
@@ -377,7 +376,8 @@ def committed(path: Path) -> list[int]:
     """The rounds that another process would find in a ledger."""
     database = sqlite3.connect(path)
     try:
-        return [row[0] for row in database.execute("SELECT round FROM entries")]
+        texts = [row[0] for row in database.execute("SELECT text FROM rows WHERE number > 0")]
+        return [json.loads(text)["charge"]["round"] for text in texts]
     finally:
         database.close()
 

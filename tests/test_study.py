@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+import sys
 import tomllib
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Study
 from hubbub.errors import StudyError
+from hubbub.tabular.column import canonical
 
 EXAMPLE = """
 [study]
@@ -65,6 +68,17 @@ def refusal(text: str) -> str:
 def is_one_sentence(message: str) -> bool:
     """One printable line that says what was expected."""
     return message.isprintable() and message.startswith("expected ")
+
+
+def rewritten(study: Study) -> str:
+    """The study file that is written when there is no text that the study was read from."""
+    return replace(study, toml="").as_toml()
+
+
+def says_the_same(text: str, study: Study) -> bool:
+    """Whether a study file gives this study, field by field and in its id."""
+    read = Study.parse(text)
+    return read == study and read.id == study.id
 
 
 def nodes(new: str) -> tuple[str, str]:
@@ -142,20 +156,25 @@ REFUSED = [
         ["parties.shares", '"compressed", "full"', "half"],
     ),
     ([source("")], ["data.source", "data.files", "neither", "write"]),
-    ([source(f'source = "a:b"\n{FILES}')], ["data.source", "data.files", "both"]),
+    ([source(f'source = "python:a:b"\n{FILES}')], ["data.source", "data.files", "both"]),
     ([source('source = "heart"')], ["data.source", "module:function", '"heart"', "mend"]),
     ([source('source = ":"')], ["data.source", "module:function", '":"', "mend"]),
-    ([source('source = "a:b c"')], ["data.source", "module:function", "b c", "mend"]),
+    ([source('source = "a:b c"')], ["data.source", "hubbub.datasets:name", "b c", "mend"]),
     ([source('source = "python:heart"')], ["data.source", "python:module:function", "mend"]),
+    (
+        [source('source = "os:system"')],
+        ["data.source", "hubbub.datasets:name", "os:sys", 'write "py'],
+    ),
+    ([source('source = "python:os:"')], ["data.source", "python:module:function", "os:", "mend"]),
     ([source('files = "all.csv"')], ["data.files", "{name}", "all.csv", "mend"]),
     ([source('files = "{name}.xls"')], ["data.files", ".parquet", "{name}.xls", "mend"]),
-    ([source('source = "a:b"\ntest = "t.csv"')], ["data.test", "absent", "t.csv", "remove"]),
+    ([source('source = "python:a:b"\ntest = "t.csv"')], ["data.test", "absent", "t.csv", "remove"]),
     ([source(FILES + "\noptions = { a = 1 }")], ["data.options", "absent", "remove"]),
-    ([source('source = "a:b"\noptions = { a = [1] }')], ["data.options", "plain", "write"]),
-    ([source('source = "a:b"\nrecords = 3')], ["data.records >= 4", "got 3", "mend"]),
+    ([source('source = "python:a:b"\noptions = { a = [1] }')], ["data.options", "plain", "write"]),
+    ([source('source = "python:a:b"\nrecords = 3')], ["data.records >= 4", "got 3", "mend"]),
     ([source(FILES), ('target = "disease"', "")], ["data.target", "nothing", "add it"]),
     (
-        [source('source = "a:b"\noptions = { a = nan }')],
+        [source('source = "python:a:b"\noptions = { a = nan }')],
         ["data.options", "plain", "NaN", "write"],
     ),
     ([source(FILES + '\ntest = "t.xls"')], ["data.test", ".parquet", "t.xls", "mend"]),
@@ -201,7 +220,10 @@ REFUSED = [
     ([rate("")], ["training.sample_rate", "training.batch", "neither", "keep one"]),
     ([rate("sample_rate = 0.2\nbatch = 4")], ["sample_rate", "batch", "both", "keep one"]),
     ([rate("batch = 4")], ["data.records", "training.batch", "state"]),
-    ([rate("batch = 41"), source('source = "a:b"\nrecords = 40')], ["training.batch", "40", "41"]),
+    (
+        [rate("batch = 41"), source('source = "python:a:b"\nrecords = 40')],
+        ["training.batch", "40", "41"],
+    ),
     ([rate("sample_rate = 0")], ["sample_rate", "above 0 to 1", "got 0", "choose"]),
     ([rate("sample_rate = 1.01")], ["sample_rate", "above 0 to 1", "1.01", "choose"]),
     ([rate("sample_rate = nan")], ["sample_rate", "above 0 to 1", "NaN", "choose"]),
@@ -401,7 +423,7 @@ _KEYS = (
     *("options", "records", "kind", "hidden", "inputs", "outputs", "bias", "steps", "sampling"),
     *("sample_rate", "batch", "clip", "optimizer", "projection", "epsilon", "delta", "relation"),
 )
-_TEXTS = ["", "none", "tee", "full", "poisson", "adam", "sgd", "mlp", "a:b", "{name}.csv"]
+_TEXTS = ["", "none", "tee", "full", "poisson", "adam", "sgd", "mlp", "python:a:b", "{name}.csv"]
 _plain = st.one_of(
     st.none(),
     st.booleans(),
@@ -430,8 +452,9 @@ def _outcome(read, given):
 
 
 def _is_proper(outcome):
+    """A study that can be written down and read again, or a refusal in one sentence."""
     if isinstance(outcome, Study):
-        return len(outcome.id) == 32
+        return len(outcome.id) == 32 and says_the_same(rewritten(outcome), outcome)
     return is_one_sentence(str(outcome))
 
 
@@ -503,7 +526,7 @@ def test_what_is_said_by_default_does_not_change_the_id():
 def test_the_defaults_of_an_optimizer_do_not_change_the_id():
     adam = '{ name = "adam", lr = 0.1, beta1 = 0.9, beta2 = 0.999, schedule = "constant" }'
     assert Study.parse(edited(optimizer(adam))).id.hex() == GOLDEN_ID
-    records = source('source = "a:b"\nrecords = 40')
+    records = source('source = "python:a:b"\nrecords = 40')
     sgd = [
         Study.parse(edited(records, optimizer(f'{{ name = "sgd", lr = 0.1{more} }}')))
         for more in ("", ", momentum = 0", ", momentum = -0.0", ', schedule = "constant"')
@@ -548,7 +571,8 @@ CHANGES = [
     ("colluders = 1", "colluders = 2"),
     ("dropouts = 0", "dropouts = 1"),
     ('trust = "none"\n', 'trust = "tee"\n'),
-    source('source = "other:heart"'),
+    source('source = "hubbub.datasets:liver"'),
+    source('source = "python:other:heart"'),
     source(FILES),
     source(FILES + '\npositive = ["1"]'),
     source(FILES + '\nclasses = ["a", "b"]'),
@@ -586,3 +610,172 @@ def test_the_canonical_form_does_not_hold_the_text_of_the_file():
     text = edited(("[study]", "# a private remark\n[study]"))
     assert b"private remark" not in Study.parse(text).canonical
     assert Study.parse(text).toml == text
+
+
+# Written anew ----------------------------------------------------------------------------------
+
+COLUMNS = r"""
+files = "silo-{name}.csv"
+test = "test.csv"
+classes = ["no", "yes", "2"]
+columns.zinc = { low = -0.0, high = 1e-7, default = 0, indicator = true }
+columns.age = { low = 20, high = 90, default = 50, missing = ["?", "n/a"] }
+columns."blood \"pressure\" in µ" = { categories = [1, 2, "3.0"], default = 2.0 }
+columns."a.b" = { categories = ["", "'"], default = "", missing = ["#"] }
+"""
+OPTIONS = """
+source = "python:a:b"
+options = { split = 1, rate = 1.0, least = 5e-324, most = 1e22, zero = -0.0, yes = true, "" = "é" }
+"""
+VALID = {
+    "example": EXAMPLE,
+    **{new: edited((old, new)) for old, new in CHANGES},
+    "columns": edited(source(COLUMNS), ('kind = "logistic"', 'kind = "logistic"\noutputs = 3')),
+    "files whose target has the name that sources have by default": edited(
+        source(FILES), ('"disease"', '"target"')
+    ),
+    "options": edited(source(OPTIONS)),
+    "batches": edited(source('source = "python:a:b"\nrecords = 47'), rate("batch = 3")),
+    "all records": edited(('"poisson"', '"none"'), rate("")),
+    "joint batches": edited(
+        source('source = "python:a:b"\nrecords = 47'),
+        ('"poisson"', '"without-replacement"'),
+        ('"add-remove"', '"substitute"'),
+    ),
+    "sgd": edited(
+        source('source = "python:a:b"\nrecords = 40'),
+        optimizer('{ name = "sgd", lr = 1, momentum = 0.9, schedule = "linear" }'),
+    ),
+    "a model of one's own": edited(
+        ('kind = "logistic"', 'kind = "python:a.b:c"\ninputs = [3, 32, 32]\noutputs = 10')
+    ),
+    "a name with signs": edited(("heart-disease-four-hospitals", r"\\ \" ' # = [a] é")),
+    "some names that count and one that does not": edited(
+        silos('names = ["silo-1", "silo-2", "silo-3", "silo-5"]')
+    ),
+}
+
+
+@pytest.mark.parametrize("text", VALID.values(), ids=VALID)
+def test_a_study_written_anew_says_the_same(text):
+    study = Study.from_table(tomllib.loads(text))
+    assert study.toml == ""
+    assert says_the_same(study.as_toml(), study)
+
+
+_words = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "), max_size=20)
+_settings = st.dictionaries(
+    _words,
+    st.booleans()
+    | st.integers(1 - 2**63, 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _words,
+    max_size=6,
+)
+_bounds = st.lists(st.floats(-1e30, 1e30), min_size=2, max_size=2, unique=True).map(sorted)
+
+
+@st.composite
+def _numeric(draw):
+    low, high = draw(_bounds)
+    default = draw(st.none() | st.floats(low, high))
+    column = {"low": low, "high": high, "indicator": default is not None and draw(st.booleans())}
+    return column if default is None else {**column, "default": default}
+
+
+@st.composite
+def _categorical(draw):
+    spellings = draw(st.lists(_words, min_size=3, max_size=6, unique_by=canonical))
+    *categories, missing = spellings
+    return {"categories": categories, "missing": [missing], "default": categories[-1]}
+
+
+@settings(max_examples=200, deadline=None)
+@given(name=st.text("a\"'\\#=[]{}\u00e9\U0001f600 ", min_size=1, max_size=9), options=_settings)
+def test_any_options_are_written_anew_as_they_were(name, options):
+    table = tomllib.loads(EXAMPLE)
+    table["study"]["name"], table["data"]["options"] = name, options
+    study = Study.from_table(table)
+    assert dict(study.data.options) == options
+    assert says_the_same(study.as_toml(), study)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(_words, _numeric() | _categorical(), min_size=1, max_size=4))
+def test_any_columns_are_written_anew_in_their_order(columns):
+    columns.pop("disease", None)
+    assume(columns)
+    table = tomllib.loads(edited(source(FILES)))
+    table["data"]["columns"] = columns
+    study = Study.from_table(table)
+    assert [column.name for column in study.data.columns] == list(columns)
+    assert says_the_same(study.as_toml(), study)
+
+
+def test_a_study_that_was_read_keeps_its_text():
+    text = edited(("[study]", "# a remark for people\n[study]"))
+    assert Study.parse(text).as_toml() == text
+
+
+def test_a_study_that_was_changed_does_not_keep_the_text_that_it_was_read_from():
+    read = Study.parse(EXAMPLE)
+    longer = replace(read, training=replace(read.training, steps=61))
+    assert longer.toml == EXAMPLE
+    assert longer.as_toml() != EXAMPLE
+    assert says_the_same(longer.as_toml(), longer)
+
+
+def test_silos_that_are_only_counted_are_not_listed():
+    text = rewritten(Study.parse(edited(silos("silos = 100000"))))
+    assert "silos = 100000" in text
+    assert len(text) < 1000
+
+
+@pytest.mark.parametrize("epsilon", [1, 51.0])
+def test_a_study_put_together_by_hand_that_no_file_can_say_is_refused(epsilon):
+    read = Study.parse(EXAMPLE)
+    made = replace(read, privacy=replace(read.privacy, epsilon=epsilon))
+    with pytest.raises(StudyError) as caught:
+        made.as_toml()
+    assert is_one_sentence(str(caught.value))
+
+
+# Code that a study names -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "os:system",
+        "hubbub.runners.sums:private_sum",
+        "hubbub.datasets.images:load_mnist",
+        "hubbub.datasets:_rows",
+        "hubbub.datasets:heart.x",
+        "hubbub.datasets:",
+        "hubbub:datasets",
+        "datasets:heart",
+        " hubbub.datasets:heart",
+        "Python:os:system",
+        "python:python:os:system",
+    ],
+)
+def test_only_built_in_data_goes_without_the_word_python(place):
+    message = refusal(edited(source(f'source = "{place}"')))
+    assert is_one_sentence(message)
+    assert 'expected data.source to be "hubbub.datasets:name" or "python:' in message
+    assert f'got "{place}"' in message
+
+
+def test_code_from_elsewhere_is_named_with_the_word_python():
+    own = Study.parse(edited(source('source = "python:ward.data:records"')))
+    assert own.data.source == "python:ward.data:records"
+    assert 'write "python:" before' in refusal(edited(source('source = "ward.data:records"')))
+
+
+def test_reading_a_study_imports_nothing_that_it_names(tmp_path, monkeypatch):
+    (tmp_path / "named_by_a_study.py").write_text("raise RuntimeError('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    named = "python:named_by_a_study:x"
+    study = Study.parse(edited(source(f'source = "{named}"'), ('"logistic"', f'"{named}"')))
+    assert (study.data.source, study.model.kind) == (named, named)
+    assert "named_by_a_study" not in sys.modules

@@ -13,6 +13,7 @@ from hubbub.plan import Plan, plan
 from hubbub.privacy import (
     Bound,
     Step,
+    TradeOff,
     attack_power,
     composed_epsilon,
     delta,
@@ -21,6 +22,7 @@ from hubbub.privacy import (
     noise_multiplier,
     projected_epsilon,
     projection_bound,
+    trade_off,
 )
 from hubbub.study import Study
 
@@ -38,6 +40,7 @@ __all__ = [
     "Result",
     "Step",
     "Study",
+    "TradeOff",
     "attack_power",
     "composed_epsilon",
     "delta",
@@ -51,6 +54,7 @@ __all__ = [
     "projection_bound",
     "run",
     "secure_sum",
+    "trade_off",
 ]
 
 _LATER = {

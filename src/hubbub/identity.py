@@ -35,11 +35,25 @@ from cryptography.hazmat.primitives.hpke import (
 from hubbub.errors import StudyError
 
 ROLES = ("aggregator", "silo", "node")
+# The field and the curve of Ed25519 (RFC 8032, section 5.1): -x² + y² = 1 + d x² y² modulo p.
+_FIELD = 2**255 - 19
+_CURVE = -121665 * pow(121666, -1, _FIELD) % _FIELD
 _MLKEM_BYTES = 1184
 _SEALING_BYTES = _MLKEM_BYTES + 32
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 # What sealing adds to a plaintext: the encapsulated key and the authentication tag.
 SEAL_OVERHEAD = 1088 + 32 + 16
+
+
+def _of_small_order(verifying: bytes) -> bool:
+    """Whether eight times this point is nothing, so that anybody can sign for it.
+
+    Orders 1 and 2 are y = 1 and y = -1; order 4 is y = 0. A point of order 8 doubles to y = 0,
+    hence x² = -y², and the curve's equation becomes d y⁴ + 2 y² = 1. The sign of x, which is the
+    highest bit, does not matter, and modulo p neither does whether y is canonical.
+    """
+    y = int.from_bytes(verifying, "little") & (2**255 - 1)
+    return y * (y * y - 1) * (_CURVE * y**4 + 2 * y * y - 1) % _FIELD == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +75,11 @@ class Identity:
             raise StudyError(
                 f"expected keys of 32 and {_SEALING_BYTES} bytes for {self.name}, "
                 f"got {len(self.verifying)} and {len(self.sealing)}; mend the roster"
+            )
+        if _of_small_order(self.verifying):
+            raise StudyError(
+                f"expected a verifying key of {self.name} that only its owner can sign for, got "
+                "one of small order; mend the roster"
             )
         try:
             self.seal(b"", b"hubbub roster check")

@@ -9,6 +9,7 @@ numbers are for.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
@@ -50,8 +51,8 @@ class SecureSource:
     def __repr__(self) -> str:
         return "SecureSource(<secret>)"
 
-    def fill(self, words: Words) -> None:
-        """Overwrite a contiguous array of words with uniform ones."""
+    def fill(self, words: NDArray[np.unsignedinteger[Any]]) -> None:
+        """Overwrite a contiguous array of words of any width with uniform ones."""
         if os.getpid() != self._process:  # a fork copied the stream: the child takes a new one
             self._cipher, self._process = cipher_at(os.urandom(KEY_BYTES), 0), os.getpid()
         buffer = words.view(np.uint8).data

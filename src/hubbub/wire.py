@@ -5,6 +5,10 @@ of the payload, which may be megabytes). The header binds the message to a study
 and an attempt, so that nothing can be replayed elsewhere. Bytes become a `Frame` here or a
 `ProtocolError` that names the culprit; what a payload means is the business of `round`.
 
+A signer is blamed only for what no honest party signs. A true frame in the wrong place, or there a
+second time, is the relay's doing; two different frames for one place are their signer's. Receivers
+therefore keep the digest of what they took wherever a second frame could come.
+
     offset  size  field
          0     1  version (1)
          1     1  tag
@@ -25,6 +29,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 from hubbub.errors import ProtocolError
 from hubbub.identity import Keys, Roster
@@ -68,7 +73,21 @@ class Frame:
 
     def sealed(self, keys: Keys) -> bytes:
         """The frame as signed bytes."""
-        header = _HEADER.pack(
+        return b"".join((self._header, self.payload, keys.sign(self.signed)))
+
+    @cached_property
+    def signed(self) -> bytes:
+        """What is signed: the context, the header, and the hash of the payload."""
+        return _CONTEXT + self._header + hashlib.sha256(self.payload).digest()
+
+    @property
+    def digest(self) -> bytes:
+        """What a receiver keeps of a frame that it took, 32 bytes."""
+        return hashlib.sha256(self.signed).digest()
+
+    @property
+    def _header(self) -> bytes:
+        return _HEADER.pack(
             VERSION,
             self.tag,
             self.study,
@@ -79,8 +98,6 @@ class Frame:
             self.receiver,
             len(self.payload),
         )
-        signature = keys.sign(_signed_part(header, self.payload))
-        return b"".join((header, self.payload, signature))
 
 
 def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
@@ -90,11 +107,11 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
         ProtocolError: naming the relay; the bytes are not what any party signed, or a party signed
             them for another study or session and somebody carried them here.
     """
-    frame, header = _split(data)
+    frame = _split(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
-    if not sender.verifies(data[-SIGNATURE_BYTES:], _signed_part(header, frame.payload)):
+    if not sender.verifies(data[-SIGNATURE_BYTES:], frame.signed):
         raise ProtocolError(
             f"expected a {frame.tag.name} signed by {sender.name}, got a false signature",
             culprit="relay",
@@ -111,12 +128,21 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
     return frame
 
 
-def _split(data: bytes) -> tuple[Frame, bytes]:
+def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:
+    """Who is to blame for a second frame in the place of one that was taken, by its digest.
+
+    The signature itself is not compared: a signer can make two for the same words, and they are no
+    lie. Only the signer can have signed two different things.
+    """
+    return "relay" if frame.digest == taken else sender
+
+
+def _split(data: bytes) -> Frame:
     """Header fields and payload, lengths checked, nothing believed yet."""
     if len(data) < OVERHEAD:
         raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
-    header = bytes(data[:HEADER_BYTES])
-    version, tag, study, session, number, attempt, sender, receiver, size = _HEADER.unpack(header)
+    fields = _HEADER.unpack_from(data)
+    version, tag, study, session, number, attempt, sender, receiver, size = fields
     if version != VERSION:
         raise ProtocolError(
             f"expected wire version {VERSION}, got {version}; all parties must run the same "
@@ -131,7 +157,7 @@ def _split(data: bytes) -> tuple[Frame, bytes]:
     if tag not in Tag.__members__.values():
         raise ProtocolError(f"expected a known tag, got {tag}", culprit="relay")
     payload = memoryview(data)[HEADER_BYTES : len(data) - SIGNATURE_BYTES]
-    frame = Frame(
+    return Frame(
         tag=Tag(tag),
         study=study,
         session=session,
@@ -141,9 +167,3 @@ def _split(data: bytes) -> tuple[Frame, bytes]:
         receiver=receiver,
         payload=payload,
     )
-    return frame, header
-
-
-def _signed_part(header: bytes, payload: bytes | memoryview) -> bytes:
-    """What is signed: the context, the header, and the hash of the payload."""
-    return _CONTEXT + header + hashlib.sha256(payload).digest()

@@ -178,7 +178,18 @@ def epsilon(steps: Steps, target: float) -> Estimate:
 
 def worst_epsilon(laws: Sequence[Law], count: int, target: float) -> Estimate:
     """The larger epsilon of the given directions, each composed `count` times."""
-    return max((epsilon([(law, count)], target) for law in laws), key=lambda e: e.value)
+    worst = epsilon([(laws[0], count)], target)
+    for law in laws[1:]:
+        if not _surely_below([(law, count)], worst.value, target):
+            worst = max(worst, epsilon([(law, count)], target), key=lambda e: e.value)
+    return worst
+
+
+def _surely_below(steps: Steps, at: float, target: float) -> bool:
+    """Whether delta(at) is far enough below the target to spare the search for its epsilon."""
+    if at < 1e-3:
+        return False
+    return Inversion(steps, _contour(steps, at), at).delta(at) < 0.999 * target
 
 
 def worst_delta(laws: Sequence[Law], count: int, at: float) -> Estimate:

@@ -83,7 +83,7 @@ def test_unsampled_gaussian_has_its_closed_form(
     assert found.error < 1e-10
 
 
-@pytest.mark.parametrize(("rate", "shift"), [(0.5, 1.0), (0.9, 0.5), (0.7, 1.5)])
+@pytest.mark.parametrize(("rate", "shift"), [(0.5, 1.0), (0.9, 0.5), (0.8, 1.5)])
 def test_two_sampled_steps_equal_the_direct_integral(rate: float, shift: float) -> None:
     for eps in (0.3, 1.0):
         expected = two_step_rem(rate, shift, eps)
@@ -140,6 +140,7 @@ def test_oracle_tells_one_per_cent_of_noise_apart() -> None:
     assert one > other * 1.005
 
 
-def test_oracle_says_so_where_it_cannot_answer() -> None:
+def test_oracle_says_so_where_it_cannot_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle, "MOST_ELEMENTS", 10_000_000)  # it gives up sooner, not elsewhere
     with pytest.raises(oracle.NoConvergenceError):
         oracle.delta([(oracle.rem(1e-4, 1.0), 1)], 0.5)

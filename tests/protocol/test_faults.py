@@ -119,11 +119,11 @@ def test_known_schedules(w: World, name: str) -> None:
 def forgets(patch: pytest.MonkeyPatch) -> None:
     """Silos, nodes and the aggregator lose the last attempt that they took part in."""
 
-    def take(self: Turn, round: int, attempt: int, *_: object) -> None:
+    def advance(self: Turn, round: int, attempt: int, *_: object, **__: object) -> None:
         self.last = (round, attempt)
 
     never = property(lambda self: None, lambda self, _: None)
-    patch.setattr(Turn, "take", take)
+    patch.setattr(Turn, "advance", advance)
     patch.setattr(Answering, "_masked", never, raising=False)
 
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from hubbub.wire import HEADER_BYTES, OVERHEAD, Frame, Tag, parse
+from hubbub.wire import HEADER_BYTES, OVERHEAD, Frame, Tag, doubled_by, parse
 from protocol.parties import SESSION, STUDY, flipped, refused, world
 
 W = world()
@@ -70,7 +70,7 @@ def test_a_signature_of_another_frame_does_not_fit() -> None:
 
 
 def test_a_frame_of_another_study_is_refused() -> None:
-    with refused("silo-1", f"expected study {STUDY.hex()[:16]}, got {'0' * 16}"):
+    with refused("relay", f"expected study {STUDY.hex()[:16]}, got {'0' * 16}"):
         read(W.forge(1, Tag.MASKED, study=bytes(32)))
 
 
@@ -83,6 +83,30 @@ def test_a_length_that_lies_is_refused_before_anything_is_read() -> None:
     for claim in (0, 6, 8, 2**63, 2**64 - 1):
         with refused("relay", "expected a payload of 7 bytes"):
             read(GOOD[:66] + struct.pack("<Q", claim) + GOOD[HEADER_BYTES:])
+
+
+def test_the_digest_tells_frames_apart_by_what_was_signed_and_not_by_the_signature() -> None:
+    other = W.forge(1, Tag.MASKED, b"payloads", round=3, attempt=2, receiver=0)
+    later = W.forge(1, Tag.MASKED, b"payload", round=3, attempt=3, receiver=0)
+    assert len({read(data).digest for data in (GOOD, other, later)}) == 3
+    unsigned = Frame(
+        tag=Tag.MASKED,
+        study=STUDY,
+        session=SESSION,
+        round=3,
+        attempt=2,
+        sender=1,
+        receiver=0,
+        payload=b"payload",
+    )
+    assert unsigned.digest == read(GOOD).digest
+    assert len(unsigned.digest) == 32
+
+
+def test_a_frame_taken_twice_blames_the_relay_and_another_in_its_place_its_signer() -> None:
+    first, other = read(GOOD), read(W.forge(1, Tag.MASKED, b"other", round=3, attempt=2))
+    assert doubled_by(read(GOOD), first.digest, "silo-1") == "relay"
+    assert doubled_by(other, first.digest, "silo-1") == "silo-1"
 
 
 def test_the_overhead_is_what_the_page_says() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hubbub.errors import StudyError
 from hubbub.identity import SEAL_OVERHEAD, Identity, Keys, Roster
@@ -28,6 +29,84 @@ def test_an_unknown_role_is_refused(role: str) -> None:
 def test_a_key_of_the_wrong_length_is_refused(part: str, says: str) -> None:
     with pytest.raises(StudyError, match=f"expected keys of 32 and 1216 bytes for silo-1, {says}"):
         dataclasses.replace(ONE, **{part: getattr(ONE, part)[1:]})
+
+
+# Points of small order, by arithmetic on the curve of RFC 8032, section 5.1.4, apart from the
+# package's formula: eight times a point of the curve times its large prime order.
+
+FIELD = 2**255 - 19
+PRIME = 2**252 + 27742317777372353535851937790883648493
+CURVE = -121665 * pow(121666, -1, FIELD) % FIELD
+Point = tuple[int, int]
+
+
+def added(a: Point, b: Point) -> Point:
+    product = CURVE * a[0] * b[0] * a[1] * b[1]
+    x = (a[0] * b[1] + b[0] * a[1]) * pow(1 + product, -1, FIELD)
+    y = (a[1] * b[1] + a[0] * b[0]) * pow(1 - product, -1, FIELD)
+    return x % FIELD, y % FIELD
+
+
+def times(number: int, point: Point) -> Point:
+    total = (0, 1)
+    for bit in f"{number:b}":
+        total = added(total, total)
+        if bit == "1":
+            total = added(total, point)
+    return total
+
+
+def on_curve(y: int) -> Point | None:
+    """A point with this y, if there is one."""
+    square = (y * y - 1) * pow(CURVE * y * y + 1, -1, FIELD) % FIELD
+    x = pow(square, (FIELD + 3) // 8, FIELD)
+    if (x * x - square) % FIELD:
+        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
+    return None if (x * x - square) % FIELD else (x, y)
+
+
+def torsion() -> set[Point]:
+    """The eight points of small order, as multiples of one of order 8."""
+    for y in range(2, 50):
+        point = on_curve(y)
+        root = times(PRIME, point) if point else (0, 1)
+        if times(4, root) != (0, 1):
+            return {times(number, root) for number in range(1, 9)}
+    raise AssertionError("no point of order 8")
+
+
+def encodings(point: Point) -> list[bytes]:
+    """All 32 bytes that stand for y, with either sign: canonical or not."""
+    spelled = range(point[1], 2**255, FIELD)
+    return [(y | sign << 255).to_bytes(32, "little") for y in spelled for sign in (0, 1)]
+
+
+SMALL = sorted({data for point in torsion() for data in encodings(point)})
+
+
+def test_there_are_eight_points_of_small_order_and_fourteen_encodings_with_their_y() -> None:
+    assert len(torsion()) == 8
+    assert len(SMALL) == 14
+    assert (1).to_bytes(32, "little") in SMALL
+    assert bytes(32) in SMALL
+
+
+@pytest.mark.parametrize("key", SMALL, ids=lambda key: key.hex()[:8] + key.hex()[-2:])
+def test_a_verifying_key_of_small_order_is_refused(key: bytes) -> None:
+    with pytest.raises(StudyError, match="verifying key of silo-1 that only its owner can sign"):
+        dataclasses.replace(ONE, verifying=key)
+
+
+def test_anybody_could_sign_for_a_key_of_small_order() -> None:
+    """Why they are refused: this signature was made without any key."""
+    nobody = (1).to_bytes(32, "little")
+    signature = nobody + bytes(32)
+    Ed25519PublicKey.from_public_bytes(nobody).verify(signature, b"whatever")
+
+
+@pytest.mark.parametrize("near", [2, 3, FIELD - 2, FIELD + 2])
+def test_keys_near_those_of_small_order_pass(near: int) -> None:
+    dataclasses.replace(ONE, verifying=near.to_bytes(32, "little"))
 
 
 def test_a_name_twice_in_the_roster_is_refused() -> None:

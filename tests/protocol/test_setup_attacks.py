@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import ProtocolError
 from hubbub.identity import Roster
 from hubbub.summation.agreement import Agreement
-from hubbub.wire import Tag, parse
+from hubbub.wire import EVERYBODY, Tag, parse
 from protocol.parties import (
     SESSION,
     STUDY,
@@ -96,16 +95,21 @@ def test_a_missing_message_names_who_is_waited_for(w: World, phase: str, tag: st
 
 
 @EVERY_PHASE
-def test_a_doubled_message_is_refused(w: World, phase: str, tag: str) -> None:
-    doubled: list[str] = []
+def test_a_doubled_message_names_the_relay(w: World, phase: str, tag: str) -> None:
+    with refused("relay", f"expected one {tag} of .*, got a second"):
+        set_up(w, at(phase, lambda frames: [*frames, frames[-1]]))
 
-    def twice(frames: list[bytes]) -> list[bytes]:
-        doubled.append(w.roster.name(sender_of(w, frames[-1])))
-        return [*frames, frames[-1]]
 
-    with pytest.raises(ProtocolError, match=f"one {tag} from each party, got a second") as caught:
-        set_up(w, at(phase, twice))
-    assert [caught.value.culprit] == doubled
+@EVERY_PHASE
+@pytest.mark.parametrize("to_me", [True, False], ids=["to-me", "to-everybody"])
+def test_two_different_messages_in_one_phase_name_who_signed_both(
+    w: World, phase: str, tag: str, to_me: bool
+) -> None:
+    receiver = VICTIM if to_me else EVERYBODY
+    other = w.forge(peer(w), Tag[tag], bytes(32), receiver=receiver)
+    name = w.roster.name(peer(w))
+    with refused(name, f"expected one {tag} of {name}, got a second"):
+        set_up(w, at(phase, lambda frames: [*frames, other]))
 
 
 @EVERY_PHASE
@@ -148,8 +152,15 @@ def test_a_message_of_an_earlier_session_is_refused(w: World, phase: str, tag: s
 @EVERY_PHASE
 def test_an_outsiders_message_is_refused(w: World, phase: str, tag: str) -> None:
     meddler = w.forge(0, Tag[tag], bytes(32))  # the aggregator has no part in set-up
-    with refused("aggregator", f"expected one {tag} from each party, got a second or an unwanted"):
+    with refused("relay", f"expected no {tag} of aggregator, got one"):
         set_up(w, at(phase, lambda frames: [meddler, *frames]))
+
+
+def test_a_confirmation_carried_to_who_did_not_wait_for_it_does_not_blame_its_signer() -> None:
+    """Silos do not wait for each other with nodes, but their CONFIRM is for everybody."""
+    true = NODES.forge(CHEAT, Tag.CONFIRM, bytes(32))
+    with refused("relay", "expected no CONFIRM of silo-2, got one"):
+        set_up(NODES, at("confirms", lambda frames: [true, *frames]))
 
 
 @BOTH
@@ -309,6 +320,65 @@ def test_no_coalition_that_leaves_one_silo_out_knows_the_seed_before_it_reveals(
     assert len(seeds) == 4
 
 
+# The order of the phases --------------------------------------------------------------------
+
+PHASE_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "commit": (),
+    "reveal": ([],),
+    "learn_seed": ([],),
+    "contribute": (),
+    "confirm": ([], b""),
+    "finish": ([], []),
+}
+
+
+def out_of_turn(party: Agreement, expected: str) -> None:
+    """Every phase but the expected one is refused."""
+    for name in set(PHASE_ARGUMENTS) - {expected}:
+        with refused("", f"expected {expected} next in this set-up, got {name}"):
+            getattr(Agreement, name)(party, *PHASE_ARGUMENTS[name])
+
+
+def hasty(name: str) -> Callable[..., Any]:
+    """A phase before which all others are tried."""
+
+    def called(self: Agreement, *received: Any) -> Any:
+        out_of_turn(self, name)
+        return getattr(Agreement, name)(self, *received)
+
+    return called
+
+
+Hasty = type("Hasty", (Agreement,), {name: hasty(name) for name in PHASE_ARGUMENTS})
+
+
+@BOTH
+def test_no_phase_can_be_called_early_or_twice(w: World) -> None:
+    party = cheat(Hasty, w)
+    sessions = set_up(w, p2=party)
+    assert sessions[CHEAT].transcript == sessions[VICTIM].transcript
+    out_of_turn(party, "no further phase")
+
+
+def test_without_the_joint_seed_no_mask_graph_is_drawn() -> None:
+    party = PAIRWISE.agreement(VICTIM)
+    party.commit()
+    with refused("", "expected reveal next in this set-up, got contribute"):
+        party.contribute()
+    assert party.neighbours == ()
+
+
+def test_a_phase_that_refuses_is_the_last() -> None:
+    """Otherwise a refused seed would be followed by a graph without one."""
+    parties = [PAIRWISE.agreement(index) for index in PAIRWISE.roster.silos]
+    commits = [party.commit() for party in parties]
+    reveals = [party.reveal(commits) for party in parties]
+    with refused("silo-4", "expected a REVEAL, got none"):
+        parties[0].learn_seed(reveals[:-1])
+    out_of_turn(parties[0], "no further phase")
+    assert parties[0].neighbours == ()
+
+
 # Rosters ------------------------------------------------------------------------------------
 
 
@@ -343,7 +413,7 @@ def test_different_rosters_are_caught_even_where_every_key_in_use_is_the_same() 
 
 def test_another_study_has_another_transcript_and_its_frames_are_refused() -> None:
     stranger = PAIRWISE.agreement(CHEAT, study=bytes(32))
-    with refused("silo-2", "expected study"):
+    with refused("relay", "expected study"):
         set_up(PAIRWISE, p2=stranger)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hubbub import ring
-from hubbub.round import Answering, ComputeNode
+from hubbub.round import Aggregator, Answering, ComputeNode
 from hubbub.summation import graph
 from hubbub.summation.agreement import Agreement, Session
 from hubbub.summation.mask import Masking
@@ -261,8 +261,7 @@ class Prepared:
         parse(frame, self.w.roster, study=STUDY, session=SESSION)
 
     def learn_seed(self, frame: bytes) -> None:
-        self.party.reveal(unhex(self.v["commits"]))
-        self.party.learn_seed(self._with(unhex(self.v["reveals"]), frame))
+        self._revealed().learn_seed(self._with(unhex(self.v["reveals"]), frame))
 
     def confirm(self, frame: bytes) -> None:
         self._learnt().confirm(self._with(self._inbox("contributions"), frame), self._digests())
@@ -294,9 +293,17 @@ class Prepared:
         one.total(frame)
 
     def receive(self, frame: bytes) -> None:
+        self._aggregator().receive(frame)
+
+    def receive_again(self, frame: bytes) -> None:
+        aggregator = self._aggregator()
+        aggregator.receive(bytes.fromhex(self.v["round"]["masked"][1]))
+        aggregator.receive(frame)
+
+    def _aggregator(self) -> Aggregator:
         aggregator = self.w.aggregator()
         aggregator.begin(make.ROUND, make.ATTEMPT, make.SILOS, make.PARAMETERS)
-        aggregator.receive(frame)
+        return aggregator
 
     def _answering(self) -> Answering:
         return self.w.answering(sessions("pairwise")[1])
@@ -304,9 +311,13 @@ class Prepared:
     def _node(self) -> ComputeNode:
         return make.NODES.node(sessions("nodes")[4])
 
-    def _learnt(self) -> Agreement:
+    def _revealed(self) -> Agreement:
+        self.party.commit()
         self.party.reveal(unhex(self.v["commits"]))
-        self.party.learn_seed(unhex(self.v["reveals"]))
+        return self.party
+
+    def _learnt(self) -> Agreement:
+        self._revealed().learn_seed(unhex(self.v["reveals"]))
         make.contributed(self.party, make.sealing_from(make.stored("sealed")))
         return self.party
 

@@ -14,6 +14,9 @@ from hubbub.cli.output import add_json, emit, say
 from hubbub.privacy.parameters import RELATIONS, SAMPLINGS
 
 _EPSILON, _DELTA = "0.001 to 50", "1e-12 to 0.1"
+_PLOT = (
+    "also write the whole curve, delta against epsilon, with the answer as a dot, as an SVG file"
+)
 
 
 def add_commands(commands: Any) -> None:
@@ -21,7 +24,6 @@ def add_commands(commands: Any) -> None:
     epsilon = _command(commands, "epsilon", "certified epsilon of DP-SGD at a delta", _epsilon)
     epsilon.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
     epsilon.add_argument("--delta", type=float, required=True, help=_DELTA)
-    epsilon.add_argument("--plot", type=Path, help="write delta against epsilon as an SVG file")
     delta = _command(commands, "delta", "certified delta of DP-SGD at an epsilon", _delta)
     delta.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
     delta.add_argument("--epsilon", type=float, required=True, help=_EPSILON)
@@ -42,6 +44,7 @@ def _command(
     parser.add_argument(
         "--sampling", choices=SAMPLINGS, default="poisson", help="how batches are drawn"
     )
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help=_PLOT)
     add_json(parser)
     parser.set_defaults(command=function)
     return parser
@@ -75,10 +78,11 @@ def _epsilon(options: argparse.Namespace) -> int:
 
 def _delta(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    bound = hubbub.delta(
-        noise_multiplier=options.noise_multiplier, epsilon=options.epsilon, **_mechanism(options)
-    )
+    mechanism = {"noise_multiplier": options.noise_multiplier, **_mechanism(options)}
+    bound = hubbub.delta(epsilon=options.epsilon, **mechanism)
     seconds = time.perf_counter() - start
+    if options.plot:
+        write_curve(options.plot, mechanism, bound.upper, options.epsilon)
     if options.json:
         emit({"lower": bound.lower, "upper": bound.upper, "seconds": seconds})
     else:
@@ -97,6 +101,9 @@ def _noise(options: argparse.Namespace) -> int:
     upper = hubbub.epsilon(noise_multiplier=noise, delta=options.delta, **_mechanism(options)).upper
     upper = min(upper, options.epsilon)  # calibration saw a sharper bound at the same noise
     seconds = time.perf_counter() - start
+    if options.plot:
+        mechanism = {"noise_multiplier": noise, **_mechanism(options)}
+        write_curve(options.plot, mechanism, options.delta, upper)
     if options.json:
         emit({"noise_multiplier": noise, "epsilon_upper": upper, "seconds": seconds})
     else:

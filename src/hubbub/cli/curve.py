@@ -11,54 +11,84 @@ import numpy as np
 import hubbub
 from hubbub.errors import UserError
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 420, 70, 50, 40
-_POINTS = 25
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 640, 420, 78, 24, 56, 52
+_POINTS = 200
+_LEAST_DELTA = 1e-12
+_TICKS = 6
 
 
 def write_curve(path: Path, mechanism: dict[str, Any], delta: float, epsilon: float) -> None:
-    """Write delta against epsilon, from 0 to twice the given epsilon, which is marked."""
-    levels = np.linspace(0.0, max(2 * epsilon, 1e-3), _POINTS)
-    levels = levels[levels <= 50]
-    deltas = [hubbub.delta(epsilon=float(e), **mechanism).upper for e in levels]
+    """Write delta against epsilon, from delta 1 down to 1e-12; the asked-for point is marked."""
+    curve = hubbub.trade_off(**mechanism)
+    last = float(curve.epsilon[-1])
+    if epsilon > last:
+        last = min(1.1 * epsilon, 50.0)
+        curve = hubbub.trade_off(**mechanism, epsilons=np.linspace(0, last, _POINTS))
+    lowest = log10(min(max(delta, 1e-30) / 10, _LEAST_DELTA))
+    points = list(zip(curve.epsilon.tolist(), curve.delta.tolist(), strict=True))
     try:
-        path.write_text(_picture(levels.tolist(), deltas, epsilon, delta), encoding="utf-8")
+        path.write_text(_picture(points, last, lowest, epsilon, delta), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"expected a file that can be written, got {path}: {error.strerror}"
         ) from None
 
 
-def _picture(levels: list[float], deltas: list[float], epsilon: float, delta: float) -> str:
-    """The SVG text: a logarithmic delta axis from 1 down to a tenth of the given delta."""
-    lowest = log10(delta) - 1
+def _picture(
+    points: list[tuple[float, float]], last: float, lowest: float, epsilon: float, delta: float
+) -> str:
+    """The SVG text: epsilon from 0 to `last`, log10 of delta from 0 down to `lowest`."""
 
     def x(level: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 20) * level / levels[-1]
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * level / last
 
     def y(value: float) -> float:
         share = log10(max(value, 10**lowest)) / lowest
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * share
 
-    curve = " ".join(f"{x(e):.1f},{y(d):.1f}" for e, d in zip(levels, deltas, strict=True))
-    floor = _HEIGHT - _BOTTOM
+    inside = [(level, value) for level, value in points if value > 10**lowest]
+    curve = " ".join(f"{x(level):.1f},{y(value):.1f}" for level, value in inside)
+    floor, middle = _HEIGHT - _BOTTOM, (_TOP + _HEIGHT - _BOTTOM) / 2
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="white"/>',
-        f'<path d="M{_LEFT},{_TOP} V{floor} H{_WIDTH - 20}" fill="none" stroke="black"/>',
+        *_across([(x(tick), f"{tick:.3g}") for tick in np.linspace(0, last, _TICKS)]),
+        *_down([(y(10.0**power), f"1e{power}" if power else "1") for power in _powers(lowest)]),
+        f'<path d="M{_LEFT},{_TOP} V{floor} H{_WIDTH - _RIGHT}" fill="none" stroke="black"/>',
         f'<polyline points="{curve}" fill="none" stroke="#0b62a4" stroke-width="2"/>',
         f'<circle cx="{x(epsilon):.1f}" cy="{y(delta):.1f}" r="5" fill="#c0392b"/>',
-        f'<text x="{_LEFT}" y="22">delta against epsilon (certified upper bound); '
-        f"dot: epsilon {epsilon:.4g} at delta {delta:g}</text>",
-        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">epsilon</text>',
-        f'<text x="16" y="{_HEIGHT / 2}" transform="rotate(-90 16 {_HEIGHT / 2})">delta</text>',
-    ]
-    parts += [
-        f'<text x="{x(tick):.1f}" y="{floor + 18}" text-anchor="middle">{tick:.3g}</text>'
-        for tick in np.linspace(0, levels[-1], 6)
-    ]
-    parts += [
-        f'<text x="{_LEFT - 6}" y="{y(10.0**power) + 4:.1f}" text-anchor="end">1e{power}</text>'
-        for power in range(0, int(lowest) - 1, -max(1, int(-lowest) // 6))
+        f'<text x="{_LEFT}" y="20">No mechanism with this noise is above the curve (certified '
+        "upper bound).</text>",
+        f'<text x="{_LEFT}" y="38" fill="#c0392b">Dot: epsilon {epsilon:.4g} at delta '
+        f"{delta:.4g}</text>",
+        f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 12}" text-anchor="middle">'
+        "epsilon (smaller is more private)</text>",
+        f'<text x="18" y="{middle}" text-anchor="middle" transform="rotate(-90 18 {middle})">'
+        "delta (logarithmic)</text>",
     ]
     return "\n".join([*parts, "</svg>"])
+
+
+def _powers(lowest: float) -> range:
+    """Powers of ten for the ticks of delta, at most seven of them."""
+    return range(0, int(lowest) - 1, -max(1, -(int(lowest) // _TICKS)))
+
+
+def _across(ticks: list[tuple[float, str]]) -> list[str]:
+    """Lines and words of the epsilon axis."""
+    floor = _HEIGHT - _BOTTOM
+    return [
+        f'<path d="M{at:.1f},{_TOP} V{floor}" stroke="#ddd"/>'
+        f'<text x="{at:.1f}" y="{floor + 18}" text-anchor="middle">{word}</text>'
+        for at, word in ticks
+    ]
+
+
+def _down(ticks: list[tuple[float, str]]) -> list[str]:
+    """Lines and words of the delta axis."""
+    return [
+        f'<path d="M{_LEFT},{at:.1f} H{_WIDTH - _RIGHT}" stroke="#ddd"/>'
+        f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{word}</text>'
+        for at, word in ticks
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 from hubbub.cli.output import add_json, emit, say, table
 from hubbub.errors import UserError
 from hubbub.privacy import parameters
-from hubbub.runners.ledger import Cap, Entry, Ledger
+from hubbub.runners.ledger import Cap, Ledger
 
 
 def add_commands(commands: Any) -> None:
@@ -29,6 +29,8 @@ def add_commands(commands: Any) -> None:
         if name == "show":
             parser.add_argument("--delta", type=float, default=1e-5, help="default 1e-5")
             _add_relation(parser)
+        if name == "verify":
+            parser.add_argument("--head", help="a head that `show` printed, noted elsewhere")
         add_json(parser)
         parser.set_defaults(command=function)
     budget = commands.add_parser(
@@ -54,32 +56,35 @@ def _add_relation(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    ledger = _existing(options.ledger)
     delta = parameters.delta(options.delta)
-    spent = ledger.epsilon(delta=delta, relation=options.relation)
-    cap = ledger.cap
-    studies = Counter(entry.study.hex() for entry in ledger.entries())
+    with _existing(options.ledger) as ledger:
+        spent = ledger.epsilon(delta=delta, relation=options.relation)
+        cap, head = ledger.cap, ledger.head.hex()
+        studies = Counter(entry.study.hex() for entry in ledger.entries())
     if options.json:
         emit(
             {
-                "entries": len(ledger),
+                "entries": studies.total(),
                 "epsilon": spent if spent < float("inf") else None,
                 "delta": delta,
                 "relation": options.relation,
-                "cap": None if cap is None else vars(cap),
+                "cap": None if cap is None else cap.plain(),
                 "studies": dict(studies),
-                "head": ledger.head.hex(),
+                "head": head,
             }
         )
         return 0
     table(str(options.ledger), ("study", "steps"), [(s[:16], str(n)) for s, n in studies.items()])
     say(f"epsilon {spent:.4g} at delta {delta:g} ({options.relation}) over all studies")
     say("no cap is set" if cap is None else f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g}")
+    say(f"head {head}")
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
-    entries = _existing(options.ledger).verify()
+    head = None if options.head is None else _digest(options.head)
+    with _existing(options.ledger) as ledger:
+        entries = ledger.verify(head=head)
     if options.json:
         emit({"entries": entries, "intact": True})
     else:
@@ -88,20 +93,18 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    ledger = _existing(options.ledger)
-    emit({"head": ledger.head.hex(), "entries": [_plain(one) for one in ledger.entries()]})
+    with _existing(options.ledger) as ledger:
+        entries = [entry.plain() for entry in ledger.entries()]
+        emit({"head": ledger.head.hex(), "entries": entries})
     return 0
 
 
 def _set(options: argparse.Namespace) -> int:
-    cap = Cap(
-        epsilon=parameters.epsilon(options.epsilon),
-        delta=parameters.delta(options.delta),
-        relation=options.relation,
-    )
-    Ledger(options.ledger).set_cap(cap)
+    cap = Cap(epsilon=options.epsilon, delta=options.delta, relation=options.relation)
+    with Ledger(options.ledger) as ledger:
+        ledger.set_cap(cap)
     if options.json:
-        emit({"cap": vars(cap)})
+        emit({"cap": cap.plain()})
     else:
         say(f"at most epsilon {cap.epsilon:g} at delta {cap.delta:g}, all studies together")
     return 0
@@ -114,5 +117,15 @@ def _existing(path: Path) -> Ledger:
     return Ledger(path)
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
-    return {**vars(entry), "study": entry.study.hex(), "session": entry.session.hex()}
+def _digest(text: str) -> bytes:
+    """The 32 bytes of a head."""
+    try:
+        head = bytes.fromhex(text)
+    except ValueError:
+        head = b""
+    if len(head) != 32:
+        raise UserError(
+            f"expected --head to be 64 hexadecimal digits, got {text!r}; copy what `hubbub ledger "
+            "show` printed"
+        )
+    return head

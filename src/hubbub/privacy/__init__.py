@@ -1,17 +1,22 @@
 """Privacy accounting: certified bounds on what the noise of a study promises.
 
 Knows distributions and numbers only: nothing of silos, vectors or models. The way in is
-`questions.py`; `mechanism.py` is the table of dominating pairs; `laws.py`, `discretise.py`,
-`tilting.py` and `composition.py` are the numerics, in the order in which the data go through.
+`questions.py`; `tradeoff.py` is the whole curve and what it leaves to attacks; `mechanism.py` is
+the table of dominating pairs; `laws.py`, `discretise.py`, `tilting.py` and `composition.py` are the
+numerics, in the order in which the data go through.
 """
 
 from hubbub.privacy.accountant import Bound, Composition, calibrate
 from hubbub.privacy.mechanism import (
     Release,
     Step,
+    honest_rate,
+    projection_factor,
     release,
+    release_at_quantile,
     release_projected,
     release_with_malicious,
+    with_slack,
 )
 from hubbub.privacy.questions import (
     attack_power,
@@ -20,27 +25,34 @@ from hubbub.privacy.questions import (
     epsilon,
     malicious_epsilon,
     noise_multiplier,
-    power_bound,
     projected_epsilon,
     projection_bound,
+    trade_off,
 )
+from hubbub.privacy.tradeoff import TradeOff, power_bound
 
 __all__ = [
     "Bound",
     "Composition",
     "Release",
     "Step",
+    "TradeOff",
     "attack_power",
     "calibrate",
     "composed_epsilon",
     "delta",
     "epsilon",
+    "honest_rate",
     "malicious_epsilon",
     "noise_multiplier",
     "power_bound",
     "projected_epsilon",
     "projection_bound",
+    "projection_factor",
     "release",
+    "release_at_quantile",
     "release_projected",
     "release_with_malicious",
+    "trade_off",
+    "with_slack",
 ]

@@ -8,8 +8,11 @@ often it happens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import gammainccinv, gammaincinv, gammaln
 
 from hubbub.errors import StudyError
@@ -24,9 +27,13 @@ from hubbub.privacy.laws import (
     Reversed,
 )
 
+PROJECTIONS = ("gaussian", "sign")
 _CHI_TAIL = 1e-26
-_CHI_NODES = 64
+_CHI_NODES = 40  # more of them move epsilon by less than 1e-6 of itself
 _HYPERGEOMETRIC_TAIL = 1e-26
+_MOST_SHIFT = 25.0  # losses of a sampled step grow with its square, and e^loss must be a float
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +94,8 @@ def release(step: Step, relation: str) -> Release:
         moved = 2 * shift if substitute else shift
         laws = _both_ways(Removal(rate=1.0, shift=moved), substitute)
         return Release(laws=laws, count=step.count, gaussian=moved)
+    one_sided = step.sampling == "poisson" and not substitute
+    _check_shift(step.noise_multiplier, shift if one_sided else 2 * shift)
     if step.sampling == "poisson":
         if substitute:
             return Release(laws=(Exchange(rate=step.sample_rate, shift=shift),), count=step.count)
@@ -100,24 +109,99 @@ def release(step: Step, relation: str) -> Release:
 
 
 def release_with_malicious(
-    *, records: int, batch: int, malicious: int, noise_multiplier: float, count: int
+    *,
+    records: int,
+    batch: int,
+    malicious: int,
+    noise_multiplier: float,
+    count: int,
+    cells: int = 0,
 ) -> Release:
     """Sampling without replacement where the adversary knows which `malicious` records are drawn.
 
     The number b' of honest members is hypergeometric and independent of the honest data, so the
-    step's law is the mixture of the laws with rate b' / (records - malicious) (P10).
+    step's law is the mixture of the laws with rate b' / (records - malicious) (P10). With `cells`,
+    each b' is split onto the ends of its cell so that its mean is kept: H_a is convex in the rate,
+    so the mixture over the ends is dearer, by little, and quicker to compose. Upper bounds remain
+    upper bounds; lower ones are those of the dearer mixture.
     """
     honest = records - malicious
-    members = np.arange(max(0, batch - malicious), min(batch, honest) + 1)
-    weights = np.exp(
-        _log_choose(honest, members)
-        + _log_choose(malicious, batch - members)
-        - _log_choose(records, np.array([batch]))
-    )
-    weights /= weights.sum()
+    members, weights = _honest_members(records, batch, malicious)
     kept = weights > _HYPERGEOMETRIC_TAIL
-    laws = [_replaced(int(b), honest, 2 / noise_multiplier) for b in members[kept]]
-    return Release(laws=(_mixture(weights[kept], laws),), count=count)
+    members, weights = members[kept], weights[kept]
+    if 0 < cells < members.size - 1:
+        members, weights = _on_ends(members, weights, cells)
+    laws = [_replaced(int(b), honest, 2 / noise_multiplier) for b in members]
+    return Release(laws=(_mixture(weights, laws),), count=count)
+
+
+def release_at_quantile(
+    *,
+    records: int,
+    batch: int,
+    malicious: int,
+    noise_multiplier: float,
+    count: int,
+    slack: float,
+) -> Release:
+    """The paper's way with malicious records: the rate that b' exceeds with probability `slack`.
+
+    The slack is charged in every step (P10).
+    """
+    rate = honest_rate(records=records, batch=batch, malicious=malicious, slack=slack)
+    law = ReplacedInBatch(rate=rate, shift=2 / noise_multiplier)
+    return with_slack(Release(laws=(law,), count=count), slack)
+
+
+def honest_rate(*, records: int, batch: int, malicious: int, slack: float) -> float:
+    """The least b* / n_honest with Pr[b' > b*] <= slack (P10)."""
+    members, weights = _honest_members(records, batch, malicious)
+    beyond = np.append(np.cumsum(weights[::-1])[::-1][1:], 0.0)
+    quantile = int(members[np.argmax(beyond <= slack)])
+    return quantile / (records - malicious)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slackened:
+    """A law that holds except on an event of probability `slack`, charged as loss +inf."""
+
+    law: Law
+    slack: float
+
+    @property
+    def atom(self) -> float:
+        """See `Law.atom`."""
+        return self.law.atom
+
+    @property
+    def missing(self) -> float:
+        """See `Law.missing`."""
+        return self.law.missing + self.slack
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """See `Law.masses`."""
+        return self.law.masses(edges)
+
+    def quantiles(self, tail: float, count: int) -> Array:
+        """See `Law.quantiles`."""
+        return self.law.quantiles(tail, count)
+
+
+def with_slack(one: Release, slack: float) -> Release:
+    """The release if its laws hold except with probability `slack` in each step (P8, P10)."""
+    return Release(laws=tuple(Slackened(law=law, slack=slack) for law in one.laws), count=one.count)
+
+
+def projection_factor(dimension: int, delta: float, kind: str = "gaussian") -> float:
+    """C~ / C: the length that a projected unit vector exceeds with probability at most `delta`.
+
+    Exact for Gaussian entries; Chernoff's bound for signs (P8).
+    """
+    if kind == "gaussian":
+        return sqrt(float(gammainccinv(dimension / 2, delta)) * 2 / dimension)
+    exponent = 2 * log(1 / delta) / dimension
+    root = brentq(lambda x: x - 1 - log(x) - exponent, 1.0, 2 + 2 * exponent, rtol=1e-14)
+    return sqrt(float(root)) * (1 + 1e-12)
 
 
 def release_projected(
@@ -142,6 +226,15 @@ def release_projected(
     return Release(laws=(mixture, Reversed(law=mixture)), count=count)
 
 
+def _check_shift(noise_multiplier: float, shift: float) -> None:
+    """Refuse noise so small that losses leave the range of floats."""
+    if shift > _MOST_SHIFT:
+        raise StudyError(
+            f"expected noise_multiplier of at least {noise_multiplier * shift / _MOST_SHIFT:g} "
+            f"with sampling, got {noise_multiplier:g}; add noise: so little hides nothing"
+        )
+
+
 def _both_ways(removal: Removal, substitute: bool) -> tuple[Law, ...]:
     """Removal and addition; under substitution the Gaussian pair is its own reverse."""
     return (removal,) if substitute else (removal, Reversed(law=removal))
@@ -152,6 +245,30 @@ def _replaced(members: int, honest: int, shift: float) -> Law:
     if members == 0:
         return Nothing()
     return ReplacedInBatch(rate=members / honest, shift=shift)
+
+
+def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[np.int64], Array]:
+    """Every possible number of honest members of a batch, and its probability."""
+    honest = records - malicious
+    members = np.arange(max(0, batch - malicious), min(batch, honest) + 1)
+    weights = np.exp(
+        _log_choose(honest, members)
+        + _log_choose(malicious, batch - members)
+        - _log_choose(records, np.array([batch]))
+    )
+    return members, weights / weights.sum()
+
+
+def _on_ends(
+    members: NDArray[np.int64], weights: Array, cells: int
+) -> tuple[NDArray[np.int64], Array]:
+    """The weights moved onto the ends of equal cells, with every member's mean kept."""
+    ends = np.unique(np.linspace(members[0], members[-1], cells + 1).astype(np.int64))
+    cell = np.minimum(np.searchsorted(ends, members, side="right") - 1, ends.size - 2)
+    up = (members - ends[cell]) / (ends[cell + 1] - ends[cell])
+    moved = np.bincount(cell, weights * (1 - up), ends.size)
+    moved += np.bincount(cell + 1, weights * up, ends.size)
+    return ends, moved
 
 
 def _mixture(weights: np.ndarray, laws: list[Law] | list[Removal]) -> Mixture:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
 
-import numpy as np
-from scipy.special import gammainccinv
+from numpy.typing import ArrayLike
 
 from hubbub.errors import StudyError
 from hubbub.privacy import parameters
 from hubbub.privacy.accountant import Bound, Composition, calibrate
 from hubbub.privacy.mechanism import (
+    PROJECTIONS,
     Step,
+    projection_factor,
     release,
+    release_at_quantile,
     release_projected,
     release_with_malicious,
 )
+from hubbub.privacy.tradeoff import TradeOff, power_bound, whole_trade_off
 
 
 def epsilon(
@@ -125,49 +127,92 @@ def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "ad
 
 
 def malicious_epsilon(
-    *, n: int, batch: int, malicious: int, noise_multiplier: float, steps: int, delta: float
+    *,
+    n: int,
+    batch: int,
+    malicious: int,
+    noise_multiplier: float,
+    steps: int,
+    delta: float,
+    slack: float = 0.0,
 ) -> Bound:
     """Epsilon without replacement, under substitution, when the adversary owns `malicious` records.
 
     Who owns records knows whether they are in the batch and so how many honest ones are. Exact for
-    the mixture over that number; no slack is spent. Source: docs/privacy.md P10.
+    the mixture over that number, unless `slack` asks for the paper's way: the quantile that the
+    number exceeds with that probability, which is paid out of delta in every step. It is never
+    better than the mixture. Source: docs/privacy.md P10.
 
     Raises:
-        StudyError: an argument is out of range.
+        StudyError: an argument is out of range, or slack * steps leaves nothing of delta.
     """
     most = 2**40
     n = parameters.whole("n", n, least=1, most=most)
     malicious = parameters.whole("malicious", malicious, least=0, most=n - 1)
     batch = parameters.whole("batch", batch, least=1, most=n)
     steps = parameters.whole("steps", steps, least=1, most=parameters.MOST_STEPS)
-    one = release_with_malicious(
-        records=n,
-        batch=batch,
-        malicious=malicious,
-        noise_multiplier=parameters.noise(noise_multiplier),
-        count=steps,
-    )
+    noise_multiplier, delta = parameters.noise(noise_multiplier), parameters.delta(delta)
+    slack = parameters.real("slack", slack)
+    if not 0 <= slack < delta / steps:
+        raise StudyError(
+            f"expected slack from 0 to below delta / steps = {delta / steps:.3g}, got {slack:g}; "
+            "it is paid in every step, so lower it"
+        )
+    if slack:
+        one = release_at_quantile(
+            records=n,
+            batch=batch,
+            malicious=malicious,
+            noise_multiplier=noise_multiplier,
+            count=steps,
+            slack=slack,
+        )
+    else:
+        one = release_with_malicious(
+            records=n,
+            batch=batch,
+            malicious=malicious,
+            noise_multiplier=noise_multiplier,
+            count=steps,
+        )
     return _within_reach(Composition([one]).epsilon(delta))
 
 
-def projection_bound(*, dimension: int, delta: float) -> float:
-    """The factor by which a Gaussian projection to `dimension` may lengthen a vector.
+def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") -> float:
+    """The factor C~ / C by which a random projection to `dimension` may lengthen a vector.
 
     The norm exceeds the returned factor times the original with probability at most `delta`, for
     one projection; over S steps with fresh projections S * delta is paid. Source: P8.
 
+    Args:
+        dimension: k, coordinates after projecting.
+        delta: probability, in (0, 1).
+        kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
+
     Raises:
         StudyError: an argument is out of range.
+
+    >>> round(projection_bound(dimension=100, delta=1e-6), 3)
+    1.35
+    >>> round(projection_bound(dimension=100, delta=1e-6, kind="sign"), 3)
+    1.392
     """
     dimension = parameters.whole("dimension", dimension, least=1, most=2**40)
     number = parameters.real("delta", delta)
     if not 0 < number < 1:
         raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
-    return float(sqrt(gammainccinv(dimension / 2, number) * 2 / dimension))
+    parameters.choice("kind", kind, PROJECTIONS)
+    return projection_factor(dimension, number, kind)
 
 
 def projected_epsilon(
-    *, dimension: int, noise_multiplier: float, sample_rate: float, steps: int, delta: float
+    *,
+    dimension: int,
+    noise_multiplier: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    fresh: bool = True,
 ) -> Bound:
     """Epsilon of Poisson DP-SGD (add-remove) that releases a fresh Gaussian projection per step.
 
@@ -176,12 +221,18 @@ def projected_epsilon(
     Args:
         dimension: k, coordinates sent per step.
         noise_multiplier: sigma / C, with C the clipping norm *before* projecting.
+        fresh: whether every step draws its own projection, after its model is fixed.
 
     Raises:
-        StudyError: an argument is out of range.
+        StudyError: an argument is out of range; or one projection is kept for all steps.
 
     Source: docs/privacy.md P8.
     """
+    if fresh is not True:
+        raise StudyError(
+            "expected a fresh projection for every step, got fresh = False; later gradients depend "
+            "on a projection that is kept, and may be lengthened 1 + sqrt(d / k) times by it"
+        )
     one = release_projected(
         dimension=parameters.whole("dimension", dimension, least=2, most=2**40),
         sample_rate=parameters.rate(sample_rate),
@@ -212,24 +263,51 @@ def attack_power(
         StudyError: an argument is out of range.
     """
     rate = parameters.real("false_positive_rate", false_positive_rate)
-    if not 0 <= rate <= 1:
-        raise StudyError(
-            f"expected false_positive_rate between 0 and 1, got {rate:g}; pass a probability"
-        )
     whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
     return power_bound(whole, rate)
 
 
-def power_bound(whole: Composition, false_positive_rate: float) -> float:
-    """`attack_power` of a composition."""
-    if false_positive_rate >= 1:
-        return 1.0
-    near = min(max(false_positive_rate / 10, parameters.LEAST_DELTA), 0.1)
-    levels = np.concatenate([[0.0], np.geomspace(1e-3, parameters.MOST_EPSILON, 400)])
-    spent = whole.profile(levels, near=near)
-    direct = np.exp(levels) * false_positive_rate + spent
-    complementary = 1 - np.exp(-levels) * (1 - false_positive_rate - spent)
-    return float(min(1.0, direct.min(), complementary.min()))
+def trade_off(
+    *,
+    noise_multiplier: float,
+    sample_rate: float = 1.0,
+    steps: int,
+    relation: str = "add-remove",
+    sampling: str = "poisson",
+    epsilons: ArrayLike | None = None,
+) -> TradeOff:
+    """Delta as a function of epsilon, from one composition; and through it, every attack's limits.
+
+    Guarantees:
+        1. No delta is below the exact one of the dominating pairs; above 1e-12 they are usually
+           within 3 % of it.
+        2. `true_positive_rate` of the result bounds every membership attack.
+
+    Args:
+        noise_multiplier: sigma / C, for both relations.
+        sample_rate: probability that a record is in a batch, in (0, 1].
+        steps: number of steps, 1 to 1,000,000.
+        relation: "add-remove" or "substitute".
+        sampling: "poisson", "without-replacement" or "none".
+        epsilons: where to look, between 0 and 50; by default 200 points, from 0 to where delta is
+            about 1e-12.
+
+    Returns:
+        `TradeOff(epsilon=(m,), delta=(m,))`, by increasing epsilon.
+
+    Raises:
+        StudyError: an argument is out of range.
+
+    Source: docs/privacy.md P1, P2, P11, P13.
+
+    >>> curve = trade_off(noise_multiplier=1.0, sample_rate=0.008, steps=1250, epsilons=[0.5, 1.6])
+    >>> bool(curve.delta[1] < 1.01e-5 < curve.delta[0])
+    True
+    >>> float(curve.true_positive_rate(0.01)) < 0.05
+    True
+    """
+    whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
+    return whole_trade_off(whole, epsilons)
 
 
 def _step(noise: float, rate: float, steps: int, sampling: str) -> Step:

@@ -31,6 +31,8 @@ _HALF = 1 << 8
 _STRIP = 32
 # Rows whose words fill one chunk of keystream.
 _ROWS = CHUNK_BYTES // 2
+# Rows that one table is used for while it is in the cache.
+_SPAN = 4 * _ROWS
 _GROUP = 1 << 64  # AES blocks between the streams of two groups of columns
 
 
@@ -91,12 +93,12 @@ class Signs:
             def one(start: int, first: int = first, tables: list[Array] = tables) -> None:
                 looked_up = np.empty(_ROWS)
                 for group, table in enumerate(tables, first):
-                    for rows, words in _words(key, group, start, min(start + _ROWS, parameters)):
+                    for rows, words in _words(key, group, start, min(start + _SPAN, parameters)):
                         part = looked_up[: words.size]
                         table.take(words, out=part, mode="clip")
                         out[rows] += part
 
-            effort.each(one, range(0, parameters, _ROWS))
+            effort.each(one, range(0, parameters, _SPAN))
         return out
 
 

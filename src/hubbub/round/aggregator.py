@@ -8,7 +8,7 @@ one is begun among those left. Vectors are added as they come and not kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from hubbub import ring
 from hubbub.errors import ProtocolError
 from hubbub.identity import Keys, Roster
 from hubbub.round.terms import Parameters, Terms, Turn
-from hubbub.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 
 
 class Aggregator:
@@ -30,8 +30,8 @@ class Aggregator:
         self._study, self._session = study, session
         self._turn = Turn()
         self._active: frozenset[int] = frozenset()
-        self._arrived: set[int] = set()
-        self._answered: set[int] = set()
+        self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
+        self._answered: dict[int, bytes] = {}  # node to the digest of its answer
         self._asked = False
         self._total = ring.zeros(0, terms.word_bits)
 
@@ -39,15 +39,18 @@ class Aggregator:
         self, round: int, attempt: int, active: Iterable[int], parameters: Parameters
     ) -> bytes:
         """Open an attempt: the MODEL for everybody."""
-        self._turn.take(round, attempt, self._terms.steps, "aggregator")
-        self._active = frozenset(active)
-        self._arrived, self._answered, self._asked = set(), set(), False
+        silos = frozenset(active)
+        payload = self._terms.model_payload(silos, parameters)
+        self._turn.advance(round, attempt, self._terms.steps)
+        self._active = silos
+        self._arrived, self._answered, self._asked = {}, {}, False
         self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
-        payload = self._terms.model_payload(self._active, parameters)
         return self._frame(Tag.MODEL, EVERYBODY, payload)
 
     def receive(self, message: bytes) -> None:
-        """Add a silo's masked vector, or take a compute node's total away.
+        """Add a silo's masked vector, or take a compute node's total of masks away.
+
+        Full shares are the other way round: the silo's answer is empty and the totals are added.
 
         Raises:
             ProtocolError: it is not what this attempt waits for; the sum is as before.
@@ -60,21 +63,27 @@ class Aggregator:
                 f"got one to {frame.round}.{frame.attempt} from {sender}",
                 culprit="relay",
             )
-        if frame.tag is Tag.MASKED and not self._asked:
-            self._once(frame.sender, self._active, self._arrived, sender)
-            self._total += self._terms.read_residues(frame, sender)
-            self._arrived.add(frame.sender)
+        if frame.tag is Tag.MASKED:
+            self._once(frame, self._active, self._arrived, sender)
+            if self._asked:
+                raise ProtocolError(
+                    f"expected no MASKED after the requests, got one of {sender}", culprit="relay"
+                )
+            self._total += self._terms.read_answer(frame, sender)
+            self._arrived[frame.sender] = frame.digest
         elif frame.tag is Tag.TOTAL and self._asked:
-            self._once(frame.sender, self._roster.nodes, self._answered, sender)
-            self._total -= self._terms.read_residues(frame, sender)
-            self._answered.add(frame.sender)
+            self._once(frame, self._roster.nodes, self._answered, sender)
+            vector = self._terms.read_residues(frame, sender)
+            combine = np.add if self._terms.full_shares else np.subtract
+            combine(self._total, vector, out=self._total)
+            self._answered[frame.sender] = frame.digest
         else:
             raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
 
     @property
     def missing(self) -> frozenset[int]:
         """Active silos that have not answered."""
-        return self._active - self._arrived
+        return self._active.difference(self._arrived)
 
     def requests(self) -> dict[int, bytes]:
         """Close the silos' phase and ask every compute node for the masks of who arrived."""
@@ -96,7 +105,7 @@ class Aggregator:
         if not self._active:
             raise ProtocolError("expected an open attempt, got none; begin one first")
         if self._terms.nodes and len(self._answered) < len(self._roster.nodes):
-            waiting = min(set(self._roster.nodes) - self._answered)
+            waiting = min(set(self._roster.nodes).difference(self._answered))
             raise ProtocolError(
                 "expected its total, got none; the attempt is abandoned",
                 culprit=self._roster.name(waiting),
@@ -108,11 +117,18 @@ class Aggregator:
             )
         return ring.to_integers(self._total)
 
-    def _once(self, index: int, expected: Iterable[int], seen: set[int], sender: str) -> None:
-        if index not in expected or index in seen:
+    def _once(
+        self, frame: Frame, asked: Container[int], taken: Mapping[int, bytes], sender: str
+    ) -> None:
+        if frame.sender not in asked:
             raise ProtocolError(
-                f"expected one answer from each party that was asked, got another of {sender}",
-                culprit="relay" if index in seen else sender,
+                f"expected no {frame.tag.name} of a party that was not asked, got one",
+                culprit=sender,
+            )
+        if frame.sender in taken:
+            raise ProtocolError(
+                f"expected one {frame.tag.name} of {sender}, got a second",
+                culprit=doubled_by(frame, taken[frame.sender], sender),
             )
 
     def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from hubbub import ring
 from hubbub.errors import ProtocolError
 from hubbub.identity import Keys, Roster
+from hubbub.randomness import SecureSource
+from hubbub.round.sharing import sealed_shares
 from hubbub.round.terms import Parameters, Terms, Turn
 from hubbub.summation.agreement import Session
 from hubbub.summation.mask import Masking
@@ -37,15 +39,25 @@ class Answering:
         terms: the numbers of the rounds.
         session: from the agreement.
         masking: how masks are added (on how many threads); changes speed only.
+        source: the silo's randomness, for full shares only.
     """
 
     def __init__(
-        self, *, keys: Keys, roster: Roster, terms: Terms, session: Session, masking: Masking
+        self,
+        *,
+        keys: Keys,
+        roster: Roster,
+        terms: Terms,
+        session: Session,
+        masking: Masking,
+        source: SecureSource | None = None,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._masking = session, masking
         self._turn = Turn()
         self._masked: tuple[int, int] = (0, 0)
+        self._source = source or SecureSource()
+        self._shares: dict[int, bytes] = {}
 
     def accept(self, model: bytes) -> Attempt:
         """The attempt that the aggregator's MODEL opens; each can be opened once.
@@ -58,18 +70,22 @@ class Answering:
         sender = self._roster.name(frame.sender)
         if frame.tag is not Tag.MODEL or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError(
-                f"expected a MODEL from the aggregator, got a {frame.tag.name}", culprit=sender
+                f"expected a MODEL from the aggregator to everybody, got a {frame.tag.name} of "
+                f"{sender}",
+                culprit=sender if frame.tag is Tag.MODEL else "relay",
             )
         active, parameters = self._terms.read_model(frame, sender)
         if self._session.index not in active:
-            raise ProtocolError("expected to be among the active silos, was not", culprit=sender)
-        self._turn.take(frame.round, frame.attempt, self._terms.steps, sender)
+            raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
+        self._turn.take(frame, self._terms.steps, sender)
         return Attempt(
             round=frame.round, attempt=frame.attempt, active=active, parameters=parameters
         )
 
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
         """The MASKED frame with these residues, which are overwritten by it; once per attempt.
+
+        With full shares it is empty, and `shares` has what goes to the nodes.
 
         Raises:
             ProtocolError: the attempt was answered already, or is not the newest.
@@ -78,16 +94,30 @@ class Answering:
         if number != self._turn.last or number == self._masked:
             raise ProtocolError(f"expected a new attempt to answer, got {number} again")
         self._masked = number
+        if self._terms.full_shares:
+            sealed = sealed_shares(residues, self._session, *number, self._source)
+            self._shares = {
+                node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
+            }
+            return self._frame(Tag.MASKED, attempt, 0, b"")
         self._add_masks(attempt, residues)
+        return self._frame(Tag.MASKED, attempt, 0, ring.to_bytes(residues))
+
+    def shares(self) -> dict[int, bytes]:
+        """By compute node, the SHARE that goes with the last answer; each is handed out once."""
+        shares, self._shares = self._shares, {}
+        return shares
+
+    def _frame(self, tag: Tag, attempt: Attempt, receiver: int, payload: bytes) -> bytes:
         return Frame(
-            tag=Tag.MASKED,
+            tag=tag,
             study=self._session.study,
             session=self._session.id,
             round=attempt.round,
             attempt=attempt.attempt,
             sender=self._session.index,
-            receiver=0,
-            payload=ring.to_bytes(residues),
+            receiver=receiver,
+            payload=payload,
         ).sealed(self._keys)
 
     def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:

@@ -88,3 +88,7 @@ class Silo:
             total, terms.sigma_grid, self._source, terms.word_bits
         )
         return self._answering.masked(attempt, residues)  # P4: only the whole sum is visible
+
+    def shares(self) -> dict[int, bytes]:
+        """With full shares, what goes to the compute nodes with the last answer; else nothing."""
+        return self._answering.shares()

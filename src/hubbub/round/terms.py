@@ -1,7 +1,8 @@
 """What a party must know of the plan to play a round, and how the payloads of a round look.
 
 Lengths come from here, never from a sender. A MODEL payload is the bitmap of the active silos
-followed by the model; MASKED and TOTAL are residues; a REQUEST is a bitmap.
+followed by the model; MASKED and TOTAL are residues; a REQUEST is a bitmap; a SHARE is a sealed
+vector of residues, and the MASKED that goes with it is empty.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import ring
-from hubbub.errors import ProtocolError
-from hubbub.wire import Frame
+from hubbub.errors import ProtocolError, StudyError
+from hubbub.wire import Frame, doubled_by
 
 Parameters = NDArray[np.float32]
+
+SEAL_BYTES = 16  # what AES-GCM adds to a share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,7 @@ class Terms:
         sigma_grid: standard deviation of a silo's noise share, in grid steps; 0 only in baselines.
         sample_rate: probability with which a record is in a batch.
         nodes: 0 with pairwise masks, else how many compute nodes there are.
+        full_shares: whether silos send a share to every node instead of a masked vector.
     """
 
     dimension: int
@@ -46,6 +50,7 @@ class Terms:
     sigma_grid: float
     sample_rate: float
     nodes: int
+    full_shares: bool = False
 
     @property
     def masked_bytes(self) -> int:
@@ -54,8 +59,14 @@ class Terms:
 
     def bitmap(self, silos: Iterable[int]) -> bytes:
         """A set of silos as bits, silo 1 first."""
+        chosen = sorted(silos)
+        if chosen and not 1 <= chosen[0] <= chosen[-1] <= self.silos:
+            raise StudyError(
+                f"expected silos from 1 to {self.silos}, got {chosen[0]} to {chosen[-1]}; "
+                "name silos by their index in the roster"
+            )
         flags = np.zeros(self.silos, dtype=bool)
-        flags[[index - 1 for index in silos]] = True
+        flags[[index - 1 for index in chosen]] = True
         return np.packbits(flags).tobytes()
 
     def model_payload(self, active: Iterable[int], parameters: Parameters) -> bytes:
@@ -92,6 +103,18 @@ class Terms:
         self._expect(frame, self.masked_bytes, sender)
         return ring.from_bytes(frame.payload, self.dimension, self.word_bits)
 
+    def read_answer(self, frame: Frame, sender: str) -> ring.Residues:
+        """What a silo's MASKED adds to the sum: nothing where the nodes hold its shares."""
+        if self.full_shares:
+            self._expect(frame, 0, sender)
+            return ring.zeros(self.dimension, self.word_bits)
+        return self.read_residues(frame, sender)
+
+    def read_share(self, frame: Frame, sender: str) -> bytes | memoryview:
+        """The sealed vector in a SHARE."""
+        self._expect(frame, self.masked_bytes + SEAL_BYTES, sender)
+        return frame.payload
+
     def _expect(self, frame: Frame, size: int, sender: str) -> None:
         if len(frame.payload) != size:
             raise ProtocolError(
@@ -101,19 +124,27 @@ class Terms:
 
 
 class Turn:
-    """The last (round, attempt) that a party answered; time only goes forward."""
+    """The last (round, attempt) that a party used up; time only goes forward."""
 
-    def __init__(self, last: tuple[int, int] = (0, 0)) -> None:
-        self.last = last
+    def __init__(self) -> None:
+        self.last = (0, 0)
+        self._taken = b""
 
-    def take(self, round: int, attempt: int, steps: int, sender: str) -> None:
-        """Use (round, attempt) up: masks, noise and totals exist once for each."""
+    def take(self, frame: Frame, steps: int, sender: str) -> None:
+        """Use the time of a frame up: masks, noise and totals exist once for each."""
+        late = (1, 0) <= (frame.round, frame.attempt) < self.last
+        culprit = "relay" if late else doubled_by(frame, self._taken, sender)
+        self.advance(frame.round, frame.attempt, steps, culprit=culprit)
+        self._taken = frame.digest
+
+    def advance(self, round: int, attempt: int, steps: int, *, culprit: str = "") -> None:
+        """Go on to a later time; the culprit is who asked for one that is not later."""
         if not 1 <= round <= steps:
-            raise ProtocolError(f"expected a round from 1 to {steps}, got {round}", culprit=sender)
+            raise ProtocolError(f"expected a round from 1 to {steps}, got {round}", culprit=culprit)
         if (round, attempt) <= self.last:
             raise ProtocolError(
                 f"expected a round after {self.last[0]}.{self.last[1]}, got {round}.{attempt}: "
                 "a mask is never used twice",
-                culprit="relay" if (round, attempt) < self.last else sender,
+                culprit=culprit,
             )
         self.last = (round, attempt)

@@ -14,7 +14,8 @@ import numpy as np
 
 from hubbub.plan import Plan
 from hubbub.runners import store
-from hubbub.runners.local import BASELINES, Result, run
+from hubbub.runners.baselines import BASELINES
+from hubbub.runners.local import Result, run
 from hubbub.study import Study
 
 MODES = ("federated", *BASELINES)
@@ -25,7 +26,7 @@ class Comparison:
     """The final metric of every mode: its mean over the splits, and its standard deviation.
 
     Args:
-        metric: "auc", "accuracy" or "loss", the first that the model has.
+        metric: "auc" or "accuracy", the first that the model has.
         mean: by mode.
         spread: standard deviation over the splits, by mode.
         first: hubbub's own run on the first split.
@@ -79,7 +80,7 @@ def compare(
             if progress is not None:
                 progress()
     assert first is not None  # noqa: S101  # splits >= 1
-    metric = next(name for name in ("auc", "accuracy", "loss") if name in first.final)
+    metric = next(name for name in ("auc", "accuracy") if name in first.final)
     values = {mode: [row[metric] for row in rows] for mode, rows in finals.items()}
     found = Comparison(
         metric=metric,

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import BudgetError, HubbubError, IntegrityError
 from hubbub.identity import Keys, Roster
 from hubbub.plan import Plan
 from hubbub.randomness import SecureSource
@@ -24,6 +25,14 @@ from hubbub.summation.agreement import SESSION_BYTES, Agreement, Session, sent_d
 from hubbub.summation.mask import Masking
 
 Record = Callable[[int, Charge], None]
+
+
+class AbandonedError(HubbubError):
+    """An attempt that came to nothing because a silo did not answer."""
+
+    def __init__(self, silo: int, why: HubbubError) -> None:
+        super().__init__(f"expected every silo's answer, got none from one: {why}")
+        self.silo, self.why = silo, why
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +82,7 @@ def terms_of(plan: Plan, dimension: int, *, parameters: int | None = None) -> Te
         sigma_grid=plan.share_sigma_grid,
         sample_rate=plan.study.training.sample_rate,
         nodes=plan.study.parties.compute_nodes,
+        full_shares=plan.study.parties.shares == "full",
     )
 
 
@@ -97,6 +107,49 @@ class Federation:
     aggregator: Aggregator
     silos: Mapping[int, Silo]
     nodes: Mapping[int, ComputeNode]
+    quorum: int = 0
+    gone: set[int] = field(default_factory=set)
+
+    def round(
+        self,
+        number: int,
+        parameters: Parameters,
+        *,
+        attempts: int = 1,
+        record: Record | None = None,
+    ) -> tuple[NDArray[np.int64] | None, int]:
+        """A round: with pairwise masks it is repeated among those left when a silo is missing.
+
+        Every attempt has a fresh batch, noise and masks, and is charged (docs/privacy.md P3).
+
+        Args:
+            number: from 1.
+            parameters: the model.
+            attempts: the most to make.
+            record: see `sum`; a silo whose ledger refuses is missing from then on.
+
+        Returns:
+            The sum in grid steps, or None if no attempt succeeded, and the attempts made.
+
+        Raises:
+            HubbubError: what the silo said that left too few.
+        """
+        for attempt in range(attempts):
+            try:
+                total = self.sum(
+                    number, parameters, attempt=attempt, record=record, absent=self.gone
+                )
+            except AbandonedError as lost:
+                self._lose(lost.silo, lost.why)
+            else:
+                return total, attempt + 1
+        return None, attempts
+
+    def _lose(self, silo: int, why: HubbubError) -> None:
+        """Go on without a silo, if enough are left."""
+        self.gone.add(silo)
+        if len(self.silos) - len(self.gone) < self.quorum:
+            raise why from None
 
     def sum(
         self,
@@ -109,13 +162,20 @@ class Federation:
     ) -> NDArray[np.int64]:
         """One attempt at a round, from the model to the sum in grid steps.
 
+        With pairwise masks, `AbandonedError` is raised at the first silo whose ledger refuses; with
+        compute nodes the attempt goes on without it.
+
         Args:
             round: from 1.
             parameters: the model.
             attempt: from 0, higher for every repetition.
             record: called with a silo's index and charge before its answer is made; it must have
-                written the charge when it returns.
+                written the charge when it returns, or raise.
             absent: silos that do not answer.
+
+        Raises:
+            AbandonedError: see above.
+            BudgetError, IntegrityError: a ledger refused, which left too few silos.
         """
         away = set(absent)
         active = [index for index in self.silos if self.nodes or index not in away]
@@ -124,9 +184,18 @@ class Federation:
             if index in away:
                 continue
             charge = self.silos[index].accept(model)
-            if record is not None:
-                record(index, charge)
-            self.aggregator.receive(self.silos[index].contribute())
+            try:
+                if record is not None:
+                    record(index, charge)
+            except (BudgetError, IntegrityError) as refused:
+                if not self.nodes:
+                    raise AbandonedError(index, refused) from None
+                self._lose(index, refused)
+                continue
+            answer = self.silos[index].contribute()
+            for node, share in self.silos[index].shares().items():
+                self.nodes[node].keep(share)
+            self.aggregator.receive(answer)
         if self.nodes:
             for index, request in self.aggregator.requests().items():
                 self.aggregator.receive(self.nodes[index].total(request))
@@ -188,6 +257,7 @@ class Members:
             terms=terms,
             session=self.sessions[index],
             masking=masking,
+            source=self.sources[index],
         )
 
     def nodes(self, terms: Terms, masking: Masking) -> dict[int, ComputeNode]:
@@ -240,6 +310,7 @@ def federate(
             for index in members.roster.silos
         },
         nodes=members.nodes(terms, masking),
+        quorum=terms.quorum,
     )
 
 

@@ -6,7 +6,8 @@
     model.safetensors   the trained model
     report.html         for people
 
-Files are written under another name and then moved into place, so that none is ever half there.
+Metrics are appended as they come. The other files are written under another name and then moved
+into place, so that none is ever half there.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ def fresh_folder(folder: Path, plan: Plan) -> Path:
     return folder
 
 
+def append_metrics(folder: Path, row: Mapping[str, float]) -> None:
+    """Add a row to the metrics, so that an interrupted run keeps what it knew."""
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dict(row)) + "\n")
+
+
 def write(
     folder: Path,
     plan: Plan,
@@ -54,9 +61,7 @@ def write(
     baseline: str | None,
     comparison: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Put the results of a finished run into its folder."""
-    lines = (json.dumps(dict(row)) for row in metrics)
-    write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+    """Put the results of a finished run into its folder, beside the metrics."""
     header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
     learning.save_model(folder / "model.safetensors", model, header)
     page = render(plan.as_json(), metrics, baseline=baseline, comparison=comparison or {})

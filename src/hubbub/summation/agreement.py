@@ -8,16 +8,19 @@ sign the hash of the whole, the transcript; a relay that shows different parties
 caught here, before the first round. Key checks prove pair by pair that both ends derived the same
 secret.
 
-One `Agreement` is one party's side, a pure state machine: frames in, frames out. The methods are
-called in the order in which they stand.
+One `Agreement` is one party's side, a pure state machine: frames in, frames out. Its phases are
+called in the order in which they stand, each once; without compute nodes all of them, with compute
+nodes from `contribute` on. A phase that refuses is the last, and the next try is a new session.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec, TypeVar
 
 from cryptography.exceptions import InvalidTag
 
@@ -25,10 +28,34 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.identity import Keys, Roster
 from hubbub.randomness import SecureSource
 from hubbub.summation.secrets import CONTRIBUTION_BYTES, PairSecret
-from hubbub.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 
 SESSION_BYTES = 16
 SEED_BYTES = 32
+_SEED_PHASES = ("commit", "reveal", "learn_seed")
+_SECRET_PHASES = ("contribute", "confirm", "finish")
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
+_Phase = Callable[Concatenate["Agreement", _P], _Result]
+
+
+def _in_turn(phase: _Phase[_P, _Result]) -> _Phase[_P, _Result]:
+    """A phase of the set-up that refuses to be called early, twice, or after a refusal."""
+
+    @functools.wraps(phase)
+    def called(self: Agreement, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        if self._phases[:1] != (phase.__name__,):
+            expected = self._phases[0] if self._phases else "no further phase"
+            raise ProtocolError(
+                f"expected {expected} next in this set-up, got {phase.__name__}; call every phase "
+                "once and in order, or set up a new session"
+            )
+        rest, self._phases = self._phases[1:], ()
+        result = phase(self, *args, **kwargs)
+        self._phases = rest
+        return result
+
+    return called
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,16 +115,22 @@ class Agreement:
         self._own_digest = b""
         self._secrets: dict[int, PairSecret] = {}
         self._transcript = b""
+        # Without compute nodes the graph is drawn from the joint seed, never from an empty one.
+        self._phases: tuple[str, ...] = (
+            _SECRET_PHASES if roster.nodes else _SEED_PHASES + _SECRET_PHASES
+        )
 
     @property
     def neighbours(self) -> tuple[int, ...]:
         """Whom this party shares secrets with; known after `contribute`."""
         return self._neighbours
 
+    @_in_turn
     def commit(self) -> bytes:
         """Phase 1: the hash of this party's share of the seed."""
         return self._frame(Tag.COMMIT, EVERYBODY, self._commitment(self._index, self._own_seed))
 
+    @_in_turn
     def reveal(self, commits: Sequence[bytes]) -> bytes:
         """Phase 2, after all silos committed: the share of the seed itself."""
         self._commits = self._one_each(commits, Tag.COMMIT, self._roster.silos, 32)
@@ -106,6 +139,7 @@ class Agreement:
             raise ProtocolError("expected my own commitment back, got another", culprit="relay")
         return self._frame(Tag.REVEAL, EVERYBODY, self._own_seed)
 
+    @_in_turn
     def learn_seed(self, reveals: Sequence[bytes]) -> None:
         """After all silos revealed: check the commitments and fix the joint seed."""
         shares = self._one_each(reveals, Tag.REVEAL, self._roster.silos, SEED_BYTES)
@@ -119,6 +153,7 @@ class Agreement:
         self._public.update(joined)
         self._seed = hashlib.sha256(b"hubbub joint seed v1" + self._session + joined).digest()
 
+    @_in_turn
     def contribute(self) -> dict[int, bytes]:
         """Phase 3: a fresh secret for each neighbour, sealed and signed; by receiver."""
         self._neighbours = tuple(self._choose(self._seed))
@@ -131,6 +166,7 @@ class Agreement:
         self._own_digest = sent_digest(frames)
         return frames
 
+    @_in_turn
     def confirm(
         self, contributions: Sequence[bytes], digests: bytes
     ) -> tuple[bytes, dict[int, bytes]]:
@@ -174,6 +210,7 @@ class Agreement:
         }
         return self._frame(Tag.CONFIRM, EVERYBODY, self._transcript), checks
 
+    @_in_turn
     def finish(self, confirms: Sequence[bytes], checks: Sequence[bytes]) -> Session:
         """The session, once all witnesses saw the same and all neighbours hold the same secrets."""
         witnesses = self._neighbours if self._witnesses is None else self._witnesses
@@ -237,27 +274,30 @@ class Agreement:
         self, frames: Sequence[bytes], tag: Tag, senders: Iterable[int]
     ) -> Iterable[tuple[int, Frame]]:
         """Verified frames of one kind, exactly one from every expected sender."""
-        expected = frozenset(senders)
-        missing = set(expected)
+        expected, taken = frozenset(senders), dict[int, bytes]()
         for data in frames:
             frame = parse(data, self._roster, study=self._study, session=self._session)
             name = self._roster.name(frame.sender)
             if frame.tag is not tag or frame.round or frame.attempt:
                 raise ProtocolError(
-                    f"expected a {tag.name}, got a {frame.tag.name}", culprit="relay"
+                    f"expected a {tag.name}, got a {frame.tag.name} of attempt "
+                    f"{frame.round}.{frame.attempt}",
+                    culprit="relay",
                 )
             if frame.receiver not in (self._index, EVERYBODY):
                 raise ProtocolError(
                     f"expected a {tag.name} for me, got one for another party", culprit="relay"
                 )
-            if frame.sender not in missing:
+            if frame.sender not in expected:
+                raise ProtocolError(f"expected no {tag.name} of {name}, got one", culprit="relay")
+            if frame.sender in taken:
                 raise ProtocolError(
-                    f"expected one {tag.name} from each party, got a second or an unwanted one",
-                    culprit="relay" if frame.sender in expected else name,
+                    f"expected one {tag.name} of {name}, got a second",
+                    culprit=doubled_by(frame, taken[frame.sender], name),
                 )
-            missing.remove(frame.sender)
+            taken[frame.sender] = frame.digest
             yield frame.sender, frame
-        if missing:
+        if missing := expected.difference(taken):
             raise ProtocolError(
                 f"expected a {tag.name}, got none; it has not answered",
                 culprit=self._roster.name(min(missing)),

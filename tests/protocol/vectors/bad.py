@@ -39,6 +39,7 @@ def turn(frame: bytes) -> dict[str, int]:
 def misshapen(w: World, good: bytes) -> list[Bad]:
     """What is no frame of any party, of this study, in this session."""
     old = w.forge(0, Tag.MODEL, payload(good), session=bytes(16), **turn(good))
+    other = w.forge(0, Tag.MODEL, payload(good), study=bytes(32), **turn(good))
     nine = good[:58] + struct.pack("<I", 9) + good[62:]
     another = bytes([good[-1] ^ 1])
     return [
@@ -48,6 +49,7 @@ def misshapen(w: World, good: bytes) -> list[Bad]:
         ("version 2", "parse", "relay", "expected wire version 1", b"\x02" + good[1:]),
         ("tag 99", "parse", "relay", "expected a known tag", b"\x01\x63" + good[2:]),
         ("last byte", "parse", "relay", "false signature", good[:-1] + another),
+        ("another study", "parse", "relay", "expected study", other),
         ("old session", "parse", "relay", "a replay", old),
         ("sender 9", "parse", "relay", "a sender of the roster", nine),
     ]
@@ -77,16 +79,20 @@ def for_a_silo(w: World, good: bytes) -> list[Bad]:
         return w.forge(0, Tag.MODEL, bytes([silos]) + rest + end, **where)
 
     own = w.forge(2, Tag.MODEL, payload(good), **now)
+    aside = w.forge(0, Tag.MODEL, payload(good), receiver=1, **now)
+    answer = w.forge(2, Tag.MASKED, bytes(20), receiver=0, **now)
     return [
         ("from a silo", "accept", "silo-2", "a MODEL from the aggregator", own),
+        ("for me alone", "accept", "aggregator", "from the aggregator to everybody", aside),
+        ("an answer", "accept", "relay", "got a MASKED of silo-2", answer),
         ("round 10 of 9", "accept", "aggregator", "a round from 1 to 9", model(0xE0, round=10)),
         ("one silo", "accept", "aggregator", "at least 2 active silos", model(0x80, **now)),
-        ("without me", "accept", "aggregator", "among the active silos", model(0x60, **now)),
+        ("without me", "accept", "relay", "among the active silos", model(0x60, **now)),
         ("a fourth silo", "accept", "aggregator", "at most 3 silos", model(0xF0, **now)),
         ("long model", "accept", "aggregator", "9 bytes, got 10", model(0xE0, b"\0", **now)),
-        ("the same again", "accept_again", "aggregator", "never used twice", good),
+        ("the same again", "accept_again", "relay", "never used twice", good),
         ("fewer now", "accept_again", "aggregator", "never used twice", model(0xC0, **now)),
-        ("earlier", "accept_again", "aggregator", "a round after 7.1", model(0xE0, round=7)),
+        ("earlier", "accept_again", "relay", "a round after 7.1", model(0xE0, round=7)),
     ]
 
 
@@ -99,17 +105,19 @@ def for_a_node(w: World, good: bytes) -> list[Bad]:
 
     own = w.forge(2, Tag.REQUEST, b"\xe0", receiver=4, **now)
     old = request(b"\xe0", session=bytes(16))
+    model = w.forge(0, Tag.MODEL, bytes(9), **now)
     return [
         ("request of a silo", "total", "silo-2", "a REQUEST from the aggregator", own),
+        ("a model", "total", "relay", "got a MODEL of aggregator", model),
         ("for somebody else", "total", "relay", "a REQUEST for me", request(b"\xe0", receiver=3)),
         ("masks of one silo", "total", "aggregator", "at least 2 active", request(b"\x20")),
         ("masks of a fourth", "total", "aggregator", "at most 3 silos", request(b"\xf0")),
         ("two bytes", "total", "aggregator", "at most 3 silos", request(b"\xe0\0")),
         ("round 0", "total", "aggregator", "a round from 1 to 9", request(b"\xe0", round=0)),
         ("old request", "total", "relay", "a replay", old),
-        ("asked again", "total_again", "aggregator", "never used twice", good),
+        ("asked again", "total_again", "relay", "never used twice", good),
         ("asked for fewer", "total_again", "aggregator", "never used twice", request(b"\xc0")),
-        ("asked back", "total_again", "aggregator", "a round after", request(b"\xe0", attempt=0)),
+        ("asked back", "total_again", "relay", "a round after", request(b"\xe0", attempt=0)),
     ]
 
 
@@ -121,9 +129,12 @@ def for_the_aggregator(w: World, good: bytes) -> list[Bad]:
         return w.forge(sender, tag, bytes(size), receiver=0, **where)
 
     masked, share = signed(0, Tag.MASKED, 20, **now), signed(2, Tag.SHARE, 20, **now)
+    other = signed(2, Tag.MASKED, 20, **now)
     return [
         ("short vector", "receive", "silo-2", "20 bytes, got 16", signed(2, Tag.MASKED, 16, **now)),
-        ("last attempt", "receive", "silo-2", "attempt 7.1", signed(2, Tag.MASKED, 20, round=7)),
-        ("not asked", "receive", "aggregator", "each party that was asked", masked),
+        ("last attempt", "receive", "relay", "attempt 7.1", signed(2, Tag.MASKED, 20, round=7)),
+        ("not asked", "receive", "aggregator", "a party that was not asked", masked),
         ("a share", "receive", "silo-2", "expected no SHARE now", share),
+        ("answered again", "receive_again", "relay", "got a second", good),
+        ("answered otherwise", "receive_again", "silo-2", "got a second", other),
     ]

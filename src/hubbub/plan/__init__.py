@@ -1,0 +1,32 @@
+"""The plan: everything that follows from a study before the first record is touched.
+
+`pairing` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
+reads first; then `precision` (what finite precision adds; grid and word), `exposure` (who can learn
+how much), `batches` (what joint batches cost) and `planning` (how all of it becomes the `Plan`).
+`size` knows how large the model is.
+"""
+
+from hubbub.plan.batches import JointBatches
+from hubbub.plan.exposure import Exposure, noise_left, sharing_silos, stated_adversary
+from hubbub.plan.pairing import Mechanism, Projected, mechanism_of, releases
+from hubbub.plan.planning import Plan, plan
+from hubbub.plan.precision import CLIP_MARGIN, Certificate
+from hubbub.plan.size import model_dimension, record_shape
+
+__all__ = [
+    "CLIP_MARGIN",
+    "Certificate",
+    "Exposure",
+    "JointBatches",
+    "Mechanism",
+    "Plan",
+    "Projected",
+    "mechanism_of",
+    "model_dimension",
+    "noise_left",
+    "plan",
+    "record_shape",
+    "releases",
+    "sharing_silos",
+    "stated_adversary",
+]

@@ -1,0 +1,177 @@
+"""Who can learn how much: epsilon for every adversary, from the outsider to all silos but one.
+
+An adversary is a number of noise shares that it can subtract (P3, P4), and a number of records that
+are its own (P10); this file counts both and asks `pairing` for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, sqrt
+
+from hubbub.plan.pairing import WITHOUT_REPLACEMENT, Mechanism, epsilon_of, releases
+from hubbub.plan.precision import Certificate
+from hubbub.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposure:
+    """What one adversary can learn about a record.
+
+    Args:
+        adversary: in words.
+        colluding_silos: silos that tell it all they know.
+        known_shares: noise shares it can subtract: theirs, and that of a silo that merely looks at
+            the result, which knows its own (P3).
+        noise_multiplier: sigma / C that is left against it (P3).
+        epsilon: certified upper bound at the study's delta, what finite precision adds included;
+            inf past 50.
+        known_records: records of its own, whose part in a joint batch it knows (P10); 0 where
+            batches are not joint.
+    """
+
+    adversary: str
+    colluding_silos: int
+    known_shares: int
+    noise_multiplier: float
+    epsilon: float
+    known_records: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Adversary:
+    """A row of the table before its epsilon is known."""
+
+    name: str
+    colluding: int = 0
+    shares: int = 0
+    silos: int = 0
+
+
+def exposures_of(
+    study: Study, mechanism: Mechanism, noise: float, shares: int, certificate: Certificate
+) -> tuple[Exposure, ...]:
+    """Epsilon against everybody who might look (P3)."""
+    rows = _adversaries(study)
+    most = sharing_silos(study) - study.parties.dropouts - 1
+    left = {row: noise_left(study, noise, shares, min(row.shares, most)) for row in rows}
+    owned = {row: owned_records(study, row.silos) for row in rows}
+    spent = {
+        view: epsilon_against(study, mechanism, certificate, *view)
+        for view in {(left[row], owned[row]) for row in rows}
+    }
+    return tuple(
+        Exposure(
+            adversary=row.name,
+            colluding_silos=row.colluding,
+            known_shares=min(row.shares, most),
+            noise_multiplier=left[row],
+            epsilon=spent[left[row], owned[row]],
+            known_records=owned[row],
+        )
+        for row in rows
+    )
+
+
+def epsilon_against(
+    study: Study,
+    mechanism: Mechanism,
+    certificate: Certificate,
+    noise: float,
+    known_records: int,
+    steps: int | None = None,
+) -> float:
+    """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
+
+    Args:
+        study: for its delta, and its number of steps if none is given.
+        mechanism: what every step does.
+        certificate: what to add.
+        noise: sigma / C that the adversary does not know.
+        known_records: records that are its own.
+        steps: attempts, finished or not.
+    """
+    count = study.training.steps if steps is None else steps
+    ideal = epsilon_of(
+        lambda: releases(mechanism, noise, count, known_records),
+        certificate.ideal_delta(study.privacy.delta),
+    )
+    return ideal.upper + certificate.epsilon if ideal else inf
+
+
+def sharing_silos(study: Study) -> int:
+    """Silos in the smallest sum that can be isolated, before colluders and drop-outs (P4)."""
+    parties = study.parties
+    if 0 < parties.nodes_per_silo < parties.compute_nodes:
+        # Consecutive nodes on a circle: one honest node may be the only one for its own silos. The
+        # N mod M silos that are over use the first nodes once more than the last.
+        each, over = divmod(parties.silos, parties.compute_nodes)
+        spared = parties.compute_nodes - over
+        return parties.nodes_per_silo * each + max(0, parties.nodes_per_silo - spared)
+    return parties.silos
+
+
+def stated_adversary(study: Study) -> str:
+    """The name of the adversary to whom the study's epsilon is promised."""
+    return _insider(study.parties.colluders)
+
+
+def noise_left(study: Study, noise: float, shares: int, known: int) -> float:
+    """z_eff of P3: what is left of the noise when `known` shares can be subtracted."""
+    left = sharing_silos(study) - study.parties.dropouts - known
+    return noise * sqrt(max(left, 0) / shares)
+
+
+def known_shares(study: Study, colluders: int) -> int:
+    """Noise shares known to so many silos and to a further one that looks on (P3).
+
+    Attested enclaves keep a silo's share from its own owner.
+    """
+    return 0 if study.parties.trust == "tee" else colluders + 1
+
+
+def owned_records(study: Study, silos: int) -> int:
+    """Records of so many silos, if all silos hold equally many; 0 unless batches are joint (P10).
+
+    Rounded up; one record at least is somebody else's.
+    """
+    if study.training.sampling != WITHOUT_REPLACEMENT:
+        return 0
+    records, parties = study.data.records, study.parties
+    return min(ceil(records * min(silos, parties.silos - 1) / parties.silos), records - 1)
+
+
+def _adversaries(study: Study) -> list[_Adversary]:
+    """All rows of the table."""
+    parties = study.parties
+    rows = [_Adversary(name="outsider (published models)"), _Adversary(name="aggregator")]
+    if parties.compute_nodes > 1:
+        # A silo that does not use the honest node is left with its own share (P4).
+        subset = 0 < parties.nodes_per_silo < parties.compute_nodes
+        all_but_one = parties.silos if subset else 0
+        name = "aggregator and all compute nodes but one"
+        rows.append(_Adversary(name=name, shares=all_but_one))
+    rows.append(_Adversary(name="one silo", shares=known_shares(study, 0), silos=1))
+    rows += [
+        _Adversary(name=_insider(t), colluding=t, shares=known_shares(study, t), silos=t + 1)
+        for t in _curve(study)
+    ]
+    if parties.trust == "tee":
+        t = parties.colluders
+        name = f"{_insider(t)}, no enclave holding"
+        rows.append(_Adversary(name=name, colluding=t, shares=t + 1, silos=t + 1))
+    return rows
+
+
+def _insider(colluders: int) -> str:
+    """The name of a coalition of the aggregator with silos."""
+    silos = f"{colluders} silo" + ("" if colluders == 1 else "s")
+    return f"aggregator + {silos}"
+
+
+def _curve(study: Study) -> list[int]:
+    """Numbers of colluders for the table: up to T + 2 one by one, then ever sparser, to N - 1."""
+    most = study.parties.silos - 1
+    wanted = {t for t in range(1, most + 1) if t <= 3 or abs(t - study.parties.colluders) <= 2}
+    wanted |= {most, study.parties.colluders} | {round(most * share) for share in (0.25, 0.5, 0.75)}
+    return sorted(t for t in wanted if 0 <= t <= most)

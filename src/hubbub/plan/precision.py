@@ -1,0 +1,114 @@
+"""What finite precision and the mask graph add to the ideal mechanism; grid and word of the sum.
+
+All of docs/privacy.md P4 to P7 that is a number of the plan. This file knows sizes, steps and
+noise; it knows no adversary and no sampling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, expm1, log, pi, sqrt
+
+from hubbub.errors import StudyError
+from hubbub.study import Study
+from hubbub.summation import graph
+
+# Share of the record's clipping norm that is given up so that float32 sums stay within it (P14).
+CLIP_MARGIN = 2.0**-8
+_LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
+_UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number
+_ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not known yet
+# Standard deviations of a projected coordinate that must fit, as for the noise (P7).
+_PROJECTED_REACH = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What finite precision and the mask graph add to the ideal mechanism (P4-P6).
+
+    What is sent is (epsilon + `epsilon`, `delta_factor` delta + `delta`)-DP if the ideal mechanism
+    is (epsilon, delta)-DP.
+    """
+
+    epsilon: float
+    delta: float
+    delta_factor: float
+
+    def ideal_delta(self, delta: float) -> float:
+        """The delta that the ideal mechanism may use."""
+        return (delta - self.delta) / self.delta_factor
+
+
+def certificate_for(study: Study, numbers: int | None) -> Certificate:
+    """P5 (rounding), P6 (sampler, by the martingale bound) and P4 (graph), for the whole study.
+
+    Rounding is charged at the finest noise that a plan may choose on the grid and the sampler at
+    the widest, so that the certificate holds for every grid.
+
+    Args:
+        study: the study.
+        numbers: how many numbers a silo sends per step, if that is known.
+    """
+    draws = float(study.training.steps) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
+    sigma = float(_LEAST_GRID_SIGMA)
+    rounding = 2 * draws * exp(-((pi * sigma) ** 2))
+    outcome = _outcome_error(float(_MOST_GRID_SIGMA))
+    slack = 1e-3 * study.privacy.delta / (1 + exp(study.privacy.epsilon))
+    drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
+    lost_tail = draws * 1e-20  # grain of the tail's 64-bit uniforms, in total variation
+    return Certificate(
+        epsilon=2 * (rounding + drift),
+        delta=(1 + exp(study.privacy.epsilon)) * (slack + lost_tail) + _graph_failure(study),
+        delta_factor=1 + expm1(rounding + drift),
+    )
+
+
+def _outcome_error(sigma_grid: float) -> float:
+    """Relative error of one outcome's probability in float64 (P6 iii, with r = 4, T = 9, a = 1)."""
+    reach = 9 * sigma_grid
+    shift = 2.0**-53 * (5 * reach + 1)
+    slope = (reach + 1) / sigma_grid**2
+    return 2 * shift * (1 + slope) * exp(slope * shift)
+
+
+def _graph_failure(study: Study) -> float:
+    """Probability that the mask graph falls apart; nothing on a complete one (P4)."""
+    parties = study.parties
+    degree = graph.degree(parties.silos, parties.colluders, parties.dropouts)
+    if parties.compute_nodes or degree >= parties.silos - 1:
+        return 0.0
+    return float(2.0**-graph.FAILURE_BITS)
+
+
+def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
+    """Word, grid standard deviation of a share, and how many aligned records fit (P7)."""
+    share = noise / sqrt(shares)  # in units of C
+    needed = _largest_batch(study)
+    for bits in (16, 32, 64):
+        sigma = float(_MOST_GRID_SIGMA)
+        while sigma >= _LEAST_GRID_SIGMA:
+            spread = 12 * sigma * sqrt(study.parties.silos)
+            room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
+            capacity = int(room / _largest_coordinate(study))
+            if capacity >= needed:
+                return bits, sigma, capacity
+            sigma /= 2
+    raise StudyError(
+        "expected a noise multiplier at which a 64-bit word holds the sum, "
+        f"got {noise:.3g}; ask for a smaller epsilon"
+    )
+
+
+def _largest_coordinate(study: Study) -> float:
+    """Of what one record sends, in units of C: all of it; or 12 deviations of C / sqrt(k)."""
+    k = study.training.projection
+    return _PROJECTED_REACH / sqrt(k) if k else 1.0
+
+
+def _largest_batch(study: Study) -> int:
+    """A batch size exceeded with probability below 2^-100; a default if n is not public."""
+    records = study.data.records
+    if not records:
+        return _UNKNOWN_BATCH
+    mean = study.training.sample_rate * records
+    return min(records, int(mean + 12 * sqrt(mean) + 48) + 1)

@@ -1,0 +1,129 @@
+"""The whole trade-off between epsilon and delta, and what it leaves to a membership attack.
+
+One epsilon at one delta is a point of a curve; everything an attacker can do follows from the curve
+(Wasserman and Zhou 2010; Dong, Roth, Su 2022). This file reads it off one composition. It knows
+nothing of how that came about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hubbub.errors import StudyError
+from hubbub.privacy import parameters
+from hubbub.privacy.accountant import Composition
+
+Array = NDArray[np.float64]
+
+_POINTS = 200
+_SHARPEST = 1e-8  # from there the curve is within about 3 % from delta = 1 down to 1e-12
+_LARGER = (1e-5, 1e-3, 0.1)
+_LEAST_SPAN = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TradeOff:
+    """Certified upper deltas at increasing epsilons.
+
+    Args:
+        epsilon: (m,), increasing.
+        delta: (m,), never below the exact values, never increasing.
+    """
+
+    epsilon: Array
+    delta: Array
+
+    def true_positive_rate(self, false_positive_rate: ArrayLike) -> Array:
+        """The largest true-positive rates of any membership attack, at false-positive rates.
+
+        Guarantees: no test, whatever its computing power and whatever it knows besides one record,
+        is right about the record more often. The bound is the least over all points of the curve of
+        e^epsilon FPR + delta and 1 - e^-epsilon (1 - FPR - delta), one for each direction.
+
+        Args:
+            false_positive_rate: numbers in [0, 1], of any shape.
+
+        Returns:
+            Rates in the same shape.
+
+        Raises:
+            StudyError: a number is not between 0 and 1.
+
+        Source: docs/privacy.md P2.
+        """
+        rates = _rates(false_positive_rate)[..., None]
+        direct = np.exp(self.epsilon) * rates + self.delta
+        complementary = 1 - np.exp(-self.epsilon) * (1 - rates - self.delta)
+        least = np.minimum(direct, complementary).min(axis=-1)
+        return np.asarray(np.where(rates[..., 0] >= 1, 1.0, np.minimum(1.0, least)))
+
+
+def trade_off_of(whole: Composition, epsilons: ArrayLike | None, *, near: float) -> TradeOff:
+    """The curve of a composition, sharpest where delta is `near`.
+
+    Raises:
+        StudyError: the epsilons are not a list of numbers between 0 and 50.
+    """
+    levels = _default_levels(whole) if epsilons is None else _levels(epsilons)
+    deltas = np.ones_like(levels)
+    for looked_at in (near, *(delta for delta in _LARGER if delta > near)):
+        # Where that much delta is spent far past the largest epsilon, look nearer by; where all of
+        # it is, nothing better than 1 is promised.
+        if whole.estimate(looked_at) <= 1.2 * parameters.MOST_EPSILON:
+            deltas = whole.profile(levels, near=looked_at)
+            break
+    return TradeOff(epsilon=levels, delta=np.minimum.accumulate(deltas))
+
+
+def whole_trade_off(whole: Composition, epsilons: ArrayLike | None = None) -> TradeOff:
+    """The curve of a composition, sharp over all deltas in use."""
+    return trade_off_of(whole, epsilons, near=_SHARPEST)
+
+
+def power_bound(whole: Composition, false_positive_rate: float) -> float:
+    """The largest true-positive rate at one false-positive rate."""
+    near = min(max(false_positive_rate / 10, parameters.LEAST_DELTA), 0.1)
+    levels = np.concatenate([[0.0], np.geomspace(1e-3, parameters.MOST_EPSILON, 400)])
+    curve = trade_off_of(whole, levels, near=near)
+    return float(curve.true_positive_rate(false_positive_rate))
+
+
+def _default_levels(whole: Composition) -> Array:
+    """Even steps from 0 to where delta is about 1e-12."""
+    last = min(max(whole.estimate(parameters.LEAST_DELTA), _LEAST_SPAN), parameters.MOST_EPSILON)
+    return np.linspace(0.0, last, _POINTS)
+
+
+def _levels(epsilons: ArrayLike) -> Array:
+    """The epsilons asked for, increasing."""
+    levels = _numbers("epsilons", epsilons)
+    good = levels.ndim == 1 and levels.size and np.all((levels >= 0) & (levels <= 50))
+    if not good:
+        raise StudyError(
+            f"expected epsilons to be a list of numbers between 0 and {parameters.MOST_EPSILON:g}, "
+            f"got an array of shape {levels.shape}; pass such a list, or none at all"
+        )
+    return np.sort(levels)
+
+
+def _rates(values: ArrayLike) -> Array:
+    """False-positive rates."""
+    rates = _numbers("false_positive_rate", values)
+    if not np.all((rates >= 0) & (rates <= 1)):
+        raise StudyError(
+            "expected false_positive_rate between 0 and 1, got other numbers; pass probabilities"
+        )
+    return rates
+
+
+def _numbers(name: str, values: ArrayLike) -> Array:
+    """An array of floats."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise StudyError(f"expected {name} to be numbers, got something else; pass numbers") from (
+            None
+        )

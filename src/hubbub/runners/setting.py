@@ -1,0 +1,125 @@
+"""A study made ready to run: its plan, its model, and everybody's records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub import sources
+from hubbub.errors import DataError, StudyError
+from hubbub.plan import CLIP_MARGIN, Plan, record_shape
+from hubbub.plan import plan as plan_study
+from hubbub.round import LocalTask
+from hubbub.study import Study
+from hubbub.tabular import Records
+
+Parameters = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A study made ready to run: its plan, its model, and everybody's records."""
+
+    plan: Plan
+    model: Any = field(repr=False)
+    initial: Parameters = field(repr=False)
+    method: str
+    records: tuple[Records, ...] = field(repr=False)
+    test: Records | None = field(repr=False)
+
+    @classmethod
+    def of(cls, study: Study, made: Plan | None = None) -> Setting:
+        """Load the records, build the model, make the plan unless one is given.
+
+        Raises:
+            StudyError: the study cannot be run.
+            DataError: a silo's records do not fit it.
+        """
+        _refuse_unavailable(study)
+        records = tuple(sources.records(study, name) for name in study.parties.names)
+        test = sources.records(study, sources.TEST) if sources.has_test_set(study) else None
+        shape = record_shape(study) or tuple(records[0].inputs.shape[1:])
+        for name, one in zip((*study.parties.names, "test"), (*records, test), strict=True):
+            _check_shape(name, one, shape)
+        model = learning.build_model(
+            study.model.kind,
+            inputs=shape,
+            outputs=study.model.outputs,
+            hidden=study.model.hidden,
+            bias=study.model.bias,
+            seed=study.id,
+        )
+        initial = learning.parameters_vector(model)
+        return cls(
+            plan=replace(made, study=study) if made else plan_study(study, dimension=initial.size),
+            model=model,
+            initial=initial,
+            method=learning.method_for(model, shape, records[0].targets),
+            records=records,
+            test=test,
+        )
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self.plan.study
+
+    @property
+    def tasks(self) -> list[LocalTask]:
+        """Every silo's records, ready for clipped sums."""
+        return [
+            learning.TrainingTask(
+                self.model,
+                records,
+                clip=self.plan.record_clip,
+                margin=CLIP_MARGIN,
+                method=self.method,
+            )
+            for records in self.records
+        ]
+
+    def optimizer(self) -> learning.Optimizer:
+        """A fresh optimizer."""
+        options: dict[str, Any] = dict(self.study.training.optimizer)
+        kind = str(options.pop("name"))
+        return learning.Optimizer(kind, steps=self.study.training.steps, **options)
+
+    def trained(self, parameters: Parameters) -> Any:
+        """The model with these parameters."""
+        learning.load_parameters(self.model, parameters)
+        return self.model
+
+    def evaluate(self, parameters: Parameters) -> dict[str, float]:
+        """Metrics on the public test set, if there is one."""
+        if self.test is None:
+            return {}
+        return learning.evaluate_records(self.trained(parameters), self.test)
+
+
+def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> None:
+    """All parties' records have the shape that the model takes."""
+    if records is not None and tuple(records.inputs.shape[1:]) != tuple(shape):
+        raise DataError(
+            f"expected records of shape {tuple(shape)} for {name}, "
+            f"got {tuple(records.inputs.shape[1:])}; mend the data or model.inputs"
+        )
+
+
+def _refuse_unavailable(study: Study) -> None:
+    """What the study format knows and this version cannot run."""
+    training, parties = study.training, study.parties
+    for key, value, usable in (
+        ("training.sampling", training.sampling, training.sampling != "without-replacement"),
+        ("training.projection", training.projection, training.projection == 0),
+        ("parties.trust", parties.trust, parties.trust == "none"),
+    ):
+        if not usable:
+            raise StudyError(
+                f"expected {key} to be one that this version can run, got {value!r}; "
+                "it can be planned but not trained yet: use the default"
+            )

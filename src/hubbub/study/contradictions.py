@@ -1,0 +1,104 @@
+"""Keys that are each in range and yet contradict each other, in one table or across them.
+
+A contradiction is refused, never settled in favour of one of the keys: no setting may silently
+change a guarantee. This file knows the settings, not how they were read.
+"""
+
+from __future__ import annotations
+
+from hubbub.errors import StudyError
+from hubbub.study.data import Data
+from hubbub.study.model import Model
+from hubbub.study.parties import Parties
+from hubbub.study.privacy import Privacy
+from hubbub.study.training import Training
+
+
+def check_parties(parties: Parties) -> None:
+    """Enough silos for the noise, enough compute nodes for the shares."""
+    _check_noise_shares(parties)
+    if parties.nodes_per_silo > parties.compute_nodes:
+        raise StudyError(
+            f"expected parties.nodes_per_silo <= compute_nodes = {parties.compute_nodes}, "
+            f"got {parties.nodes_per_silo}; lower it or leave it out"
+        )
+    if parties.shares == "full":
+        _check_full_shares(parties)
+
+
+def check_data(data: Data, parties: Parties, model: Model) -> None:
+    """Files that the model can learn, and no fewer records than silos."""
+    _check_outputs(data, model)
+    if data.records and data.records < parties.silos:
+        raise StudyError(
+            f"expected data.records >= {parties.silos}, the number of silos, got {data.records}; "
+            "mend it"
+        )
+
+
+def check_training(training: Training, data: Data, privacy: Privacy) -> None:
+    """Batches and steps for which the study says all that they need."""
+    if training.sampling == "without-replacement":
+        _check_joint_batches(data, privacy)
+    if dict(training.optimizer)["name"] == "sgd" and not data.records:
+        raise StudyError(
+            'expected data.records with optimizer "sgd", got nothing; the sum is divided by the '
+            "expected batch, so state the public number of records, or use adam"
+        )
+
+
+def _check_noise_shares(parties: Parties) -> None:
+    """Enough silos must be left to add the noise (docs/privacy.md P3)."""
+    spare = 1 if parties.trust == "tee" else 2
+    most = parties.silos - spare
+    if parties.dropouts > most:
+        raise StudyError(
+            f"expected parties.dropouts <= silos - {spare} = {most}, "
+            f"got {parties.dropouts}; lower it or add silos"
+        )
+    if parties.colluders > most - parties.dropouts:
+        raise StudyError(
+            f"expected parties.colluders <= silos - dropouts - {spare} = "
+            f"{most - parties.dropouts}, got {parties.colluders}; "
+            "lower colluders or dropouts, or add silos"
+        )
+
+
+def _check_full_shares(parties: Parties) -> None:
+    """A vector that is split among nodes needs two of them, or it is not split."""
+    if parties.compute_nodes < 2:
+        raise StudyError(
+            'expected compute_nodes >= 2 with parties.shares = "full", '
+            f"got {parties.compute_nodes}; add compute nodes or remove shares"
+        )
+    if parties.nodes_per_silo == 1:
+        raise StudyError(
+            'expected parties.nodes_per_silo >= 2 with parties.shares = "full", got 1: a silo\'s '
+            "only node would see its vector; raise it or leave it out"
+        )
+
+
+def _check_outputs(data: Data, model: Model) -> None:
+    """As many outputs as the target in the files has classes, one for two."""
+    classes = 2 if data.positive else len(data.classes)
+    wanted = classes if classes > 2 else 1
+    if data.files and model.outputs != wanted:
+        raise StudyError(
+            f"expected model.outputs = {wanted} for a target of {classes} classes, "
+            f"got {model.outputs}; set it, or mend data.classes"
+        )
+
+
+def _check_joint_batches(data: Data, privacy: Privacy) -> None:
+    """A joint batch of fixed size makes the number of records public."""
+    if privacy.relation == "add-remove":
+        raise StudyError(
+            'expected privacy.relation = "substitute" with training.sampling = '
+            '"without-replacement", got "add-remove"; a joint batch of fixed size makes the number '
+            "of records public, so adding one cannot be hidden"
+        )
+    if not data.records:
+        raise StudyError(
+            'expected data.records with sampling = "without-replacement", got nothing; state the '
+            "public number of records, or use Poisson sampling"
+        )

@@ -1,0 +1,144 @@
+"""The table `[data]`: where each silo finds its records, and what is public about them.
+
+This file knows how records are declared; it reads none, and imports no function that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from hubbub.errors import StudyError
+from hubbub.study.place import BUILT_IN, OWN, is_built_in, is_own
+from hubbub.study.quoting import shortened
+from hubbub.study.section import Section
+from hubbub.tabular import Column, columns_from
+from hubbub.tabular.column import canonical
+
+_KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
+_TABLES = (".csv", ".parquet")
+
+
+def data_from(table: Mapping[str, Any]) -> Data:
+    """The data that a table states."""
+    section = Section("data", table, (*_KEYS, "records"))
+    source, files = _origin(section)
+    return Data(
+        source=source,
+        files=files,
+        test=_test(section),
+        target=section.text("target", "target" if source else None),
+        positive=section.texts("positive", ()),
+        classes=_classes(section),
+        columns=_columns(section) if "columns" in section else (),
+        options=_options(section),
+        records=section.whole("records", 0, least=0, most=10**12),
+    )
+
+
+def _origin(section: Section) -> tuple[str, str]:
+    """The function or the files, one of which is empty."""
+    source, files = section.text("source", ""), section.text("files", "")
+    if bool(source) == bool(files):
+        raise StudyError(
+            f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
+            f'write source = "{BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
+        )
+    if source:
+        _check_source(section, source)
+    else:
+        _check_files(section, files)
+    return source, files
+
+
+def _check_source(section: Section, source: str) -> None:
+    """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
+    if not is_own(OWN + source.removeprefix(OWN)):
+        own = not source.startswith(OWN) and is_own(OWN + source)
+        raise section.refusal(
+            "source",
+            f'"{BUILT_IN}:name" or "{OWN}module:function"',
+            f'write "{OWN}" before a function of your own' if own else "mend it",
+        )
+    for key in ("test", "positive", "classes", "columns"):
+        section.absent(key, "when data.source is given")
+
+
+def _check_files(section: Section, files: str) -> None:
+    """One file for each silo, of a kind that can be read."""
+    if "{name}" not in files or not files.endswith(_TABLES):
+        raise section.refusal(
+            "files", "a path with {name} that ends in .csv or .parquet", "mend it"
+        )
+    section.absent("options", "when data.files is given")
+
+
+def _test(section: Section) -> str:
+    """The public test file, if there is one."""
+    test = section.text("test", "")
+    if test and not test.endswith(_TABLES):
+        raise section.refusal("test", "a path that ends in .csv or .parquet", "mend it")
+    return test
+
+
+def _classes(section: Section) -> tuple[str, ...]:
+    """The spellings of the target; there is no loss for a target that is not a class."""
+    if section.content.get("positive"):
+        section.absent("classes", "when data.positive is given")
+    classes = section.texts("classes", ("0", "1"))
+    if len({canonical(spelling) for spelling in classes}) < max(2, len(classes)):
+        raise section.refusal("classes", "at least two different spellings", "list each class once")
+    return classes
+
+
+def _columns(section: Section) -> tuple[Column, ...]:
+    """The declared columns; 1 and 1.0 are the same bound, and must give the same study id."""
+    try:
+        columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
+    except StudyError as error:  # which quotes a list of categories in full
+        said, _, remedy = str(error).rpartition("; ")
+        raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
+    if section.content.get("target") in {column.name for column in columns}:
+        raise section.refusal("target", "none of data.columns", "remove it from data.columns")
+    return columns
+
+
+def _normal(column: Column) -> Column:
+    """The column with every number in one form."""
+    default = column.default
+    if column.categories:
+        text = default is None or isinstance(default, str)
+        return column if text else replace(column, default=canonical(str(default)))
+    low, high = (float(bound) + 0.0 for bound in column.bounds)
+    return replace(
+        column, low=low, high=high, default=None if default is None else float(default) + 0.0
+    )
+
+
+def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ...]:
+    """Arguments for the source's function, each of the type that is written."""
+    options = section.content.get("options", {})
+    plain = isinstance(options, dict) and all(
+        isinstance(value, str) or (isinstance(value, int | float) and isfinite(value))
+        for value in options.values()
+    )
+    if not plain:
+        raise section.refusal("options", "a table of plain values", "write { split = 1 }")
+    return tuple(sorted(options.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Where each silo finds its records, and what is public about them."""
+
+    source: str = ""
+    files: str = ""
+    test: str = ""
+    target: str = "target"
+    positive: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ("0", "1")
+    columns: tuple[Column, ...] = ()
+    options: tuple[tuple[str, int | float | str | bool], ...] = ()
+    records: int = 0

@@ -1,0 +1,71 @@
+"""The table `[parties]`: who takes part, and what is assumed of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.study.section import Section
+
+_SILO_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # never "..": names become parts of paths
+_MOST_SILOS = 100_000
+_KEYS = ("silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts")
+
+
+def parties_from(table: Mapping[str, Any]) -> Parties:
+    """The parties that a table states."""
+    section = Section("parties", table, (*_KEYS, "trust", "shares"))
+    return Parties(
+        names=_names(section),
+        compute_nodes=section.whole("compute_nodes", 0, least=0, most=1000),
+        nodes_per_silo=section.whole("nodes_per_silo", 0, least=0, most=1000),
+        colluders=section.whole("colluders", None, least=0, most=10**6),
+        dropouts=section.whole("dropouts", 0, least=0, most=10**6),
+        trust=section.text("trust", "none", options=("none", "tee")),
+        shares=section.text("shares", "compressed", options=("compressed", "full")),
+    )
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """The names of silos that were only counted: silo-1 ... silo-N."""
+    return tuple(f"silo-{number}" for number in range(1, count + 1))
+
+
+def _names(section: Section) -> tuple[str, ...]:
+    """The silos' names: listed, or made up."""
+    if "names" not in section:
+        return numbered(section.whole("silos", None, least=2, most=_MOST_SILOS))
+    names = section.texts("names", ())
+    valid = all(_SILO_NAME.fullmatch(name) for name in names)
+    if not 2 <= len(names) <= _MOST_SILOS or len(set(names)) < len(names) or not valid:
+        raise section.refusal(
+            "names",
+            "at least two different names of letters a-z and digits, with '-', '_' and '.' inside",
+            "rename the silos",
+        )
+    if {"test", "aggregator"} & set(names) or any(name.startswith("node-") for name in names):
+        raise section.refusal("names", "names other than test, aggregator, node-…", "rename them")
+    count = section.whole("silos", len(names), least=2, most=_MOST_SILOS)
+    if count != len(names):
+        raise section.refusal("silos", f"{len(names)}, the number of names", "leave it out")
+    return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parties:
+    """Who takes part, and what is assumed of them."""
+
+    names: tuple[str, ...]
+    compute_nodes: int = 0
+    nodes_per_silo: int = 0
+    colluders: int
+    dropouts: int = 0
+    trust: str = "none"
+    shares: str = "compressed"
+
+    @property
+    def silos(self) -> int:
+        """N, the number of silos."""
+        return len(self.names)

@@ -1,0 +1,161 @@
+"""The study as a whole: read from a file, checked across its tables, named by its hash.
+
+Its canonical form (all defaults written out, keys sorted) has a SHA-256, the study id, to which
+every key, signature and ledger row is bound. This file knows which tables there are; what is in
+them is the business of the file of that name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hubbub.errors import StudyError
+from hubbub.study.contradictions import check_data, check_parties, check_training
+from hubbub.study.data import Data, data_from
+from hubbub.study.model import Model, model_from
+from hubbub.study.parties import Parties, parties_from
+from hubbub.study.privacy import Privacy, privacy_from
+from hubbub.study.quoting import shortened, shown
+from hubbub.study.section import Section
+from hubbub.study.size import check_size
+from hubbub.study.training import Training, training_from
+from hubbub.study.written import Settings, written
+
+FORMAT = 1
+
+
+def _name(table: Mapping[str, Any]) -> str:
+    """The table `[study]`, which holds nothing but the name."""
+    section = Section("study", table, ("name",))
+    name = section.text("name", None)
+    if not 1 <= len(name) <= 200:
+        raise section.refusal("name", "1 to 200 printable characters", "choose another name")
+    return name
+
+
+def _fault(error: Exception, text: str) -> str:
+    """Why a text could not be read as TOML."""
+    if isinstance(error, tomllib.TOMLDecodeError):
+        return f"a syntax error: {shortened(str(error), 200)}"
+    if isinstance(error, RecursionError):
+        return "lists or tables nested too deep to read"
+    # Python refuses to read whole numbers of thousands of digits.
+    digits = [max(map(len, re.findall(r"\d+", line)), default=0) for line in text.split("\n")]
+    return f"too long a number in line {1 + digits.index(max(digits))}"
+
+
+def _reason(error: Exception) -> str:
+    """Why a file could not be read."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return "it is not a path"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A complete and consistent study.
+
+    Raises:
+        StudyError: from `load`, `parse` and `from_table`, when it is not one.
+    """
+
+    name: str
+    parties: Parties
+    data: Data
+    model: Model
+    training: Training
+    privacy: Privacy
+    toml: str = field(default="", repr=False, compare=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """The study in a file."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise StudyError(
+                f"expected a readable study file, got {shown(str(path))}: {_reason(error)}; "
+                "check the path"
+            ) from None
+        return cls.parse(text)
+
+    @classmethod
+    def parse(cls, text: str) -> Study:
+        """The study in a TOML text."""
+        try:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise StudyError(f"expected a TOML file, got {_fault(error, text)}; mend it") from None
+        return cls.from_table(table, toml=text)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], *, toml: str = "") -> Study:
+        """The study in a table as `tomllib` gives it."""
+        check_size(table)
+        top = Section("", table, ("study", "parties", "data", "model", "training", "privacy"))
+        parts = {key: top.table(key) for key in top.known}
+        study = cls(
+            name=_name(parts["study"]),
+            parties=parties_from(parts["parties"]),
+            data=data_from(parts["data"]),
+            model=model_from(parts["model"]),
+            training=training_from(parts["training"], records=parts["data"].get("records")),
+            privacy=privacy_from(parts["privacy"]),
+            toml=toml,
+        )
+        check_parties(study.parties)
+        check_data(study.data, study.parties, study.model)
+        check_training(study.training, study.data, study.privacy)
+        return study
+
+    def as_toml(self) -> str:
+        """A study file that says the same: the text it was read from, or one written anew.
+
+        Guarantees:
+            1. `Study.parse(study.as_toml()).id == study.id`.
+            2. A study that was read keeps its text, comments included; one that was changed since
+               with `dataclasses.replace` does not.
+
+        Raises:
+            StudyError: the study was put together by hand from values that no file can hold.
+        """
+        if self.toml and Study.parse(self.toml).id == self.id:
+            return self.toml
+        tables: dict[str, Settings] = {
+            "parties": self.parties,
+            "data": self.data,
+            "model": self.model,
+            "training": self.training,
+            "privacy": self.privacy,
+        }
+        text = written(self.name, tables)
+        if Study.parse(text).id != self.id:
+            raise StudyError(
+                "expected a study whose values have the types that a file gives them, got another "
+                "one; make it with Study.from_table, or write 1.0 where a whole number stands for "
+                "a real one"
+            )
+        return text
+
+    @property
+    def canonical(self) -> bytes:
+        """The canonical form: JSON with sorted keys, every default written out."""
+        content = asdict(self)
+        del content["toml"]
+        content["format"] = FORMAT
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def id(self) -> bytes:
+        """SHA-256 of the canonical form, 32 bytes."""
+        return hashlib.sha256(self.canonical).digest()

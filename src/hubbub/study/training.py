@@ -1,0 +1,91 @@
+"""The table `[training]`: how the model is trained, with which batches and which optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.errors import StudyError
+from hubbub.study.section import Section
+
+_KEYS = ("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection")
+_SAMPLINGS = ("poisson", "without-replacement", "none")
+# Written out in the canonical form, because both parties must use the same.
+_OPTIMIZERS: dict[str, dict[str, float]] = {
+    "adam": {"beta1": 0.9, "beta2": 0.999},
+    "sgd": {"momentum": 0.0},
+}
+_SCHEDULES = ("constant", "linear", "cosine")
+_DEFAULT_OPTIMIZER = {"name": "adam", "lr": 0.1}
+
+
+def training_from(table: Mapping[str, Any], *, records: object) -> Training:
+    """The training that a table states; `records` is what the study gives as data.records."""
+    section = Section("training", table, _KEYS)
+    return Training(
+        steps=section.whole("steps", None, least=1, most=1_000_000),
+        sampling=section.text("sampling", "poisson", options=_SAMPLINGS),
+        sample_rate=_sample_rate(section, records),
+        clip=section.number("clip", 1.0, least=0, most=1e9, open_low=True),
+        optimizer=_optimizer(section),
+        projection=section.whole("projection", 0, least=0, most=10**7),
+    )
+
+
+def _sample_rate(section: Section, records: object) -> float:
+    """The rate, stated or as batch / data.records."""
+    if section.content.get("sampling") == "none":
+        section.absent("batch", 'with training.sampling = "none", which takes all records')
+        if section.number("sample_rate", 1.0, least=0, most=1, open_low=True) != 1:
+            raise section.refusal("sample_rate", '1 with sampling = "none"', "leave it out")
+        return 1.0
+    if ("sample_rate" in section) == ("batch" in section):
+        found = "both" if "batch" in section else "neither"
+        raise StudyError(
+            f"expected either training.sample_rate or training.batch, got {found}; keep one of them"
+        )
+    if "sample_rate" in section:
+        return section.number("sample_rate", None, least=0, most=1, open_low=True)
+    if isinstance(records, bool) or not isinstance(records, int) or records <= 0:
+        raise StudyError(
+            "expected data.records beside training.batch, got nothing usable; state the public "
+            "number of records of all silos together, or use training.sample_rate"
+        )
+    return section.whole("batch", None, least=1, most=records) / records
+
+
+def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
+    """The optimizer's name and all of its settings."""
+    table = section.content.get("optimizer", _DEFAULT_OPTIMIZER)
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise section.refusal(
+            "optimizer", "a table with a name", 'write { name = "adam", lr = 0.1 }'
+        )
+    known = ("name", "lr", "momentum", "beta1", "beta2", "schedule")
+    inner = Section("training.optimizer", table, known)
+    name = inner.text("name", None, options=("sgd", "adam"))
+    defaults = _OPTIMIZERS[name]
+    for key in ("momentum", "beta1", "beta2"):
+        if key not in defaults:
+            inner.absent(key, f'for name = "{name}"')
+    found: dict[str, str | float] = {
+        "name": name,
+        "lr": inner.number("lr", None, least=0, most=1e6, open_low=True),
+        "schedule": inner.text("schedule", "constant", options=_SCHEDULES),
+    }
+    for key, default in defaults.items():
+        found[key] = inner.number(key, default, least=0, most=0.999999)
+    return tuple(sorted(found.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How the model is trained."""
+
+    steps: int
+    sampling: str = "poisson"
+    sample_rate: float
+    clip: float = 1.0
+    optimizer: tuple[tuple[str, str | float], ...]
+    projection: int = 0

@@ -1,0 +1,200 @@
+"""The cap lets exactly what it allows be written, and only the ledger's key moves it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import hubbub
+from hubbub.errors import BudgetError, IntegrityError, UserError
+from hubbub.runners.ledger import Cap, Ledger
+from ledger.book import (
+    DELTA,
+    OTHER,
+    RELATION,
+    ROWS,
+    STUDY,
+    assert_noticed,
+    assert_one_sentence,
+    behind_its_back,
+    cap_for,
+    charges,
+    entry,
+    insert,
+    key_of,
+    put,
+    stored,
+)
+
+
+@pytest.mark.parametrize("count", [1, 3, 9, 11])  # 9 and 11 are off the ledger's grid
+def test_p15_exactly_what_the_cap_allows_is_written_and_nothing_after(tmp_path, count):
+    place = tmp_path / "ledger.sqlite"
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_for(count))
+        for number in range(1, count + 1):
+            ledger.charge(entry(number))
+        for _ in range(2):
+            with pytest.raises(BudgetError, match=r"at most epsilon .*raise the cap .*or stop"):
+                ledger.charge(entry(count + 1))
+        assert len(ledger) == ledger.verify() == count
+        spent = ledger.epsilon(delta=DELTA, relation=RELATION)
+    assert spent <= cap_for(count).epsilon
+    assert charges(place) == count
+
+
+def test_a_refused_step_does_not_block_a_cheaper_one(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_cap(cap_for(1))
+        ledger.charge(entry(1))
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(2))
+        ledger.charge(entry(2, noise_multiplier=1000.0))
+        assert ledger.verify() == 2
+
+
+def test_a_cap_outlives_the_process_and_a_newer_one_takes_its_place(path):
+    with Ledger(path) as ledger:
+        assert ledger.cap is None
+        ledger.set_cap(cap_for(ROWS))
+    with Ledger(path) as ledger:
+        assert ledger.cap == cap_for(ROWS)
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(5))
+        ledger.set_cap(cap_for(ROWS + 1))
+        ledger.charge(entry(5))
+        assert ledger.verify() == ROWS + 1
+    with Ledger(path) as ledger:
+        assert ledger.cap == cap_for(ROWS + 1)
+
+
+def test_a_cap_can_be_lowered_below_what_is_spent_and_then_refuses_everything(path):
+    with Ledger(path) as ledger:
+        ledger.set_cap(cap_for(1))
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(5, noise_multiplier=1e5))
+
+
+def test_every_cap_that_was_ever_set_can_be_read_in_the_file(path):
+    with Ledger(path) as ledger:
+        for count in (3, 9, 5):
+            ledger.set_cap(cap_for(count))
+    said = [json.loads(text)["cap"] for _, text, _ in stored(path)[ROWS + 1 :]]
+    assert [Cap(**cap) for cap in said] == [cap_for(3), cap_for(9), cap_for(5)]
+
+
+@pytest.fixture
+def capped(path):
+    """A ledger whose cap is reached: row 5 is a generous cap, row 6 the one that counts."""
+    with Ledger(path) as ledger:
+        ledger.set_cap(cap_for(90))
+        ledger.set_cap(cap_for(ROWS))
+    return path
+
+
+def test_p15_a_cap_that_was_raised_in_the_file_is_noticed_and_buys_nothing(capped):
+    put(capped, "text", json.dumps({"cap": cap_for(90).plain()}), 6)
+    assert_noticed(capped)
+    with Ledger(capped) as ledger, pytest.raises(IntegrityError, match="row 6 of"):
+        ledger.charge(entry(5))
+
+
+def test_p15_an_older_cap_written_again_is_noticed_and_buys_nothing(capped):
+    insert(capped, 7, *stored(capped)[5][1:])
+    assert_noticed(capped)
+    with Ledger(capped) as ledger, pytest.raises(IntegrityError, match="row 7 of"):
+        ledger.charge(entry(5))
+
+
+def test_p15_a_cap_taken_out_from_under_an_entry_is_noticed(capped):
+    with Ledger(capped) as ledger:
+        ledger.set_cap(cap_for(ROWS + 1))
+        ledger.charge(entry(5))
+    behind_its_back(capped, "DELETE FROM rows WHERE number = 7")
+    behind_its_back(capped, "UPDATE rows SET number = 7 WHERE number = 8")
+    assert_noticed(capped)
+
+
+def test_p15_a_table_of_caps_beside_the_chain_is_worth_nothing(capped):
+    behind_its_back(capped, "CREATE TABLE cap (id, epsilon, delta, relation)")
+    behind_its_back(capped, "INSERT INTO cap VALUES (1, 50.0, 1e-5, 'add-remove')")
+    with Ledger(capped) as ledger, pytest.raises(BudgetError):
+        ledger.charge(entry(5))
+
+
+def test_p15_without_the_key_a_ledger_can_be_read_but_neither_charged_nor_capped(capped):
+    key_of(capped).unlink()
+    with Ledger(capped) as ledger:
+        assert (ledger.verify(), ledger.cap) == (ROWS, cap_for(ROWS))
+        for write in (
+            lambda: ledger.charge(entry(5, noise_multiplier=1e6)),
+            lambda: ledger.set_cap(cap_for(90)),
+        ):
+            with pytest.raises(IntegrityError, match="restore the key") as error:
+                write()
+            assert_one_sentence(str(error.value))
+        assert len(ledger) == ROWS
+
+
+@pytest.mark.parametrize("spoilt", ["", "not a key", "ab" * 31, "ab" * 33])
+def test_a_key_that_is_none_is_refused_and_not_shown(path, spoilt):
+    key_of(path).write_text(spoilt)
+    with pytest.raises(IntegrityError, match="64 hexadecimal digits") as error:
+        Ledger(path)
+    assert_one_sentence(str(error.value))
+    assert not spoilt or spoilt not in str(error.value)
+
+
+def test_p15_two_studies_compose_as_one_list_and_share_the_cap(tmp_path):
+    mechanisms = [(1.5, 0.1, "poisson", 30), (3.0, 1.0, "none", 2)]
+    steps = [
+        hubbub.Step(noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count)
+        for noise, rate, sampling, count in mechanisms
+    ]
+    wanted = hubbub.composed_epsilon(steps, delta=DELTA, relation=RELATION)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        for study, (noise, rate, sampling, count) in zip((STUDY, OTHER), mechanisms, strict=True):
+            kind = {"noise_multiplier": noise, "sample_rate": rate, "sampling": sampling}
+            for number in range(1, count + 1):
+                ledger.charge(entry(number, study=study, **kind))
+        spent = ledger.epsilon(delta=DELTA, relation=RELATION)
+        assert wanted.lower <= spent == pytest.approx(wanted.upper, rel=2e-3)
+        alone = hubbub.composed_epsilon(steps[1:], delta=DELTA, relation=RELATION)
+        assert spent > alone.upper * 1.02
+        # A third study is refused because of what the first two spent.
+        ledger.set_cap(Cap(epsilon=spent + 1e-3, delta=DELTA, relation=RELATION))
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(1, study=b"t" * 32))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"noise_multiplier": 0.0},
+        {"noise_multiplier": -1.0},
+        {"noise_multiplier": float("inf")},
+        {"sample_rate": 2.0},
+        {"sampling": "some"},
+        {"round": -1},
+        {"round": 2**63},
+    ],
+    ids=repr,
+)
+def test_an_entry_that_cannot_be_accounted_for_is_refused_before_it_is_written(path, changed):
+    with Ledger(path) as ledger:
+        with pytest.raises(UserError):
+            ledger.charge(entry(**changed))
+        assert ledger.verify() == ROWS
+        assert ledger.epsilon(delta=DELTA, relation=RELATION) > 0
+
+
+@pytest.mark.parametrize(
+    "changed", [{"epsilon": float("nan")}, {"epsilon": -1.0}, {"delta": 0.0}, {"relation": "x"}]
+)
+def test_a_cap_that_caps_nothing_is_refused_before_it_is_written(path, changed):
+    good = {"epsilon": 1.0, "delta": DELTA, "relation": RELATION}
+    with Ledger(path) as ledger:
+        with pytest.raises(UserError):
+            ledger.set_cap(Cap(**(good | changed)))
+        assert ledger.cap is None

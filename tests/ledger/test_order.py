@@ -1,0 +1,74 @@
+"""The row is on disk before anything of a silo leaves, or is so much as looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubbub.errors import HubbubError
+from hubbub.round import Charge, Terms
+from hubbub.runners.federation import Federation, Layout, federate
+from hubbub.runners.ledger import Ledger
+from ledger.book import STUDY, cap_for, charges, entry
+
+
+class Witness:
+    """A silo's task that notes how many rows were on disk when it was asked for its records."""
+
+    count = 3
+
+    def __init__(self, rows: Callable[[], int]) -> None:
+        self._rows = rows
+        self.seen: list[int] = []
+
+    def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray[Any, Any]:
+        self.seen.append(self._rows())
+        return np.zeros(2)
+
+
+def party(witnesses: list[Witness]) -> Federation:
+    """Three silos with pairwise masks and two coordinates."""
+    terms = Terms(
+        dimension=2,
+        parameters=0,
+        silos=3,
+        quorum=3,
+        steps=9,
+        word_bits=16,
+        grid_step=1.0,
+        sigma_grid=4.0,
+        sample_rate=1.0,
+        nodes=0,
+    )
+    layout = Layout(names=("a", "b", "c"), degree=2)
+    return federate(layout, terms, witnesses, study=STUDY)
+
+
+def test_p15_the_row_is_on_disk_before_the_records_are_touched_and_a_refusal_touches_none(tmp_path):
+    place = tmp_path / "ledger.sqlite"
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_for(2))
+        assert_paid_in_advance(place, ledger)
+
+
+def assert_paid_in_advance(place: Path, ledger: Ledger) -> None:
+    """Two rounds that the cap of the middle silo allows, and one that it does not."""
+    witnesses = [Witness(lambda: charges(place)) for _ in range(3)]
+    silos = party(witnesses)
+
+    def record(index: int, charge: Charge) -> None:
+        if index == 2:
+            ledger.charge(entry(charge.round, attempt=charge.attempt))
+
+    nothing = np.zeros(0, dtype=np.float32)
+    silos.sum(1, nothing, record=record)
+    silos.sum(2, nothing, record=record)
+    assert witnesses[1].seen == [1, 2]
+    with pytest.raises(HubbubError, match="raise the cap"):
+        silos.sum(3, nothing, record=record)
+    assert witnesses[1].seen == [1, 2]
+    assert 2 in silos.aggregator.missing

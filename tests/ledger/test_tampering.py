@@ -1,0 +1,234 @@
+"""Every alteration of what was written is noticed, a stranger's row included."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hubbub.errors import BudgetError, IntegrityError
+from hubbub.runners.ledger import Ledger
+from ledger.book import (
+    OTHER,
+    ROWS,
+    assert_noticed,
+    assert_one_sentence,
+    behind_its_back,
+    cap_for,
+    digests,
+    entry,
+    insert,
+    key_of,
+    put,
+    signed_by,
+    stored,
+    verified,
+)
+
+STRANGER = Ed25519PrivateKey.generate()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, ROWS])
+@pytest.mark.parametrize(("column", "place"), [("text", 1), ("signature", 2)])
+def test_p15_a_flip_of_any_byte_of_a_row_is_noticed(path, column, place, number):
+    value = stored(path)[number][place]
+    whole = value if isinstance(value, bytes) else value.encode()
+    with Ledger(path) as ledger:
+        for position in range(len(whole)):
+            altered = bytearray(whole)
+            altered[position] ^= 1 << position % 7
+            put(path, column, altered.decode() if place == 1 else bytes(altered), number)
+            with pytest.raises(IntegrityError, match=f"row {number} of .*altered.*restore"):
+                ledger.verify()
+        put(path, column, value, number)
+        assert ledger.verify() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("round", 3),
+        ("round", 2.0),
+        ("attempt", 1),
+        ("noise_multiplier", 2.0000000000000004),
+        ("noise_multiplier", 1e6),
+        ("sample_rate", 0.9999999999999999),
+        ("sampling", "poisson"),
+        ("study", OTHER.hex()),
+        ("more", 1),
+    ],
+)
+def test_p15_any_other_value_in_an_entry_is_noticed(path, key, value):
+    text = json.loads(stored(path)[2][1])
+    text["charge"][key] = value
+    put(path, "text", json.dumps(text))
+    assert_noticed(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("number", 9),
+        ("number", -1),
+        ("text", ""),
+        ("text", " "),
+        ("text", 5),
+        ("text", b"bytes"),
+        ("signature", b""),
+        ("signature", None),
+        ("signature", "text"),
+        ("signature", 5),
+        ("signature", bytes(64)),
+    ],
+)
+def test_p15_a_value_of_another_kind_is_noticed_as_an_alteration(path, column, value):
+    put(path, column, value)
+    assert_noticed(path)
+
+
+def test_p15_text_that_is_none_is_noticed(path):
+    behind_its_back(path, "UPDATE rows SET text = CAST(x'fffe' AS TEXT) WHERE number = 2")
+    assert_noticed(path)
+
+
+def test_p15_a_flip_of_any_byte_of_the_stored_rows_is_noticed_or_changes_nothing(path):
+    whole = path.read_bytes()
+    rows = stored(path)
+    places = [whole.find(part) for row in rows for part in (row[1].encode(), row[2])]
+    assert min(places) > 0
+    noticed = 0
+    # A row ahead of the first text begins with its header; rows lie side by side.
+    for position in range(min(places) - 16, max(places) + 64, 5):
+        altered = bytearray(whole)
+        altered[position] ^= 0x55
+        path.write_bytes(altered)
+        found = what_is_found(path)
+        noticed += str(path) in str(found)
+        assert found == rows or isinstance(found, IntegrityError)
+        for leftover in path.parent.glob("*-wal"):
+            leftover.unlink()
+    assert noticed > 200
+
+
+def what_is_found(path):
+    """The rows of a ledger that verifies, or why it does not."""
+    try:
+        assert verified(path) == ROWS
+    except IntegrityError as error:
+        return error
+    return stored(path)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_p15_a_row_taken_out_of_the_middle_is_noticed(path, number):
+    behind_its_back(path, "DELETE FROM rows WHERE number = ?", number)
+    assert_noticed(path)
+    behind_its_back(path, "UPDATE rows SET number = number - 1 WHERE number > ?", number)
+    assert_noticed(path)
+
+
+def test_p15_rows_that_changed_places_are_noticed(path):
+    for before, after in ((2, 99), (3, 2), (99, 3)):
+        behind_its_back(path, "UPDATE rows SET number = ? WHERE number = ?", after, before)
+    assert_noticed(path)
+
+
+def test_p15_a_row_put_in_twice_is_noticed(path):
+    insert(path, ROWS + 1, *stored(path)[ROWS][1:])
+    assert_noticed(path)
+
+
+def test_p15_a_row_of_another_ledger_is_noticed(path, tmp_path):
+    with Ledger(tmp_path / "other.sqlite") as other:
+        for number in range(1, ROWS + 2):
+            other.charge(entry(number, study=OTHER))
+    insert(path, *stored(tmp_path / "other.sqlite")[ROWS + 1])
+    assert_noticed(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"charge": entry(5).plain()}),
+        json.dumps({"cap": cap_for(90).plain()}),
+    ],
+    ids=["charge", "cap"],
+)
+def test_p15_a_row_that_a_stranger_signed_is_noticed(path, text):
+    insert(path, ROWS + 1, text, signed_by(STRANGER, path, ROWS + 1, text))
+    assert_noticed(path)
+    with Ledger(path) as ledger:
+        with pytest.raises(IntegrityError, match=f"row {ROWS + 1} of"):
+            ledger.charge(entry(6))
+        with pytest.raises(IntegrityError, match=f"row {ROWS + 1} of"):
+            _ = ledger.cap
+
+
+def test_p15_a_ledger_that_a_stranger_wrote_anew_is_noticed_beside_the_key(path, tmp_path):
+    with Ledger(tmp_path / "cheap.sqlite") as cheap:
+        cheap.charge(entry(1, noise_multiplier=1000.0))
+    shutil.copy(tmp_path / "cheap.sqlite", path)
+    with pytest.raises(IntegrityError, match=r"signed by .*\.key, another key signed it") as error:
+        Ledger(path)
+    assert_one_sentence(str(error.value))
+
+
+def test_p15_an_altered_ledger_pays_for_nothing(path):
+    with Ledger(path) as ledger:
+        ledger.set_cap(cap_for(ROWS))
+    for number in range(1, ROWS + 1):
+        text = stored(path)[number][1].replace("2.0", "1000.0")
+        put(path, "text", text, number)
+    with Ledger(path) as ledger, pytest.raises(IntegrityError, match="row 1 of"):
+        ledger.charge(entry(5))
+
+
+def test_p15_rows_altered_while_the_ledger_is_open_buy_nothing(path):
+    with Ledger(path) as ledger:
+        ledger.set_cap(cap_for(ROWS + 1))
+        for number in range(1, ROWS):
+            put(path, "text", stored(path)[number][1].replace("2.0", "1000.0"), number)
+        ledger.charge(entry(5))
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(6))
+    assert_noticed(path)
+
+
+def test_p15_a_last_row_that_vanishes_while_the_ledger_is_open_is_noticed(path):
+    with Ledger(path) as ledger:
+        assert len(ledger) == ROWS
+        behind_its_back(path, "DELETE FROM rows WHERE number = ?", ROWS)
+        with pytest.raises(IntegrityError, match=f"row {ROWS} of .*restore"):
+            ledger.charge(entry(5))
+
+
+def test_p15_an_older_copy_is_noticed_by_who_noted_the_head(path):
+    with Ledger(path) as ledger:
+        earlier = ledger.head
+        ledger.charge(entry(5))
+        noted = ledger.head
+        assert ledger.verify(head=earlier) == ledger.verify(head=noted) == ROWS + 1
+    behind_its_back(path, "DELETE FROM rows WHERE number = 5")
+    with Ledger(path) as ledger:
+        assert ledger.verify(head=earlier) == ROWS
+        with pytest.raises(IntegrityError, match=r"older copy.*restore") as error:
+            ledger.verify(head=noted)
+    assert_one_sentence(str(error.value))
+
+
+def test_an_older_copy_and_a_missing_last_row_show_only_against_a_head_noted_elsewhere(path):
+    # The limit that the ledger states: alone, a file cannot prove that it is the newest.
+    copy = path.with_name("backup.sqlite")
+    shutil.copy(path, copy)
+    shutil.copy(key_of(path), key_of(copy))
+    with Ledger(path) as ledger:
+        ledger.charge(entry(5))
+        noted, count = ledger.head, len(ledger)
+    assert noted == digests(path)[-1]
+    behind_its_back(path, "DELETE FROM rows WHERE number = 5")
+    for older in (path, copy):
+        with Ledger(older) as ledger:
+            assert (ledger.verify(), count) == (ROWS, ROWS + 1)
+            assert ledger.head != noted

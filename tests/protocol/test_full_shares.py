@@ -1,0 +1,192 @@
+"""Full random shares: exact, uniform, sealed, and refused wherever somebody cheats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from hubbub.randomness import SecureSource
+from hubbub.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.round.sharing import divided
+from hubbub.wire import Tag
+from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, world
+
+
+class Sharing(World):
+    @cached_property
+    def terms(self) -> Terms:
+        return replace(World.terms.func(self), full_shares=True)
+
+
+_BASE = world(nodes=2)
+FULL = Sharing(layout=_BASE.layout, keys=_BASE.keys, quorum=3)
+ALL = (1, 2, 3, 4)
+NO_MODEL = np.zeros(2, dtype=np.float32)
+
+
+def silo(index: int) -> Answering:
+    return FULL.answering(sessions_of(FULL)[index])
+
+
+def node(index: int = 5) -> ComputeNode:
+    return FULL.node(sessions_of(FULL)[index])
+
+
+def answered(
+    aggregator: Aggregator, model: bytes, silos: tuple[int, ...] = ALL
+) -> dict[int, dict[int, bytes]]:
+    """Every silo answers with 10^index; by silo, its shares by node."""
+    shares = {}
+    for index in silos:
+        one = silo(index)
+        attempt = one.accept(model)
+        aggregator.receive(one.masked(attempt, np.full(DIMENSION, 10**index, dtype=np.uint32)))
+        shares[index] = one.shares()
+    return shares
+
+
+def opened(number: int = 1) -> tuple[Aggregator, bytes]:
+    aggregator = FULL.aggregator()
+    return aggregator, aggregator.begin(number, 0, ALL, NO_MODEL)
+
+
+@pytest.mark.parametrize("silos", [ALL, (1, 3, 4)])
+def test_the_sum_is_exact_with_and_without_a_silo(silos: tuple[int, ...]) -> None:
+    aggregator, model = opened()
+    nodes = {5: node(5), 6: node(6)}
+    for shares in answered(aggregator, model, silos).values():
+        for index, share in shares.items():
+            nodes[index].keep(share)
+    for index, request in aggregator.requests().items():
+        aggregator.receive(nodes[index].total(request))
+    assert aggregator.integers().tolist() == [sum(10**k for k in silos)] * DIMENSION
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_shares_add_up_and_each_is_uniform(kind: type, parts: int) -> None:
+    value = np.full(40_000, 7, dtype=kind)
+    shares = divided(value, parts, SecureSource())
+    assert np.array_equal(sum(shares, start=np.zeros_like(value)), value)
+    for share in shares:
+        counts = np.bincount(share.view(np.uint8), minlength=256)
+        expected = counts.sum() / 256
+        assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-9, 255)
+
+
+def test_an_answer_is_empty_and_its_shares_are_handed_out_once() -> None:
+    aggregator, model = opened()
+    one = silo(1)
+    answer = one.masked(one.accept(model), np.full(DIMENSION, 3, dtype=np.uint32))
+    aggregator.receive(answer)
+    first = one.shares()
+    assert set(first) == {5, 6}
+    assert one.shares() == {}
+    plain = np.full(DIMENSION, 3, dtype="<u4").tobytes()
+    assert all(plain not in share for share in first.values())
+
+
+def test_a_vector_where_an_empty_answer_belongs_is_refused() -> None:
+    aggregator, _ = opened()
+    vector = bytes(4 * DIMENSION)
+    with refused(FULL.roster.name(2), "0 bytes"):
+        aggregator.receive(FULL.forge(2, Tag.MASKED, vector, round=1, receiver=0))
+
+
+def test_a_share_is_taken_once_from_its_silo_for_its_node() -> None:
+    aggregator, model = opened()
+    shares = answered(aggregator, model)
+    one = node(5)
+    one.keep(shares[1][5])
+    with refused("relay", "a second"):
+        one.keep(shares[1][5])
+    with refused("relay", "a SHARE for me"):
+        one.keep(shares[2][6])
+    with refused("relay", "expected"):
+        one.keep(flipped(shares[2][5], 100))
+
+
+def test_a_share_that_was_not_sealed_for_the_node_names_its_silo() -> None:
+    sealed = bytes(4 * DIMENSION + 16)
+    with refused(FULL.roster.name(3), "sealed for me"):
+        node(5).keep(FULL.forge(3, Tag.SHARE, sealed, round=1, receiver=5))
+    with refused(FULL.roster.name(3), "bytes"):
+        node(5).keep(FULL.forge(3, Tag.SHARE, sealed[:-1], round=1, receiver=5))
+
+
+@pytest.mark.parametrize("sender", [0, 6])
+def test_a_share_of_no_silo_is_refused(sender: int) -> None:
+    sealed = bytes(4 * DIMENSION + 16)
+    with refused(FULL.roster.name(sender), "from this party"):
+        node(5).keep(FULL.forge(sender, Tag.SHARE, sealed, round=1, receiver=5))
+
+
+def test_a_second_different_share_names_its_silo() -> None:
+    aggregator, model = opened()
+    shares = answered(aggregator, model)
+    one = node(5)
+    one.keep(shares[1][5])
+    again = silo(1)
+    again.masked(again.accept(model), np.full(DIMENSION, 9, dtype=np.uint32))
+    with refused(FULL.roster.name(1), "a second"):
+        one.keep(again.shares()[5])
+
+
+@pytest.mark.parametrize(
+    ("named", "culprit"), [((1, 2, 3), "aggregator"), ((1, 2, 3, 4), "relay")]
+)
+def test_a_node_adds_exactly_the_shares_that_the_request_names(
+    named: tuple[int, ...], culprit: str
+) -> None:
+    aggregator, model = opened()
+    shares = answered(aggregator, model)
+    one = node(5)
+    held = ALL if culprit == "aggregator" else (1, 2, 3)
+    for index in held:
+        one.keep(shares[index][5])
+    bits = FULL.terms.bitmap(named)
+    with refused(culprit, "of the request and no other"):
+        one.total(FULL.forge(0, Tag.REQUEST, bits, round=1, receiver=5))
+    # Nothing was given away, so the right request is still answered.
+    one.total(FULL.forge(0, Tag.REQUEST, FULL.terms.bitmap(held), round=1, receiver=5))
+
+
+def test_a_node_answers_an_attempt_once_and_never_for_few() -> None:
+    aggregator, model = opened()
+    one = node(5)
+    for shares in answered(aggregator, model).values():
+        one.keep(shares[5])
+    with refused("aggregator", "at least 3"):
+        one.total(FULL.forge(0, Tag.REQUEST, FULL.terms.bitmap((1, 2)), round=1, receiver=5))
+    request = aggregator.requests()[5]
+    one.total(request)
+    with refused("relay", "never used twice"):
+        one.total(request)
+    with refused("relay", "not answered yet"):
+        one.keep(shares[5])
+
+
+def test_a_late_share_is_put_aside_by_the_next_attempt() -> None:
+    aggregator, model = opened()
+    early = answered(aggregator, model)
+    later = answered(aggregator, aggregator.begin(1, 1, ALL, NO_MODEL))
+    one = node(5)
+    one.keep(early[1][5])
+    for shares in later.values():
+        one.keep(shares[5])
+    with refused("relay", "newest attempt"):
+        one.keep(early[2][5])
+    one.total(aggregator.requests()[5])
+
+
+def test_compressed_rounds_take_no_shares() -> None:
+    plain = world(nodes=2)
+    sealed = bytes(4 * DIMENSION + 16)
+    with refused(plain.roster.name(1), "from this party"):
+        plain.node(sessions_of(plain)[5]).keep(
+            plain.forge(1, Tag.SHARE, sealed, round=1, receiver=5)
+        )
