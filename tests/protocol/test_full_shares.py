@@ -136,9 +136,7 @@ def test_a_second_different_share_names_its_silo() -> None:
         one.keep(again.shares()[5])
 
 
-@pytest.mark.parametrize(
-    ("named", "culprit"), [((1, 2, 3), "aggregator"), ((1, 2, 3, 4), "relay")]
-)
+@pytest.mark.parametrize(("named", "culprit"), [((1, 2, 3), "aggregator"), ((1, 2, 3, 4), "relay")])
 def test_a_node_adds_exactly_the_shares_that_the_request_names(
     named: tuple[int, ...], culprit: str
 ) -> None:

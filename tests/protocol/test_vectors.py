@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hubbub import ring
 from hubbub.round import Aggregator, Answering, ComputeNode
@@ -46,7 +47,7 @@ def test_the_page_shows_the_frames_of_the_vectors() -> None:
     assert make.page(text, files) == text
     assert all(f"<!-- {name} -->\n```text" in text for name in blocks(files))
     shown = {name for name in Tag.__members__ if f"<!-- frame {name} -->" in text}
-    assert shown == {tag.name for tag in Tag if tag is not Tag.SHARE}  # reserved: nobody sends it
+    assert shown == {tag.name for tag in Tag}
 
 
 def test_the_second_implementation_shares_nothing_with_the_first() -> None:
@@ -138,6 +139,15 @@ def test_reference_masks_as_the_silos_do(v: Any) -> None:
         keys = {other: _key(v, own, other, active) for other in others}
         values = turn["values"][str(own)]
         assert ref.masked(values, own, keys, 32, pairwise=pairwise) == payload(frame)
+
+
+def test_reference_opens_a_full_share() -> None:
+    v = NODES
+    use = b"".join(ref.u32(v["round"][name]) for name in ("round", "attempt")) + ref.u32(1)
+    info = b"hubbub share v1" + bytes.fromhex(v["transcript"]) + use
+    key = ref.expand(secret_of(v, 1, 4), info, 16)
+    share = AESGCM(key).decrypt(bytes(12), payload(v["round"]["share"]), b"")
+    assert ref.words(share, 32) == [value % 2**32 for value in v["round"]["values"]["1"]]
 
 
 def test_reference_totals_as_the_node_does() -> None:

@@ -24,11 +24,13 @@ from hubbub import ring
 from hubbub.identity import Identity
 from hubbub.noise import add_noise_and_round
 from hubbub.randomness import SecureSource
+from hubbub.round.sharing import sealed_shares
 from hubbub.runners.federation import Layout
 from hubbub.summation import graph
 from hubbub.summation.agreement import Agreement, Session, sent_digest
 from hubbub.summation.mask import add_mask
 from hubbub.summation.secrets import PairSecret, active_digest
+from hubbub.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
 from protocol.vectors.page import PAGE, page
@@ -191,6 +193,15 @@ def graphs() -> JSON:
     }
 
 
+def share(w: World, sessions: dict[int, Session]) -> str:
+    """Silo 1's full share for the compute node: its whole vector, since there is one node."""
+    residues = ring.to_residues(np.array(VALUES[1], dtype=np.int64), 32)
+    sealed = sealed_shares(residues, sessions[1], ROUND, ATTEMPT, SecureSource(bytes(16)))
+    (node,) = w.roster.nodes
+    where = {"round": ROUND, "attempt": ATTEMPT, "receiver": node}
+    return w.forge(1, Tag.SHARE, sealed[node], **where).hex()
+
+
 def frames(pairwise: JSON, nodes: JSON) -> JSON:
     """One frame of every tag."""
     return {
@@ -203,6 +214,7 @@ def frames(pairwise: JSON, nodes: JSON) -> JSON:
         "MASKED": pairwise["round"]["masked"][0],
         "REQUEST": nodes["round"]["requests"][0],
         "TOTAL": nodes["round"]["totals"][0],
+        "SHARE": nodes["round"]["share"],
     }
 
 
@@ -212,6 +224,8 @@ def build(seal: Seal) -> JSON:
     for name, w in (("pairwise", PAIRWISE), ("nodes", NODES)):
         found, sessions = session(w, seal)
         files[name] = found | {"round": a_round(w, sessions)}
+        if w.layout.nodes:
+            files[name]["round"]["share"] = share(w, sessions)
     files["frames"] = frames(files["pairwise"], files["nodes"])
     files["bad_frames"] = bad(PAIRWISE, files["pairwise"], NODES, files["nodes"])
     return files

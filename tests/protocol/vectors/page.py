@@ -20,6 +20,7 @@ _SIMPLE = {
     Tag.CONFIRM: "transcript",
     Tag.KEY_CHECK: "key check of 1 for 2",
     Tag.REQUEST: "silos 1, 2 and 3: 1110 0000",
+    Tag.SHARE: "5 residues and their tag, sealed",
 }
 
 
