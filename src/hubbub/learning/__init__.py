@@ -9,6 +9,7 @@ from hubbub.learning.parameters import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.storage import load_model, save_model
 from hubbub.learning.task import TrainingTask, evaluate_records, method_for
+from hubbub.learning.threads import threads_for
 
 __all__ = [
     "ClippedSum",
@@ -28,4 +29,5 @@ __all__ = [
     "method_for",
     "parameters_vector",
     "save_model",
+    "threads_for",
 ]

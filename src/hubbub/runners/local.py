@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import hubbub.learning as learning
 from hubbub.errors import BudgetError, StudyError
 from hubbub.plan import Plan
 from hubbub.round import Charge
@@ -92,7 +93,8 @@ def run(
         if folder is not None:
             store.append_metrics(folder, row)
 
-    trained = _trained(setting, baseline, progress or _ignore, keep, _home(ledgers, folder))
+    with learning.threads_for(setting.initial.size):
+        trained = _trained(setting, baseline, progress or _ignore, keep, _home(ledgers, folder))
     result = Result(
         model=setting.trained(trained.parameters),
         metrics=trained.rows,
