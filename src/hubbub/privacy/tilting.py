@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, floor, log
 
 import numpy as np
@@ -46,6 +47,11 @@ class Sketch:
         exponent = np.outer(orders, self.loss) + np.log(self.mass)
         top = exponent.max(axis=1)
         return np.asarray(self.count * (top + np.log(np.exp(exponent - top[:, None]).sum(axis=1))))
+
+    @cached_property
+    def at_orders(self) -> Array:
+        """`cumulants` at the orders among which frames are chosen."""
+        return self.cumulants(_ORDERS)
 
     def tilted(self, order: float) -> Array:
         """Masses under the tilt, summing to one."""
@@ -113,7 +119,7 @@ def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> Fra
 
 def frame_for_epsilon(sketches: Sequence[Sketch], epsilon: float, least: float = 1e-30) -> Frame:
     """A frame around a given epsilon, to see a delta that is not much below `least`."""
-    log_delta = _cumulants(sketches, _ORDERS) - _ORDERS * epsilon + log_kernel_peak(_ORDERS)
+    log_delta = _at_orders(sketches) - _ORDERS * epsilon + log_kernel_peak(_ORDERS)
     best = max(float(log_delta.min()), log(least))
     saddle = float(_ORDERS[np.argmax(log_delta <= best + 0.02)])
     order = float(_ORDERS[np.argmax(log_delta <= best + _SLACK)])
@@ -127,7 +133,7 @@ def chernoff_epsilon(sketches: Sequence[Sketch], delta: float) -> float:
 
 def _chernoff(sketches: Sequence[Sketch], delta: float) -> Array:
     """The epsilon that each order gives."""
-    total = _cumulants(sketches, _ORDERS)
+    total = _at_orders(sketches)
     return np.asarray((total - log(delta) + log_kernel_peak(_ORDERS)) / _ORDERS)
 
 
@@ -194,6 +200,11 @@ def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
         edge += width * count
     centres, widths = zip(*runs, strict=True)
     return np.concatenate(centres).astype(np.int64), np.concatenate(widths).astype(np.int64)
+
+
+def _at_orders(sketches: Sequence[Sketch]) -> Array:
+    """Cumulants of the whole composition at the orders among which frames are chosen."""
+    return np.asarray(sum(one.at_orders for one in sketches))
 
 
 def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
