@@ -143,7 +143,7 @@ def private_sum(
                 "colluders": colluders,
                 "compute_nodes": compute_nodes,
             },
-            "data": {"source": "hubbub.runners.sums:private_sum"},
+            "data": {"source": "python:hubbub.runners.sums:private_sum"},
             "model": {"kind": "logistic"},
             "training": {"steps": 1, "sampling": "none", "clip": sensitivity},
             "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},

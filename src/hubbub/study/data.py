@@ -55,7 +55,7 @@ def _origin(section: Section) -> tuple[str, str]:
 
 def _check_source(section: Section, source: str) -> None:
     """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
-    if not is_own(OWN + source.removeprefix(OWN)):
+    if not is_built_in(source) and not is_own(source):
         own = not source.startswith(OWN) and is_own(OWN + source)
         raise section.refusal(
             "source",
