@@ -191,9 +191,11 @@ def test_the_type_of_targets_follows_the_study_not_the_records(tmp_path):
     assert read_table(path, target="kind", classes=("0", "1", "2")).targets.dtype == np.int64
 
 
-def test_a_regression_keeps_the_number(tmp_path):
+def test_a_target_that_is_a_number_is_refused_and_not_trained_as_a_class(tmp_path):
     path = _csv(tmp_path, "age,cost\n30,12.5\n")
-    assert read_table(path, target="cost", classes=()).targets.tolist() == [12.5]
+    with pytest.raises(DataError, match="targets of 0 and 1") as refusal:
+        read_table(path, target="cost", classes=())
+    assert "12.5" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(

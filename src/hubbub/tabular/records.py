@@ -21,7 +21,7 @@ class Records:
     Args:
         inputs: float32, shape (n, features), or (n, ...) for images.
         targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
-            several classes, float32 for a regression.
+            several classes.
 
     Raises:
         DataError: shapes, lengths or types differ from these, or a value is not finite.
@@ -58,7 +58,7 @@ class Records:
             )
         if self.targets.dtype not in (np.float32, np.int64):
             raise DataError(
-                "expected targets of type float32 (two classes, regression) or int64 (several "
+                "expected targets of type float32 (two classes) or int64 (several "
                 f"classes), found {self.targets.dtype}; convert them with .astype"
             )
 
@@ -78,6 +78,11 @@ class Records:
         if not all(np.isfinite(array).all() for array in (self.inputs, self.targets)):
             raise DataError(
                 "expected finite numbers only, found infinite or undefined ones; clean the records"
+            )
+        if self.targets.dtype == np.float32 and not np.isin(self.targets, (0, 1)).all():
+            raise DataError(
+                "expected targets of 0 and 1 in float32, found others; number several classes in "
+                "int64, and note that no model is trained to predict a number yet"
             )
         if self.targets.dtype == np.int64 and (self.targets < 0).any():
             raise DataError(

@@ -42,7 +42,7 @@ def read_table(
             all columns but the target must be numeric and are used unscaled, in header order.
         positive: spellings of the target that count as 1; every other spelling counts as 0.
         classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
-            give float32 in {0, 1}, more give int64, none gives a float32 number (regression).
+            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
 
     Raises:
         DataError: the file cannot be read or does not fit the declared columns.
