@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -309,14 +310,39 @@ def test_the_demo_for_people_shows_the_comparison(command):
         assert words in " ".join(done.out.split())
 
 
-def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "point"),
+    [
+        ("epsilon", ("--noise-multiplier", "2", "--delta", "1e-5")),
+        ("delta", ("--noise-multiplier", "2", "--epsilon", "1.5")),
+        ("delta", ("--noise-multiplier", "2", "--epsilon", "40")),
+        ("noise", ("--epsilon", "1.5", "--delta", "1e-5")),
+    ],
+)
+def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name, point):
     picture = tmp_path / "curve.svg"
-    options = ("--noise-multiplier", "2", "--delta", "1e-5", "--steps", "1", "--plot", picture)
-    assert command("epsilon", *options, "--sampling", "none").code == 0
+    assert command(name, *point, "--steps", "1", "--sampling", "none", "--plot", picture).code == 0
     drawn = picture.read_text()
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")
     assert drawn.count("<polyline") == drawn.count("<circle") == 1
+    for words in (">epsilon (", ">delta (", f"{point[-2][2:]} {float(point[-1]):.4g}"):
+        assert words in drawn
+    across, down = (
+        float(one) for one in re.search(r'<circle cx="(\S+)" cy="(\S+)"', drawn).groups()
+    )
+    path = re.search(r'points="([^"]+)"', drawn).group(1)
+    curve = [tuple(float(one) for one in pair.split(",")) for pair in path.split()]
+    assert all(78 <= x <= 616 and 52 <= y <= 364 for x, y in [*curve, (across, down)])
+    if name != "delta" or point[-1] != "40":  # there the curve has left the picture
+        nearest = min(curve, key=lambda at: abs(at[0] - across))
+        assert nearest == pytest.approx((across, down), abs=4)
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "noise"])
+def test_the_help_says_what_is_plotted(command, name):
+    said = " ".join(command(name, "--help").out.split())
+    assert "--plot FILE.svg also write the whole curve, delta against epsilon" in said
 
 
 def test_version(command):

@@ -41,7 +41,7 @@ def study(*, parties=None, data=None, training=None, privacy=None) -> Study:
         {
             "study": {"name": "plan"},
             "parties": {"silos": 6, "colluders": 2, **(parties or {})},
-            "data": {"source": "none:none", "records": 10_000, **(data or {})},
+            "data": {"source": "python:none:none", "records": 10_000, **(data or {})},
             "model": {"kind": "logistic", "inputs": [9]},
             "training": {"steps": 40, "sample_rate": 0.2, **(training or {})},
             "privacy": {"epsilon": 1.0, "delta": 1e-5, **(privacy or {})},
@@ -132,7 +132,11 @@ def test_the_stated_adversary_gets_at_most_the_epsilon_of_the_study(one):
 @given(studies(most=7))
 def test_epsilon_grows_with_the_colluders(one):
     made = plan(one)
-    coalitions = [row for row in made.exposures if row.adversary.startswith(INSIDER)]
+    coalitions = [
+        row
+        for row in made.exposures
+        if row.adversary.startswith(INSIDER) and not row.adversary.endswith("holding")
+    ]
     assert [row.colluding_silos for row in coalitions] == sorted(
         {row.colluding_silos for row in coalitions}
     )
@@ -339,7 +343,7 @@ EVERY_KIND = [
 
 @pytest.mark.parametrize("one", EVERY_KIND)
 def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
-    with mock.patch.object(planning, "certificate_for", lambda *_: MUCH_ADDED):
+    with mock.patch.object(planning, "certificate_for", return_value=MUCH_ADDED):
         made = plan_in_short(replace(one, name="much added"))
     mechanism, ideal = mechanism_of(one), (one.privacy.delta - 2e-6) / 1.2
     for row in made.exposures:
@@ -354,9 +358,9 @@ def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
 
 def test_what_the_certificate_adds_is_paid_for_with_noise():
     one = study()
-    with mock.patch.object(planning, "certificate_for", lambda *_: NOTHING_ADDED):
+    with mock.patch.object(planning, "certificate_for", return_value=NOTHING_ADDED):
         ideal = plan_in_short(replace(one, name="nothing added"))
-    with mock.patch.object(planning, "certificate_for", lambda *_: MUCH_ADDED):
+    with mock.patch.object(planning, "certificate_for", return_value=MUCH_ADDED):
         dear = plan_in_short(replace(one, name="much added"))
     assert ideal.noise_multiplier < plan_in_short(one).noise_multiplier * (1 + 1e-3)
     assert dear.noise_multiplier > 1.03 * ideal.noise_multiplier
@@ -414,7 +418,7 @@ def test_p10_the_slack_is_paid_in_every_step():
         steps=40, delta=1e-5, slack=made.joint_batches.slack,
     )  # fmt: skip
     assert made.joint_batches.slack * 40 == pytest.approx(1e-6, rel=1e-2)
-    assert made.joint_batches.epsilon_slack == pytest.approx(bound.upper, rel=1e-4)
+    assert made.joint_batches.epsilon_slack == pytest.approx(bound.upper, rel=1e-3)
 
 
 # Projection (P8) -------------------------------------------------------------------------------
@@ -429,7 +433,7 @@ def test_p8_one_vector_is_charged_exactly():
     )  # fmt: skip
     assert bound.lower <= made.stated.epsilon <= 1.0
     assert bound.upper == pytest.approx(made.stated.epsilon, rel=1e-4)
-    assert made.epsilon("aggregator") < made.stated.epsilon < made.exposures[-1].epsilon
+    assert made.epsilon("outsider (published models)") < made.epsilon("one silo") < 1.0
     assert made.as_json()["projection"]["exact"] is True
 
 

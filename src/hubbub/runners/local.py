@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -175,7 +175,7 @@ def _ledgers(home: Path | None, study: Study, open_ledgers: ExitStack) -> dict[i
     if home is None:
         return {}
     return {
-        index: open_ledgers.enter_context(closing(Ledger(home / f"{name}.sqlite")))
+        index: open_ledgers.enter_context(Ledger(home / f"{name}.sqlite"))
         for index, name in enumerate(study.parties.names, 1)
     }
 

@@ -1,0 +1,107 @@
+"""The curve delta(epsilon) and what it leaves to a membership attack: never below the exact values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+import hubbub
+from hubbub.errors import StudyError
+
+SETTINGS: list[dict[str, Any]] = [
+    {"noise_multiplier": 1.0, "sample_rate": 0.008, "steps": 1250},
+    {"noise_multiplier": 4.0, "sample_rate": 0.01, "steps": 10_000},
+    {"noise_multiplier": 1.5, "sample_rate": 0.2, "steps": 5, "relation": "substitute"},
+    {
+        "noise_multiplier": 2.0,
+        "sample_rate": 0.008,
+        "steps": 1250,
+        "relation": "substitute",
+        "sampling": "without-replacement",
+    },
+    {"noise_multiplier": 3.0, "steps": 7, "sampling": "none"},
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_curve_is_never_below_the_exact_values_and_close_to_them(
+    setting: dict[str, Any],
+) -> None:
+    curve = hubbub.trade_off(**setting)
+    assert curve.epsilon.shape == curve.delta.shape == (200,)
+    assert curve.epsilon[0] == 0
+    assert np.all(np.diff(curve.epsilon) > 0)
+    assert np.all(np.diff(curve.delta) <= 0)
+    assert curve.delta[-1] < 2e-12
+    for at in (0, 20, 75, 150, 180):
+        exact = hubbub.delta(epsilon=float(curve.epsilon[at]), **setting)
+        assert curve.delta[at] >= exact.lower
+        assert curve.delta[at] <= 1.03 * exact.upper
+
+
+def test_the_curve_agrees_with_epsilon_at_a_delta() -> None:
+    setting = SETTINGS[0]
+    curve = hubbub.trade_off(**setting, epsilons=[2.0, 1.599, 0.1])
+    assert curve.epsilon.tolist() == [0.1, 1.599, 2.0]
+    assert 1e-5 * 0.999 < curve.delta[1] < 1.02e-5
+
+
+def test_true_positive_rates_of_the_gaussian_mechanism_are_the_best_tests() -> None:
+    # Neyman and Pearson: TPR = Phi(Phi^-1(FPR) + mu), mu = sqrt(7) / 3.
+    curve = hubbub.trade_off(**SETTINGS[-1], epsilons=np.linspace(0, 12, 4000))
+    rates = np.array([[1e-4, 0.01], [0.2, 0.9]])
+    best = ndtr(ndtri(rates) + 7**0.5 / 3)
+    found = curve.true_positive_rate(rates)
+    assert found.shape == (2, 2)
+    assert np.all(found >= best * (1 - 1e-9))
+    assert np.all(found <= best * 1.001)
+
+
+def test_true_positive_rates_agree_with_attack_power_and_grow() -> None:
+    curve = hubbub.trade_off(**SETTINGS[0])
+    rates = np.linspace(0, 1, 51)
+    found = curve.true_positive_rate(rates)
+    assert np.all(np.diff(found) >= 0)
+    assert np.all(found >= rates)
+    assert found[-1] == 1
+    single = hubbub.attack_power(false_positive_rate=0.02, **SETTINGS[0])
+    assert found[1] == pytest.approx(single, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"noise_multiplier": 1e-3, "sample_rate": 1.0, "steps": 10**5},
+        {"noise_multiplier": 0.1, "sample_rate": 0.5, "steps": 1000},
+        {"noise_multiplier": 1e6, "sample_rate": 1e-9, "steps": 1},
+    ],
+)
+def test_far_out_the_curve_stays_a_bound(setting: dict[str, Any]) -> None:
+    curve = hubbub.trade_off(**setting)
+    assert np.all((curve.delta >= 0) & (curve.delta <= 1))
+    lower = hubbub.delta(epsilon=float(curve.epsilon[100]), **setting).lower
+    assert curve.delta[100] >= lower
+
+
+@pytest.mark.parametrize("epsilons", [[], [-1.0], [51.0], [float("nan")], [[1.0]], ["one"], [None]])
+def test_a_list_that_is_no_list_of_epsilons_is_refused(epsilons: Any) -> None:
+    with pytest.raises(StudyError, match="expected epsilons"):
+        hubbub.trade_off(**SETTINGS[0], epsilons=epsilons)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), "x"])
+def test_a_rate_that_is_no_probability_is_refused(rate: Any) -> None:
+    curve = hubbub.trade_off(**SETTINGS[-1], epsilons=[1.0])
+    with pytest.raises(StudyError, match="expected false_positive_rate"):
+        curve.true_positive_rate(rate)
+
+
+@pytest.mark.parametrize(
+    "ask", [hubbub.trade_off, lambda **s: hubbub.epsilon(delta=1e-5, **s)]
+)  # fmt: skip
+def test_sampling_with_hardly_any_noise_is_refused_in_a_sentence(ask: Any) -> None:
+    with pytest.raises(StudyError, match=r"noise_multiplier of at least 0\.08.*got 0\.01"):
+        ask(noise_multiplier=0.01, sample_rate=0.5, steps=10)
