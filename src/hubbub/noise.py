@@ -65,7 +65,7 @@ def standard_normal(source: SecureSource, out: Array) -> None:
 
     Guarantees:
         1. Independent of everything the source has given before.
-        2. Exact up to float64 rounding, tails included: no truncation, no table in x.
+        2. Exact up to float64 rounding, tails included to 15 sigma (docs/privacy.md P6 iii).
     """
     words = np.empty(min(_CHUNK, out.size), dtype=np.uint64)
     for start in range(0, out.size, _CHUNK):

@@ -7,10 +7,11 @@ import json
 import pytest
 
 import hubbub
-from hubbub.errors import BudgetError, IntegrityError, UserError
+from hubbub.errors import BudgetError, IntegrityError, StudyError, UserError
 from hubbub.runners.ledger import Cap, Ledger
 from ledger.book import (
     DELTA,
+    FULL_BATCH,
     OTHER,
     RELATION,
     ROWS,
@@ -198,3 +199,34 @@ def test_a_cap_that_caps_nothing_is_refused_before_it_is_written(path, changed):
         with pytest.raises(UserError):
             ledger.set_cap(Cap(**(good | changed)))
         assert ledger.cap is None
+
+
+def test_a_certificate_is_counted_once_for_each_session(tmp_path):
+    extra = {"extra_epsilon": 0.25, "extra_delta": 1e-6, "delta_factor": 1.01}
+    ideal = hubbub.epsilon(
+        steps=3, delta=(DELTA - 1e-6) / 1.01, relation=RELATION, **FULL_BATCH
+    ).upper
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        for number in (1, 2, 3):
+            ledger.charge(entry(number, **extra))
+        spent = ledger.epsilon(delta=DELTA, relation=RELATION)
+        assert spent == pytest.approx(ideal + 0.25, rel=1e-12)
+        ledger.charge(entry(4, session=b"f" * 16, **extra))
+        again = ledger.epsilon(delta=DELTA, relation=RELATION)
+    assert again > spent + 0.25
+
+
+def test_the_cap_counts_the_certificate(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_cap(cap_for(1))
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(extra_epsilon=5.0))
+        ledger.charge(entry())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"extra_epsilon": -1.0}, {"extra_delta": -1e-9}, {"delta_factor": 0.5}]
+)
+def test_a_certificate_that_takes_away_is_refused(wrong):
+    with pytest.raises(StudyError, match=next(iter(wrong)).removeprefix("extra_")):
+        entry(**wrong)

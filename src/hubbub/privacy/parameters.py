@@ -32,6 +32,17 @@ def whole(name: str, value: object, *, least: int, most: int) -> int:
     return int(value)
 
 
+def within(name: str, value: object, *, least: float, most: float) -> float:
+    """A number within [least, most]."""
+    number = real(name, value)
+    if not least <= number <= most:
+        raise StudyError(
+            f"expected {name} between {least:g} and {most:g}, got {number:g}; "
+            "choose one in that range"
+        )
+    return number
+
+
 def positive(name: str, value: object) -> float:
     """A finite number above zero."""
     number = real(name, value)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -29,7 +29,9 @@ _GROWTH = 1.25  # a check that passes for 25 % more steps need not be repeated a
 class Entry:
     """One attempt at one round, and the mechanism that it ran.
 
-    `noise_multiplier` is that of the plan: what is left against the stated adversary (P3).
+    `noise_multiplier` is that of the plan: what is left against the stated adversary (P3). The last
+    three are the plan's certificate of finite precision and the mask graph (P4-P6), for the whole
+    session: however many of its attempts are in the ledger, it is counted once.
     """
 
     study: bytes
@@ -39,8 +41,14 @@ class Entry:
     noise_multiplier: float
     sample_rate: float
     sampling: str
+    extra_epsilon: float = 0.0
+    extra_delta: float = 0.0
+    delta_factor: float = 1.0
 
     def __post_init__(self) -> None:
+        parameters.epsilon(self.extra_epsilon)
+        parameters.within("extra_delta", self.extra_delta, least=0.0, most=1.0)
+        parameters.within("delta_factor", self.delta_factor, least=1.0, most=2.0)
         parameters.whole("round", self.round, least=0, most=2**63 - 1)
         parameters.whole("attempt", self.attempt, least=0, most=2**63 - 1)
         # Refused here, what cannot be composed is never written.
@@ -60,6 +68,9 @@ class Entry:
             "noise_multiplier": float(self.noise_multiplier),
             "sample_rate": float(self.sample_rate),
             "sampling": self.sampling,
+            "extra_epsilon": float(self.extra_epsilon),
+            "extra_delta": float(self.extra_delta),
+            "delta_factor": float(self.delta_factor),
         }
 
     @classmethod
@@ -97,6 +108,22 @@ class Kind(NamedTuple):
     noise_multiplier: float
     sample_rate: float
     sampling: str
+
+
+class Extra(NamedTuple):
+    """What certificates add: (e, d) of the ideal mechanisms becomes (e + epsilon, f d + delta)."""
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+    factor: float = 1.0
+
+    def after(self, other: Extra) -> Extra:
+        """Both, one after the other."""
+        return Extra(
+            self.epsilon + other.epsilon,
+            self.delta * other.factor + other.delta,
+            self.factor * other.factor,
+        )
 
 
 class Ledger:
@@ -155,7 +182,7 @@ class Ledger:
     def epsilon(self, *, delta: float, relation: str) -> float:
         """Certified upper epsilon of everything in the ledger."""
         self._catch_up()
-        return _epsilon(_sorted(self._counts), delta, relation) if self._counts else 0.0
+        return _spent(self._counts, self._extras, delta, relation) if self._counts else 0.0
 
     def entries(self) -> Iterator[Entry]:
         """All entries, oldest first."""
@@ -196,6 +223,7 @@ class Ledger:
         """As if nothing had been read yet."""
         self._last: Row | None = None
         self._counts: Counter[Kind] = Counter()
+        self._extras: set[tuple[bytes, bytes, Extra]] = set()
         self._cap: Cap | None = None
 
     def _catch_up(self) -> Row:
@@ -208,6 +236,7 @@ class Ledger:
         for one in said:
             if isinstance(one, Entry):
                 self._counts[_kind(one)] += 1
+                self._extras.add(_extra(one))
             self._cap = one if isinstance(one, Cap) else self._cap
         self._last = rows[-1] if rows else self._last
         assert self._last is not None, "a chain has its genesis"  # noqa: S101
@@ -232,10 +261,11 @@ class Ledger:
         if cap is None:
             return
         counts = self._counts + Counter([_kind(entry)])
+        extras = self._extras | {_extra(entry)}
         ahead = {kind: _rounded_up(count) for kind, count in counts.items()}
-        if _epsilon(_sorted(ahead), cap.delta, cap.relation) <= cap.epsilon:
+        if _spent(ahead, extras, cap.delta, cap.relation) <= cap.epsilon:
             return
-        after = _epsilon(_sorted(counts), cap.delta, cap.relation)
+        after = _spent(counts, extras, cap.delta, cap.relation)
         if after > cap.epsilon:
             raise BudgetError(
                 f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this data "
@@ -248,8 +278,22 @@ def _kind(entry: Entry) -> Kind:
     return Kind(entry.noise_multiplier, entry.sample_rate, entry.sampling)
 
 
-def _sorted(counts: Mapping[Kind, int]) -> tuple[tuple[Kind, int], ...]:
-    return tuple(sorted(counts.items()))
+def _extra(entry: Entry) -> tuple[bytes, bytes, Extra]:
+    """The certificate of an entry's session, which counts once."""
+    extra = Extra(entry.extra_epsilon, entry.extra_delta, entry.delta_factor)
+    return entry.study, entry.session, extra
+
+
+def _spent(
+    counts: Mapping[Kind, int],
+    extras: Set[tuple[bytes, bytes, Extra]],
+    delta: float,
+    relation: str,
+) -> float:
+    """Upper epsilon of kinds of steps, certificates included."""
+    extra = reduce(Extra.after, (one for _, _, one in sorted(extras)), Extra())
+    ideal = (delta - extra.delta) / extra.factor
+    return _epsilon(tuple(sorted(counts.items())), ideal, relation) + extra.epsilon
 
 
 @lru_cache(maxsize=4096)
