@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -56,6 +56,17 @@ def _of_small_order(verifying: bytes) -> bool:
     return y * (y * y - 1) * (_CURVE * y**4 + 2 * y * y - 1) % _FIELD == 0
 
 
+# What is broadcast is verified by every party of a process: once is enough, the answer is the same.
+@lru_cache(maxsize=1 << 15)
+def _is_signed(verifying: bytes, signature: bytes, content: bytes) -> bool:
+    """Whether the owner of a key signed the content."""
+    try:
+        Ed25519PublicKey.from_public_bytes(verifying).verify(signature, content)
+    except InvalidSignature:
+        return False
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Identity:
     """The public half of a party: name, role, and its two public keys as raw bytes."""
@@ -90,19 +101,11 @@ class Identity:
 
     def verifies(self, signature: bytes, content: bytes) -> bool:
         """Whether this party signed the content."""
-        try:
-            self._verifying_key.verify(signature, content)
-        except InvalidSignature:
-            return False
-        return True
+        return _is_signed(self.verifying, bytes(signature), bytes(content))
 
     def seal(self, plaintext: bytes, context: bytes) -> bytes:
         """A ciphertext that only this party opens, and only in the same context."""
         return _SUITE.encrypt(plaintext, self._sealing_key, info=context)
-
-    @cached_property
-    def _verifying_key(self) -> Ed25519PublicKey:
-        return Ed25519PublicKey.from_public_bytes(self.verifying)
 
     @cached_property
     def _sealing_key(self) -> MLKEM768X25519PublicKey:

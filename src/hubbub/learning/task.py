@@ -7,6 +7,8 @@ rounding of the sum stays within the margin that the plan takes off the clipping
 
 from __future__ import annotations
 
+from threading import Lock
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ from hubbub.learning.parameters import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
 from hubbub.tabular import Records
 
+# Silos of one process may share a replica of the model, whose parameters are written here.
+_REPLICA = Lock()
 _CHECKED = 4  # records of made-up data on which a method is tried
 
 
@@ -54,6 +58,13 @@ class TrainingTask:
         self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
     ) -> NDArray[np.float64]:
         """Sum over the chosen records of clipped gradients, in float64."""
+        with _REPLICA:
+            return self._clipped_sum(parameters, chosen)
+
+    def _clipped_sum(
+        self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """The sum, while nobody else writes to the replica."""
         total = np.zeros(self._dimension)
         load_parameters(self._model, parameters)
         for part in np.split(chosen, range(0, chosen.size, _piece(chosen.size, self._margin))):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,12 +85,11 @@ class Terms:
 
     def read_silos(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
         """The set in a bitmap, which must reach the quorum."""
-        flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
-        if len(bits) != (self.silos + 7) // 8 or flags[self.silos :].any():
+        chosen = _silos_in(bytes(bits), self.silos)
+        if chosen is None:
             raise ProtocolError(
                 f"expected a set of at most {self.silos} silos, got another", culprit=sender
             )
-        chosen = frozenset((np.flatnonzero(flags) + 1).tolist())
         if len(chosen) < self.quorum:
             raise ProtocolError(
                 f"expected at least {self.quorum} active silos, got {len(chosen)}: the noise of "
@@ -148,3 +148,12 @@ class Turn:
                 culprit=culprit,
             )
         self.last = (round, attempt)
+
+
+@lru_cache(maxsize=4)
+def _silos_in(bits: bytes, silos: int) -> frozenset[int] | None:
+    """The set in a bitmap, None if it is not one; all silos of one process are sent the same."""
+    flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
+    if len(bits) != (silos + 7) // 8 or flags[silos:].any():
+        return None
+    return frozenset((np.flatnonzero(flags) + 1).tolist())

@@ -7,7 +7,9 @@ are added as they come, so memory does not grow with the number of silos.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -108,6 +110,7 @@ class Federation:
     silos: Mapping[int, Silo]
     nodes: Mapping[int, ComputeNode]
     quorum: int = 0
+    threads: int = 1
     gone: set[int] = field(default_factory=set)
 
     def round(
@@ -180,9 +183,23 @@ class Federation:
         away = set(absent)
         active = [index for index in self.silos if self.nodes or index not in away]
         model = self.aggregator.begin(round, attempt, active, parameters)
-        for index in active:
-            if index in away:
-                continue
+        present = (index for index in active if index not in away)
+        for index, answer in in_order(self._charged(model, present, record), self.threads):
+            for node, share in self.silos[index].shares().items():
+                self.nodes[node].keep(share)
+            self.aggregator.receive(answer)
+        if self.nodes:
+            requests = self.aggregator.requests().items()
+            totals = ((index, partial(self.nodes[index].total, each)) for index, each in requests)
+            for _, answer in in_order(totals, self.threads):
+                self.aggregator.receive(answer)
+        return self.aggregator.integers()
+
+    def _charged(
+        self, model: bytes, present: Iterable[int], record: Record | None
+    ) -> Iterator[tuple[int, Callable[[], bytes]]]:
+        """Every silo's answer, to be made once it is asked for: its charge is written by then."""
+        for index in present:
             charge = self.silos[index].accept(model)
             try:
                 if record is not None:
@@ -192,14 +209,7 @@ class Federation:
                     raise AbandonedError(index, refused) from None
                 self._lose(index, refused)
                 continue
-            answer = self.silos[index].contribute()
-            for node, share in self.silos[index].shares().items():
-                self.nodes[node].keep(share)
-            self.aggregator.receive(answer)
-        if self.nodes:
-            for index, request in self.aggregator.requests().items():
-                self.aggregator.receive(self.nodes[index].total(request))
-        return self.aggregator.integers()
+            yield index, self.silos[index].contribute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,10 +301,10 @@ def federate(
         tasks: the silos' tasks, in the order of the names.
         study: the study id.
         source: a party's randomness by its index; the operating system's if None.
-        threads: on which masks are added.
+        threads: how many silos, and then compute nodes, work at once; changes speed only.
     """
     members = Members.gather(layout, study=study, source=source)
-    masking = Masking(threads)
+    masking = Masking()
     return Federation(
         roster=members.roster,
         keys=members.keys,
@@ -311,7 +321,26 @@ def federate(
         },
         nodes=members.nodes(terms, masking),
         quorum=terms.quorum,
+        threads=threads,
     )
+
+
+def in_order(
+    jobs: Iterable[tuple[int, Callable[[], bytes]]], threads: int
+) -> Iterator[tuple[int, bytes]]:
+    """The results of jobs in their order; no more are begun than the threads can soon use."""
+    if threads == 1:
+        yield from ((index, job()) for index, job in jobs)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        begun: deque[tuple[int, Future[bytes]]] = deque()
+        for index, job in jobs:
+            begun.append((index, pool.submit(job)))
+            if len(begun) > threads:
+                first, made = begun.popleft()
+                yield first, made.result()
+        for index, made in begun:
+            yield index, made.result()
 
 
 def agree(

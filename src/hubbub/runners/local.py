@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from hubbub.runners.ledger import Entry, Ledger
 from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.training import Progress, Row, Summation, Summed, Trained, train
 from hubbub.study import Study
+
+# Coordinates from which a silo's step is long enough to be worth a thread of its own.
+_WORTH_THREADS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +138,8 @@ def _federated(setting: Setting, ledgers: Mapping[int, Ledger]) -> Summation:
     """The protocol: every silo adds its share of the noise, and only the sum is seen."""
     plan, study = setting.plan, setting.study
     terms = terms_of(plan, setting.initial.size)
-    parties = federate(layout_of(plan), terms, setting.tasks, study=study.id)
+    threads = (os.cpu_count() or 1) if terms.dimension >= _WORTH_THREADS else 1
+    parties = federate(layout_of(plan), terms, setting.tasks, study=study.id, threads=threads)
 
     def record(index: int, charge: Charge) -> None:
         entry = Entry(
