@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 
 from hubbub.cli.output import bar
 from hubbub.round import Charge, Terms
-from hubbub.runners.federation import Federation, Layout, federate
+from hubbub.runners.federation import Federation, federate
+from hubbub.runners.members import Layout
 
 RESULTS = Path(__file__).parent / "results"
 SIGMA = 4.0

@@ -30,9 +30,10 @@ from hubbub.plan import Plan
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, ComputeNode, Silo, Terms
 from hubbub.runners.baselines import BASELINES
-from hubbub.runners.federation import Federation, Layout, Members
+from hubbub.runners.federation import Federation
 from hubbub.runners.ledger import Cap, Ledger
 from hubbub.runners.local import run
+from hubbub.runners.members import Layout, Members
 from hubbub.runners.setting import Setting
 from hubbub.summation.mask import Masking
 from hubbub.tabular import Records

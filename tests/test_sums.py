@@ -19,7 +19,7 @@ import hubbub
 from hubbub import ring
 from hubbub.errors import HubbubError, StudyError
 from hubbub.round import Terms
-from hubbub.runners.federation import Layout, Members
+from hubbub.runners.members import Layout, Members
 from hubbub.summation.mask import Masking
 
 FALSE_ALARM = 1e-9

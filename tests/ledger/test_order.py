@@ -11,8 +11,9 @@ import pytest
 
 from hubbub.errors import HubbubError
 from hubbub.round import Charge, Terms
-from hubbub.runners.federation import Federation, Layout, federate
+from hubbub.runners.federation import Federation, federate
 from hubbub.runners.ledger import Ledger
+from hubbub.runners.members import Layout
 from ledger.book import STUDY, cap_for, charges, entry
 
 

@@ -24,7 +24,7 @@ from hubbub.errors import ProtocolError
 from hubbub.identity import Identity, Keys, Roster
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, ComputeNode, Terms
-from hubbub.runners.federation import Layout
+from hubbub.runners.members import Layout
 from hubbub.summation.agreement import Agreement, Session, sent_digest
 from hubbub.summation.mask import Masking
 from hubbub.wire import EVERYBODY, Frame, Tag

@@ -27,7 +27,8 @@ from hubbub.identity import Keys
 from hubbub.noise import add_noise_and_round, standard_normal
 from hubbub.randomness import SecureSource, cipher_at
 from hubbub.round import Terms
-from hubbub.runners.federation import Layout, federate
+from hubbub.runners.federation import federate
+from hubbub.runners.members import Layout
 from hubbub.summation.mask import Masking
 from hubbub.summation.secrets import PairSecret
 

@@ -18,7 +18,8 @@ from hubbub.plan import Exposure, plan
 from hubbub.privacy import parameters
 from hubbub.round import Terms
 from hubbub.round.terms import Parameters
-from hubbub.runners.federation import Layout, Members, federate, layout_of, terms_of
+from hubbub.runners.federation import federate, layout_of, terms_of
+from hubbub.runners.members import Layout, Members
 from hubbub.study import Study
 from hubbub.summation import graph
 from hubbub.summation.mask import Masking

@@ -25,7 +25,7 @@ from hubbub.identity import Identity
 from hubbub.noise import add_noise_and_round
 from hubbub.randomness import SecureSource
 from hubbub.round.sharing import sealed_shares
-from hubbub.runners.federation import Layout
+from hubbub.runners.members import Layout
 from hubbub.summation import graph
 from hubbub.summation.agreement import Agreement, Session, sent_digest
 from hubbub.summation.mask import add_mask

@@ -1,0 +1,175 @@
+"""Who takes part in a session, and the set-up by which they come to share secrets.
+
+Set-up is written out in the order in which the messages travel; what each party does with them is
+in `summation/agreement.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from hubbub.identity import Keys, Roster
+from hubbub.randomness import SecureSource
+from hubbub.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.summation import graph
+from hubbub.summation.agreement import SESSION_BYTES, Agreement, Session, sent_digest
+from hubbub.summation.mask import Masking
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How many parties there are, and who shares masks with whom."""
+
+    names: tuple[str, ...]
+    nodes: int = 0
+    nodes_per_silo: int = 0
+    degree: int = 0
+
+    def keys(self) -> list[Keys]:
+        """Fresh keys of everybody, in the order of the roster."""
+        return [
+            Keys.generate("aggregator", "aggregator"),
+            *(Keys.generate(name, "silo") for name in self.names),
+            *(Keys.generate(f"node-{number}", "node") for number in range(1, self.nodes + 1)),
+        ]
+
+    def neighbours(self, index: int, seed: bytes) -> Sequence[int]:
+        """Roster indices of those with whom a party shares masks."""
+        silos = len(self.names)
+        if self.nodes == 0:
+            return [1 + k for k in graph.neighbours_of(index - 1, silos, self.degree, seed)]
+        each = self.nodes_per_silo or self.nodes
+        if index <= silos:
+            return [1 + silos + node for node in _nodes_of(index - 1, each, self.nodes)]
+        node = index - silos - 1
+        return [1 + k for k in range(silos) if node in _nodes_of(k, each, self.nodes)]
+
+
+def _nodes_of(silo: int, each: int, nodes: int) -> list[int]:
+    """The nodes that a silo uses: consecutive on a circle (docs/privacy.md P4)."""
+    return sorted((silo + step) % nodes for step in range(each))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """Everybody's keys and sessions, before they are given anything to do."""
+
+    roster: Roster
+    keys: Sequence[Keys] = field(repr=False)
+    sessions: Mapping[int, Session] = field(repr=False)
+    sources: Mapping[int, SecureSource] = field(repr=False)
+    study: bytes
+    session: bytes
+
+    @classmethod
+    def gather(
+        cls, layout: Layout, *, study: bytes, source: Callable[[int], SecureSource] | None = None
+    ) -> Members:
+        """Make keys and set up a session among all parties.
+
+        Args:
+            layout: who there is.
+            study: the study id.
+            source: a party's randomness by its index; the operating system's if None.
+        """
+        draw = source or (lambda _: SecureSource())
+        keys = layout.keys()
+        roster = Roster.of(keys)
+        session = SecureSource().bytes(SESSION_BYTES)
+        sources = {index: draw(index) for index in range(1, len(keys))}
+        sessions = agree(layout, keys, roster, study, session, sources)
+        return cls(
+            roster=roster,
+            keys=keys,
+            sessions=sessions,
+            sources=sources,
+            study=study,
+            session=session,
+        )
+
+    def aggregator(self, terms: Terms) -> Aggregator:
+        """The aggregator."""
+        return Aggregator(
+            keys=self.keys[0],
+            roster=self.roster,
+            terms=terms,
+            study=self.study,
+            session=self.session,
+        )
+
+    def answering(self, index: int, terms: Terms, masking: Masking) -> Answering:
+        """A silo's side of the wire."""
+        return Answering(
+            keys=self.keys[index],
+            roster=self.roster,
+            terms=terms,
+            session=self.sessions[index],
+            masking=masking,
+            source=self.sources[index],
+        )
+
+    def nodes(self, terms: Terms, masking: Masking) -> dict[int, ComputeNode]:
+        """The compute nodes."""
+        return {
+            index: ComputeNode(
+                keys=self.keys[index],
+                roster=self.roster,
+                terms=terms,
+                session=self.sessions[index],
+                masking=masking,
+            )
+            for index in self.roster.nodes
+        }
+
+
+def agree(
+    layout: Layout,
+    keys: Sequence[Keys],
+    roster: Roster,
+    study: bytes,
+    session: bytes,
+    sources: Mapping[int, SecureSource],
+) -> dict[int, Session]:
+    """The set-up, all parties in turn (see `Agreement` for what each phase proves)."""
+    parties = {
+        index: Agreement(
+            keys=keys[index],
+            roster=roster,
+            index=index,
+            study=study,
+            session=session,
+            neighbours=partial(layout.neighbours, index),
+            witnesses=None if layout.nodes else list(roster.silos),
+            source=source,
+        )
+        for index, source in sources.items()
+    }
+    if not layout.nodes:
+        commits = [party.commit() for party in parties.values()]
+        reveals = [party.reveal(commits) for party in parties.values()]
+        for party in parties.values():
+            party.learn_seed(reveals)
+    sent = {index: party.contribute() for index, party in parties.items()}
+    digests = bytes(32) + b"".join(sent_digest(sent[index]) for index in sorted(sent))
+    inbox = _delivered(sent)
+    confirmed = {i: party.confirm(inbox[i], digests) for i, party in parties.items()}
+    checks = _delivered({index: found[1] for index, found in confirmed.items()})
+    confirms = {index: found[0] for index, found in confirmed.items()}
+    return {
+        index: party.finish(
+            [confirms[i] for i in (party.neighbours if layout.nodes else parties) if i != index],
+            checks[index],
+        )
+        for index, party in parties.items()
+    }
+
+
+def _delivered(sent: Mapping[int, Mapping[int, bytes]]) -> dict[int, list[bytes]]:
+    """From what each party sends to whom, to what each party receives."""
+    inbox: dict[int, list[bytes]] = {index: [] for index in sent}
+    for frames in sent.values():
+        for receiver, frame in frames.items():
+            inbox[receiver].append(frame)
+    return inbox
