@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise, product
@@ -19,7 +20,8 @@ from hubbub.plan import Certificate, Plan, exposure, noise_left, planning, shari
 from hubbub.plan.pairing import bounded_projection, mechanism_of, releases
 from hubbub.plan.precision import grid_for
 from hubbub.privacy import Composition
-from hubbub.runners.federation import Layout
+from hubbub.report import render
+from hubbub.runners.members import Layout
 from hubbub.wire import OVERHEAD
 
 INSIDER = "aggregator + "
@@ -153,6 +155,22 @@ def test_a_delta_at_which_hardly_any_noise_is_needed_is_planned_all_the_same():
         study(training={"steps": 1, "sample_rate": 0.001}, privacy={"delta": 0.001})
     )
     assert made.stated.epsilon <= 1.0
+
+
+def test_the_report_shows_what_joint_batches_and_projections_cost():
+    def page(made):
+        return render(json.loads(made.json()), [], baseline=None, comparison={})
+
+    made, plain = plan(joint()), page(plan(study()))
+    shown = page(made)
+    for words in ("whose part in each joint batch it knows", "under Poisson sampling", "2,500"):
+        assert words in shown
+        assert words not in plain
+    exact = page(plan_in_short(study(training={"projection": 5})))
+    assert "over the law of the public matrix" in exact
+    slack = plan_in_short(study(training={"projection": 9}, privacy={"relation": "substitute"}))
+    assert "paid in every step" in page(slack)
+    assert f"{slack.projected.factor:.4g}" in page(slack)
 
 
 def test_an_unknown_adversary_is_refused():

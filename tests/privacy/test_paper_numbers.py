@@ -205,7 +205,8 @@ def _union(dimension: int, noise: float, share: float) -> float:
 
 
 def test_the_papers_slack_for_projection_over_all_steps() -> None:
-    assert 5e-6 * 1250 == pytest.approx(6.25e-3)
+    paid = 1250 * 5e-6
+    assert paid == pytest.approx(6.25e-3)
     # A kept matrix may lengthen by 1 + sqrt(d / k), which no slack covers; it is refused.
     assert 1 + sqrt(10**5 / 100) == pytest.approx(32.6, abs=0.05)
     with pytest.raises(hubbub.errors.StudyError, match=r"fresh.*depend.*kept"):

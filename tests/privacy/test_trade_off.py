@@ -1,4 +1,4 @@
-"""The curve delta(epsilon) and what it leaves to a membership attack: never below the exact values."""
+"""The curve delta(epsilon) is never below the exact values; nor is what it leaves to attacks."""
 
 from __future__ import annotations
 
@@ -76,14 +76,19 @@ def test_true_positive_rates_agree_with_attack_power_and_grow() -> None:
     [
         {"noise_multiplier": 1e-3, "sample_rate": 1.0, "steps": 10**5},
         {"noise_multiplier": 0.1, "sample_rate": 0.5, "steps": 1000},
-        {"noise_multiplier": 1e6, "sample_rate": 1e-9, "steps": 1},
     ],
 )
-def test_far_out_the_curve_stays_a_bound(setting: dict[str, Any]) -> None:
+def test_where_everything_is_lost_the_curve_says_so(setting: dict[str, Any]) -> None:
+    assert hubbub.trade_off(**setting).delta == pytest.approx(np.ones(200))
+
+
+def test_where_hardly_anything_is_lost_the_curve_stays_a_bound() -> None:
+    setting: dict[str, Any] = {"noise_multiplier": 1e6, "sample_rate": 1e-9, "steps": 1}
     curve = hubbub.trade_off(**setting)
-    assert np.all((curve.delta >= 0) & (curve.delta <= 1))
-    lower = hubbub.delta(epsilon=float(curve.epsilon[100]), **setting).lower
-    assert curve.delta[100] >= lower
+    assert curve.delta[0] < 1e-9
+    for at in (0, 100):
+        exact = hubbub.delta(epsilon=float(curve.epsilon[at]), **setting)
+        assert curve.delta[at] >= exact.lower
 
 
 @pytest.mark.parametrize("epsilons", [[], [-1.0], [51.0], [float("nan")], [[1.0]], ["one"], [None]])
@@ -105,3 +110,10 @@ def test_a_rate_that_is_no_probability_is_refused(rate: Any) -> None:
 def test_sampling_with_hardly_any_noise_is_refused_in_a_sentence(ask: Any) -> None:
     with pytest.raises(StudyError, match=r"noise_multiplier of at least 0\.08.*got 0\.01"):
         ask(noise_multiplier=0.01, sample_rate=0.5, steps=10)
+
+
+def test_calibration_where_hardly_any_noise_is_needed_never_overspends() -> None:
+    setting: dict[str, Any] = {"sample_rate": 0.001, "steps": 1, "delta": 1e-5}
+    found = hubbub.noise_multiplier(epsilon=50.0, **setting)
+    assert found >= 0.08
+    assert hubbub.epsilon(noise_multiplier=found, **setting).upper <= 50.0

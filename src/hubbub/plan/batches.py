@@ -55,11 +55,9 @@ def joint_batches(
     delta = certificate.ideal_delta(study.privacy.delta)
     slack = _SLACK_SHARE * delta / steps
     poisson = replace(mechanism, sampling="poisson")
-    nobody = epsilon_of(lambda: releases(mechanism, noise, steps), delta)
-    quantile = epsilon_of(
-        lambda: releases_at_quantile(mechanism, noise, steps, known, slack), delta
-    )
-    other = epsilon_of(lambda: releases(poisson, noise, steps), delta)
+    nobody = epsilon_of(releases(mechanism, noise, steps), delta)
+    quantile = epsilon_of(releases_at_quantile(mechanism, noise, steps, known, slack), delta)
+    other = epsilon_of(releases(poisson, noise, steps), delta)
     return JointBatches(
         known_records=known,
         epsilon=stated.epsilon,

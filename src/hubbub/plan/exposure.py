@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
 
-from hubbub.plan.pairing import WITHOUT_REPLACEMENT, Mechanism, epsilon_of, releases
+from hubbub.plan.pairing import (
+    WITHOUT_REPLACEMENT,
+    Mechanism,
+    epsilon_of,
+    least_certified,
+    releases,
+)
 from hubbub.plan.precision import Certificate
 from hubbub.study import Study
 
@@ -91,11 +97,11 @@ def epsilon_against(
         known_records: records that are its own.
         steps: attempts, finished or not.
     """
+    if noise < least_certified(mechanism):
+        return inf
     count = study.training.steps if steps is None else steps
-    ideal = epsilon_of(
-        lambda: releases(mechanism, noise, count, known_records),
-        certificate.ideal_delta(study.privacy.delta),
-    )
+    whole = releases(mechanism, noise, count, known_records)
+    ideal = epsilon_of(whole, certificate.ideal_delta(study.privacy.delta))
     return ideal.upper + certificate.epsilon if ideal else inf
 
 

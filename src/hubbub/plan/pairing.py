@@ -16,13 +16,12 @@ substitution the three distances of P1 have to stay short: three events a step. 
 refused by the study (without replacement and add-remove: the batch size would show the number of
 records). A projection that is kept while gradients follow it has no account at all (P8 (4)), so
 there is no key for it. An attempt counts from the moment its projection is public: whoever could
-discard one for free would have a choice (P8 (3)). This file knows one adversary at a time: how much noise that one does not
-know, and how many records are its own.
+discard one for free would have a choice (P8 (3)). This file knows one adversary at a time: how much
+noise that one does not know, and how many records are its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 
@@ -30,6 +29,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.privacy import (
+    LEAST_SAMPLED_NOISE,
     Bound,
     Composition,
     Release,
@@ -45,8 +45,8 @@ from hubbub.privacy import (
 from hubbub.study import Study
 
 WITHOUT_REPLACEMENT = "without-replacement"
-# The honest parts of a batch are gathered into so many cells: 0.02 % of epsilon, on the dear side.
-_CELLS = 24
+# The honest parts of a batch are gathered into so many cells: 0.05 % of epsilon, on the dear side.
+_CELLS = 40
 _SPLITS = np.geomspace(1e-3, 0.5, 60)
 
 
@@ -214,10 +214,10 @@ def bounded_projection(
     )
 
 
-def epsilon_of(build: Callable[[], list[Release]], delta: float) -> Bound | None:
+def epsilon_of(whole: list[Release], delta: float) -> Bound | None:
     """Certified epsilon; None past 50, where nothing is promised."""
     try:
-        found = Composition(build()).epsilon(delta)
+        found = Composition(whole).epsilon(delta)
     except StudyError:
         return None
     return found if found.upper <= 50 else None
@@ -227,4 +227,14 @@ def least_noise(
     mechanism: Mechanism, steps: int, known_records: int, epsilon: float, delta: float
 ) -> float:
     """The least noise multiplier with which an adversary gets at most (epsilon, delta)."""
-    return calibrate(lambda noise: releases(mechanism, noise, steps, known_records), epsilon, delta)
+    least = least_certified(mechanism)
+    found = calibrate(
+        lambda noise: releases(mechanism, max(noise, least), steps, known_records), epsilon, delta
+    )
+    return max(found, least)
+
+
+def least_certified(mechanism: Mechanism) -> float:
+    """The noise multiplier below which no epsilon is computed."""
+    longest = mechanism.projected.factor if mechanism.projected else 1.0
+    return LEAST_SAMPLED_NOISE * longest

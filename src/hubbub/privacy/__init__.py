@@ -8,6 +8,7 @@ numerics, in the order in which the data go through.
 
 from hubbub.privacy.accountant import Bound, Composition, calibrate
 from hubbub.privacy.mechanism import (
+    LEAST_SAMPLED_NOISE,
     Release,
     Step,
     honest_rate,
@@ -32,6 +33,7 @@ from hubbub.privacy.questions import (
 from hubbub.privacy.tradeoff import TradeOff, power_bound
 
 __all__ = [
+    "LEAST_SAMPLED_NOISE",
     "Bound",
     "Composition",
     "Release",

@@ -31,7 +31,8 @@ PROJECTIONS = ("gaussian", "sign")
 _CHI_TAIL = 1e-26
 _CHI_NODES = 40  # more of them move epsilon by less than 1e-6 of itself
 _HYPERGEOMETRIC_TAIL = 1e-26
-_MOST_SHIFT = 25.0  # losses of a sampled step grow with its square, and e^loss must be a float
+# Losses of a sampled step grow with the square of 2 / z, and e^loss must be a float.
+LEAST_SAMPLED_NOISE = 0.08
 
 Array = NDArray[np.float64]
 
@@ -94,8 +95,6 @@ def release(step: Step, relation: str) -> Release:
         moved = 2 * shift if substitute else shift
         laws = _both_ways(Removal(rate=1.0, shift=moved), substitute)
         return Release(laws=laws, count=step.count, gaussian=moved)
-    one_sided = step.sampling == "poisson" and not substitute
-    _check_shift(step.noise_multiplier, shift if one_sided else 2 * shift)
     if step.sampling == "poisson":
         if substitute:
             return Release(laws=(Exchange(rate=step.sample_rate, shift=shift),), count=step.count)
@@ -226,15 +225,6 @@ def release_projected(
     return Release(laws=(mixture, Reversed(law=mixture)), count=count)
 
 
-def _check_shift(noise_multiplier: float, shift: float) -> None:
-    """Refuse noise so small that losses leave the range of floats."""
-    if shift > _MOST_SHIFT:
-        raise StudyError(
-            f"expected noise_multiplier of at least {noise_multiplier * shift / _MOST_SHIFT:g} "
-            f"with sampling, got {noise_multiplier:g}; add noise: so little hides nothing"
-        )
-
-
 def _both_ways(removal: Removal, substitute: bool) -> tuple[Law, ...]:
     """Removal and addition; under substitution the Gaussian pair is its own reverse."""
     return (removal,) if substitute else (removal, Reversed(law=removal))
@@ -266,9 +256,9 @@ def _on_ends(
     ends = np.unique(np.linspace(members[0], members[-1], cells + 1).astype(np.int64))
     cell = np.minimum(np.searchsorted(ends, members, side="right") - 1, ends.size - 2)
     up = (members - ends[cell]) / (ends[cell + 1] - ends[cell])
-    moved = np.bincount(cell, weights * (1 - up), ends.size)
-    moved += np.bincount(cell + 1, weights * up, ends.size)
-    return ends, moved
+    low = np.bincount(cell, weights * (1 - up), ends.size)
+    high = np.bincount(cell + 1, weights * up, ends.size)
+    return ends, np.asarray(low + high, dtype=np.float64)
 
 
 def _mixture(weights: np.ndarray, laws: list[Law] | list[Removal]) -> Mixture:

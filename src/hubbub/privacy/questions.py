@@ -10,7 +10,9 @@ from hubbub.errors import StudyError
 from hubbub.privacy import parameters
 from hubbub.privacy.accountant import Bound, Composition, calibrate
 from hubbub.privacy.mechanism import (
+    LEAST_SAMPLED_NOISE,
     PROJECTIONS,
+    Release,
     Step,
     projection_factor,
     release,
@@ -101,11 +103,13 @@ def noise_multiplier(
     parameters.delta(delta)
     _step(1.0, sample_rate, steps, sampling)
     parameters.choice("relation", relation, parameters.RELATIONS)
-    return calibrate(
-        lambda noise: [release(_step(noise, sample_rate, steps, sampling), relation)],
+    least = LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
+    found = calibrate(
+        lambda noise: [release(_step(max(noise, least), sample_rate, steps, sampling), relation)],
         epsilon,
         delta,
     )
+    return max(found, least)
 
 
 def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "add-remove") -> Bound:
@@ -123,7 +127,8 @@ def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "ad
             "expected steps to be a list of hubbub.Step, got something else; wrap each kind in one"
         )
     parameters.choice("relation", relation, parameters.RELATIONS)
-    return _within_reach(Composition([release(step, relation) for step in steps]).epsilon(delta))
+    whole = Composition([_certifiable(step, relation) for step in steps])
+    return _within_reach(whole.epsilon(delta))
 
 
 def malicious_epsilon(
@@ -320,7 +325,18 @@ def _composition(
     noise: float, rate: float, steps: int, relation: str, sampling: str
 ) -> Composition:
     """Equal steps, composed."""
-    return Composition([release(_step(noise, rate, steps, sampling), relation)])
+    return Composition([_certifiable(_step(noise, rate, steps, sampling), relation)])
+
+
+def _certifiable(step: Step, relation: str) -> Release:
+    """A step's release; refused where its losses would leave the range of floats."""
+    sampled = step.sampling != "none" and step.sample_rate < 1
+    if sampled and step.noise_multiplier < LEAST_SAMPLED_NOISE:
+        raise StudyError(
+            f"expected noise_multiplier of at least {LEAST_SAMPLED_NOISE:g} where batches are "
+            f"sampled, got {step.noise_multiplier:g}; add noise: so little hides nothing"
+        )
+    return release(step, relation)
 
 
 def _within_reach(bound: Bound) -> Bound:

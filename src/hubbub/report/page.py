@@ -147,7 +147,13 @@ def _views(mode: Mode) -> Html:
 
 def _numbers(plan: Plan, metrics: Metrics, mode: Mode) -> Html:
     head = ("Quantity", "value", "what it is")
-    rows = [*_noise_rows(plan), *_traffic_rows(plan, metrics), *_certificate_rows(plan)]
+    rows = [
+        *_noise_rows(plan),
+        *_projection_rows(plan.get("projection")),
+        *_batch_rows(plan.get("without_replacement")),
+        *_traffic_rows(plan, metrics),
+        *_certificate_rows(plan),
+    ]
     identity = tag("p", "Study id: ", tag("code", plan["study_id"]))
     caption = "The plan, for those who check it"
     if mode is not FEDERATED:
@@ -183,6 +189,53 @@ def _noise_rows(plan: Plan) -> list[Cells]:
             "quorum",
             amount(plan["quorum"]),
             "least silos in a round; with fewer nothing is revealed",
+        ),
+    ]
+
+
+def _projection_rows(found: Plan | None) -> list[Cells]:
+    """How the random projection is charged, if there is one."""
+    if not found:
+        return []
+    rows = [("projection", amount(found["dimension"]), "numbers that are sent for the parameters")]
+    if found["exact"]:
+        return [*rows, ("its account", "exact", "over the law of the public matrix; costs no δ")]
+    return [
+        *rows,
+        ("its longest", amount(found["factor"]), "clipping norms that a projected record may have"),
+        ("slack for longer ones", amount(found["slack"]), "of δ, paid in every step"),
+    ]
+
+
+def _batch_rows(found: Plan | None) -> list[Cells]:
+    """What joint batches cost beside Poisson sampling, if they are joint."""
+    if not found:
+        return []
+    return [
+        (
+            "records of the promised adversary",
+            amount(found["known_records"]),
+            "whose part in each joint batch it knows",
+        ),
+        (
+            "ε if it knew none of them",
+            at_most(found["epsilon_nobody"]),
+            "sampling without replacement with nobody malicious",
+        ),
+        (
+            "ε by a quantile of the honest part",
+            at_most(found["epsilon_slack"]),
+            f"the same with {amount(found['slack'])} of δ paid in every step; not used here",
+        ),
+        (
+            "ε under Poisson sampling",
+            at_most(found["epsilon_poisson"]),
+            "at the same noise and rate, where owning records tells nothing",
+        ),
+        (
+            "noise multiplier under Poisson sampling",
+            amount(found["noise_poisson"]),
+            "that would keep the promised ε",
         ),
     ]
 
