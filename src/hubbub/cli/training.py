@@ -28,7 +28,7 @@ def add_commands(commands: Any) -> None:
     """Register the commands."""
     demo = _command(commands, "demo", "the four-hospital study, end to end")
     demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
-    demo.add_argument("--splits", type=int, default=10, help="train/test splits to average over")
+    demo.add_argument("--splits", type=int, default=20, help="train/test splits to average over")
     demo.set_defaults(command=_demo)
     planned = _command(commands, "plan", "what a study means: noise, epsilon per adversary")
     planned.add_argument("study", type=Path, help="the study's TOML file")

@@ -7,6 +7,7 @@ are its own (P10); this file counts both and asks `pairing` for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, inf, sqrt
 
 from hubbub.plan.pairing import (
@@ -63,7 +64,9 @@ def exposures_of(
     left = {row: noise_left(study, noise, shares, min(row.shares, most)) for row in rows}
     owned = {row: owned_records(study, row.silos) for row in rows}
     spent = {
-        view: epsilon_against(study, mechanism, certificate, *view)
+        view: epsilon_against(
+            mechanism, certificate, study.privacy.delta, study.training.steps, *view
+        )
         for view in {(left[row], owned[row]) for row in rows}
     }
     return tuple(
@@ -79,29 +82,29 @@ def exposures_of(
     )
 
 
+@lru_cache(maxsize=4096)  # asked for again by every repetition of a study
 def epsilon_against(
-    study: Study,
     mechanism: Mechanism,
     certificate: Certificate,
+    delta: float,
+    steps: int,
     noise: float,
     known_records: int,
-    steps: int | None = None,
 ) -> float:
     """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
 
     Args:
-        study: for its delta, and its number of steps if none is given.
         mechanism: what every step does.
         certificate: what to add.
+        delta: the study's.
+        steps: attempts, finished or not.
         noise: sigma / C that the adversary does not know.
         known_records: records that are its own.
-        steps: attempts, finished or not.
     """
     if noise < least_certified(mechanism):
         return inf
-    count = study.training.steps if steps is None else steps
-    whole = releases(mechanism, noise, count, known_records)
-    ideal = epsilon_of(whole, certificate.ideal_delta(study.privacy.delta))
+    whole = releases(mechanism, noise, steps, known_records)
+    ideal = epsilon_of(whole, certificate.ideal_delta(delta))
     return ideal.upper + certificate.epsilon if ideal else inf
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import inf, sqrt
 from typing import Any
 
@@ -125,7 +125,9 @@ class Plan:
         """Certified epsilon of the stated adversary after the first `steps` steps."""
         if steps == self.study.training.steps:
             return self.stated.epsilon
-        return _epsilon_after(self.study, self.certificate, self.stated, steps)
+        mechanism, delta = mechanism_of(self.study), self.study.privacy.delta
+        noise, known = self.stated.noise_multiplier, self.stated.known_records
+        return epsilon_against(mechanism, self.certificate, delta, steps, noise, known)
 
     @cached_property
     def stated(self) -> Exposure:
@@ -254,13 +256,6 @@ def _attack_power(study: Study, mechanism: Mechanism, stated: Exposure) -> float
     steps, known = study.training.steps, stated.known_records
     whole = releases(mechanism, stated.noise_multiplier, steps, known)
     return power_bound(Composition(whole), 0.01)
-
-
-@lru_cache(maxsize=4096)
-def _epsilon_after(study: Study, certificate: Certificate, stated: Exposure, steps: int) -> float:
-    """Certified epsilon after so many steps; asked for again by every repetition of a study."""
-    noise, known = stated.noise_multiplier, stated.known_records
-    return epsilon_against(study, mechanism_of(study), certificate, noise, known, steps)
 
 
 def _projection_json(projected: Projected | None) -> dict[str, Any] | None:
