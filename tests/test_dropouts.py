@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import hubbub
-from hubbub.errors import BudgetError
+from hubbub.errors import BudgetError, StudyError
 from hubbub.runners.ledger import Cap, Ledger
 from hubbub.runners.local import run
 
@@ -96,3 +97,10 @@ def test_without_room_for_drop_outs_the_run_stops_and_names_the_silo(
     with pytest.raises(BudgetError, match="hungary"):
         run(one, tmp_path / "run", ledgers=tmp_path / "ledgers")
     assert (tmp_path / "run/metrics.jsonl").read_text().count("\n") >= 1
+
+
+def test_a_plan_of_another_study_is_refused() -> None:
+    """One step's noise under sixty steps would be reported as one step's epsilon."""
+    cheap = replace(study(), training=replace(study().training, steps=1))
+    with pytest.raises(StudyError, match="a plan of this study"):
+        run(study(), plan=hubbub.plan(cheap, dimension=27))

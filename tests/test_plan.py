@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.plan import Certificate, Plan, exposure, noise_left, planning, sharing_silos
+from hubbub.plan import Plan, exposure, noise_left, planning, sharing_silos
 from hubbub.plan.pairing import bounded_projection, mechanism_of, releases
 from hubbub.plan.precision import grid_for
-from hubbub.privacy import Composition
+from hubbub.privacy import Certificate, Composition
 from hubbub.report import render
 from hubbub.runners.members import Layout
 from hubbub.wire import OVERHEAD
@@ -306,7 +306,7 @@ def test_the_certificate_grows_with_steps_dimension_and_silos():
         plan_in_short(study(parties={"silos": 100}), dimension=1000),
     ):
         assert other.certificate.epsilon > base.epsilon
-        assert other.certificate.delta >= base.delta
+        assert other.certificate.slack >= base.slack
         assert other.certificate.delta_factor >= base.delta_factor >= 1
 
 
@@ -319,7 +319,7 @@ def test_the_certificate_is_at_least_what_p6_asks_of_rounding_and_sampler():
     assert made.epsilon >= 2 * draws * eta**2
     assert made.epsilon >= 2 * draws * 2 * 2.718281828 ** -((4 * pi) ** 2)
     assert 0 < made.epsilon < 0.01
-    assert 0 < made.delta < 1e-7
+    assert 0 < made.added_delta(1.0) < 1e-7
 
 
 def test_the_certificate_is_paid_for_in_the_stated_epsilon():
@@ -347,11 +347,11 @@ def test_the_failure_of_a_sparse_graph_is_in_delta():
     sparse = plan_in_short(study(parties=parties))
     with_nodes = plan_in_short(study(parties={**parties, "compute_nodes": 2}))
     assert sparse.degree < 199
-    assert sparse.certificate.delta == pytest.approx(with_nodes.certificate.delta + 2.0**-40)
+    assert sparse.certificate.failure == with_nodes.certificate.failure + 2.0**-40
 
 
-NOTHING_ADDED = Certificate(epsilon=0.0, delta=0.0, delta_factor=1.0)
-MUCH_ADDED = Certificate(epsilon=0.05, delta=2e-6, delta_factor=1.2)
+NOTHING_ADDED = Certificate()
+MUCH_ADDED = Certificate(epsilon=0.05, failure=2e-6, delta_factor=1.2)
 EVERY_KIND = [
     study(parties={"compute_nodes": 2}),
     study(training={"sampling": "without-replacement"}, privacy={"relation": "substitute"}),
@@ -471,7 +471,7 @@ def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_
     assert 0 < 40 * how.slack < 0.5001e-5
     assert how.factor == pytest.approx(hubbub.projection_bound(dimension=9, delta=how.slack / 3))
     # By hand: the plain account for C~ at what is left of delta.
-    left = (1e-5 - made.certificate.delta) / made.certificate.delta_factor - 40 * how.slack
+    left = made.certificate.ideal_delta(1e-5, 1.0) - 40 * how.slack
     by_hand = hubbub.epsilon(
         noise_multiplier=made.stated.noise_multiplier / how.factor,
         sample_rate=0.2, steps=40, delta=left, relation="substitute",

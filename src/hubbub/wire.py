@@ -108,6 +108,7 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
         ProtocolError: naming the relay; the bytes are not what any party signed, or a party signed
             them for another study or session and somebody carried them here.
     """
+    data = bytes(data)  # nobody may change what was verified
     frame = _split_once(data) if _is_broadcast(data) else _split(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
@@ -131,7 +132,7 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
 
 def _is_broadcast(data: bytes) -> bool:
     """Whether the same bytes come to everybody, as a model of megabytes does."""
-    return type(data) is bytes and data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
+    return data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
 
 
 def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:

@@ -13,6 +13,7 @@ from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, Charge, ComputeNode, Silo
 from hubbub.runners.federation import Federation
+from hubbub.summation.mask import Masking
 from hubbub.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, set_up, world
 
@@ -543,3 +544,67 @@ def test_a_masked_vector_looks_like_noise_to_who_lacks_the_keys() -> None:
     sent = one.masked(one.accept(PAIRWISE.model(ALL)), ring.zeros(2000, 32))
     counts = np.bincount(np.frombuffer(sent[74:-64], np.uint8), minlength=256)
     assert ((counts - 31.25) ** 2 / 31.25).sum() < 420
+
+
+# The budget of attempts ---------------------------------------------------------------------
+
+
+@BOTH
+def test_a_session_has_no_more_attempts_than_the_study_has_steps(w: World) -> None:
+    """A malicious aggregator repeats round 1 and collects one noisy sum after another."""
+    one = silo(w, 1)
+    for attempt in range(w.terms.steps):
+        answer(one, w.model(ALL, attempt=attempt))
+    with refused("aggregator", "at most 9 attempts"):
+        one.accept(w.model(ALL, attempt=w.terms.steps))
+    with refused("aggregator", "at most 9 attempts"):
+        one.accept(w.model(ALL, round=2))
+
+
+def test_a_node_answers_no_more_attempts_than_the_study_has_steps() -> None:
+    one = node(5)
+    for attempt in range(NODES.terms.steps):
+        one.total(NODES.request(5, ALL, attempt=attempt))
+    with refused("aggregator", "at most 9 attempts"):
+        one.total(NODES.request(5, ALL, round=2))
+
+
+def test_what_was_verified_cannot_be_changed_afterwards() -> None:
+    model = bytearray(PAIRWISE.model(ALL))
+    attempt = silo(PAIRWISE, 1).accept(model)  # type: ignore[arg-type]
+    before = attempt.parameters.copy()
+    model[HEADER_BYTES + 1 : HEADER_BYTES + 9] = bytes(8 * [255])
+    assert np.array_equal(attempt.parameters, before)
+
+
+def test_a_silo_whose_charge_was_refused_cannot_be_made_to_answer() -> None:
+    one = Silo(
+        terms=PAIRWISE.terms, task=_NoTask(), answering=silo(PAIRWISE, 1), source=SecureSource()
+    )
+    one.accept(PAIRWISE.model(ALL))
+    one.decline()
+    with pytest.raises(ProtocolError, match="accepted model"):
+        one.contribute()
+
+
+class _NoTask:
+    """A silo without records."""
+
+    count = 0
+
+    def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
+        return np.zeros(DIMENSION)
+
+
+def test_nothing_is_sent_without_a_mask() -> None:
+    """Only itself among the active: whoever asks would get the bare vector."""
+    alone = replace(PAIRWISE.terms, quorum=1)
+    one = Answering(
+        keys=PAIRWISE.keys[1],
+        roster=PAIRWISE.roster,
+        terms=alone,
+        session=sessions_of(PAIRWISE)[1],
+        masking=Masking(),
+    )
+    with pytest.raises(ProtocolError, match="share a mask with"):
+        answer(one, PAIRWISE.model([1]))

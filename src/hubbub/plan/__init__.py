@@ -10,12 +10,11 @@ from hubbub.plan.batches import JointBatches
 from hubbub.plan.exposure import Exposure, noise_left, sharing_silos, stated_adversary
 from hubbub.plan.pairing import Mechanism, Projected, mechanism_of, releases
 from hubbub.plan.planning import Plan, plan
-from hubbub.plan.precision import CLIP_MARGIN, Certificate
+from hubbub.plan.precision import CLIP_MARGIN
 from hubbub.plan.size import model_dimension, record_shape
 
 __all__ = [
     "CLIP_MARGIN",
-    "Certificate",
     "Exposure",
     "JointBatches",
     "Mechanism",

@@ -16,7 +16,7 @@ from hubbub.plan.pairing import (
     releases,
     releases_at_quantile,
 )
-from hubbub.plan.precision import Certificate
+from hubbub.privacy import Certificate
 from hubbub.study import Study
 
 _SLACK_SHARE = 0.1  # of delta, for the quantile
@@ -52,7 +52,7 @@ def joint_batches(
     if mechanism.sampling != WITHOUT_REPLACEMENT:
         return None
     steps, noise, known = study.training.steps, stated.noise_multiplier, stated.known_records
-    delta = certificate.ideal_delta(study.privacy.delta)
+    delta = certificate.ideal_delta(study.privacy.delta, study.privacy.epsilon)
     slack = _SLACK_SHARE * delta / steps
     poisson = replace(mechanism, sampling="poisson")
     nobody = epsilon_of(releases(mechanism, noise, steps), delta)

@@ -17,7 +17,7 @@ from hubbub.plan.pairing import (
     least_certified,
     releases,
 )
-from hubbub.plan.precision import Certificate
+from hubbub.privacy import Certificate
 from hubbub.study import Study
 
 
@@ -65,7 +65,12 @@ def exposures_of(
     owned = {row: owned_records(study, row.silos) for row in rows}
     spent = {
         view: epsilon_against(
-            mechanism, certificate, study.privacy.delta, study.training.steps, *view
+            mechanism,
+            certificate,
+            study.privacy.delta,
+            study.training.steps,
+            study.privacy.epsilon,
+            *view,
         )
         for view in {(left[row], owned[row]) for row in rows}
     }
@@ -88,6 +93,7 @@ def epsilon_against(
     certificate: Certificate,
     delta: float,
     steps: int,
+    near: float,
     noise: float,
     known_records: int,
 ) -> float:
@@ -98,14 +104,19 @@ def epsilon_against(
         certificate: what to add.
         delta: the study's.
         steps: attempts, finished or not.
+        near: the study's epsilon, for which the certificate's part is already known.
         noise: sigma / C that the adversary does not know.
         known_records: records that are its own.
     """
     if noise < least_certified(mechanism):
         return inf
     whole = releases(mechanism, noise, steps, known_records)
-    ideal = epsilon_of(whole, certificate.ideal_delta(delta))
-    return ideal.upper + certificate.epsilon if ideal else inf
+
+    def ideal(left: float) -> float:
+        found = epsilon_of(whole, left)
+        return found.upper if found else inf
+
+    return certificate.claim(ideal, delta, near=near)
 
 
 def sharing_silos(study: Study) -> int:

@@ -26,9 +26,9 @@ from hubbub.plan.exposure import (
     stated_adversary,
 )
 from hubbub.plan.pairing import Mechanism, Projected, least_noise, mechanism_of, releases
-from hubbub.plan.precision import CLIP_MARGIN, Certificate, certificate_for, grid_for
+from hubbub.plan.precision import CLIP_MARGIN, certificate_for, grid_for
 from hubbub.plan.size import model_dimension
-from hubbub.privacy import Composition, power_bound
+from hubbub.privacy import Certificate, Composition, power_bound
 from hubbub.study import Study
 from hubbub.summation import graph
 from hubbub.wire import OVERHEAD
@@ -125,9 +125,11 @@ class Plan:
         """Certified epsilon of the stated adversary after the first `steps` steps."""
         if steps == self.study.training.steps:
             return self.stated.epsilon
-        mechanism, delta = mechanism_of(self.study), self.study.privacy.delta
+        mechanism, asked = mechanism_of(self.study), self.study.privacy
         noise, known = self.stated.noise_multiplier, self.stated.known_records
-        return epsilon_against(mechanism, self.certificate, delta, steps, noise, known)
+        return epsilon_against(
+            mechanism, self.certificate, asked.delta, steps, asked.epsilon, noise, known
+        )
 
     @cached_property
     def stated(self) -> Exposure:
@@ -157,7 +159,10 @@ class Plan:
             "degree": self.degree,
             "quorum": self.quorum,
             "delta": self.study.privacy.delta,
-            "certificate": asdict(self.certificate),
+            "certificate": {
+                **asdict(self.certificate),
+                "delta": self.certificate.added_delta(self.study.privacy.epsilon),
+            },
             "attack_power_at_1_percent": self.attack_power,
             "projection": _projection_json(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
@@ -240,12 +245,12 @@ def _calibrated(study: Study, mechanism: Mechanism, certificate: Certificate) ->
     """The least noise with which epsilon and delta hold after the certificate is paid for."""
     privacy = study.privacy
     epsilon = privacy.epsilon - certificate.epsilon
-    delta = certificate.ideal_delta(privacy.delta)
+    delta = certificate.ideal_delta(privacy.delta, privacy.epsilon)
     if epsilon < 0.5 * privacy.epsilon or delta < 0.5 * privacy.delta:
         raise StudyError(
             f"expected an epsilon and delta well above what finite precision adds "
-            f"({certificate.epsilon:.2g}, {certificate.delta:.2g}), got {privacy.epsilon:g} and "
-            f"{privacy.delta:g}; raise them or take fewer steps"
+            f"({certificate.epsilon:.2g}, {certificate.added_delta(privacy.epsilon):.2g}), "
+            f"got {privacy.epsilon:g} and {privacy.delta:g}; raise them or take fewer steps"
         )
     known = owned_records(study, study.parties.colluders + 1)
     return least_noise(mechanism, study.training.steps, known, epsilon, delta)

@@ -6,10 +6,10 @@ noise; it knows no adversary and no sampling.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
+from hubbub.privacy import Certificate
 from hubbub.study import Study
 from hubbub.summation import graph
 
@@ -18,25 +18,10 @@ CLIP_MARGIN = 2.0**-8
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
 _UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number
 _ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not known yet
+# Up to this epsilon (or the study's) what the sampler's slack adds to delta stays below 0.1 %.
+_LARGEST_CLAIM = 10.0
 # Standard deviations of a projected coordinate that must fit, as for the noise (P7).
 _PROJECTED_REACH = 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
-    """What finite precision and the mask graph add to the ideal mechanism (P4-P6).
-
-    What is sent is (epsilon + `epsilon`, `delta_factor` delta + `delta`)-DP if the ideal mechanism
-    is (epsilon, delta)-DP.
-    """
-
-    epsilon: float
-    delta: float
-    delta_factor: float
-
-    def ideal_delta(self, delta: float) -> float:
-        """The delta that the ideal mechanism may use."""
-        return (delta - self.delta) / self.delta_factor
 
 
 def certificate_for(study: Study, numbers: int | None) -> Certificate:
@@ -53,12 +38,14 @@ def certificate_for(study: Study, numbers: int | None) -> Certificate:
     sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
     outcome = _outcome_error(float(_MOST_GRID_SIGMA))
-    slack = 1e-3 * study.privacy.delta / (1 + exp(study.privacy.epsilon))
+    top = max(study.privacy.epsilon, _LARGEST_CLAIM)
+    slack = 1e-3 * study.privacy.delta / (1 + exp(top))
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
     lost_tail = draws * 1e-20  # grain of the tail's 64-bit uniforms, in total variation
     return Certificate(
         epsilon=2 * (rounding + drift),
-        delta=(1 + exp(study.privacy.epsilon)) * (slack + lost_tail) + _graph_failure(study),
+        slack=slack + lost_tail,
+        failure=_graph_failure(study),
         delta_factor=1 + expm1(rounding + drift),
     )
 

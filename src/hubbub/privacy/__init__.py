@@ -7,6 +7,7 @@ numerics, in the order in which the data go through.
 """
 
 from hubbub.privacy.accountant import Bound, Composition, calibrate
+from hubbub.privacy.certificate import Certificate
 from hubbub.privacy.mechanism import (
     LEAST_SAMPLED_NOISE,
     Release,
@@ -35,6 +36,7 @@ from hubbub.privacy.tradeoff import TradeOff, power_bound
 __all__ = [
     "LEAST_SAMPLED_NOISE",
     "Bound",
+    "Certificate",
     "Composition",
     "Release",
     "Step",

@@ -80,7 +80,7 @@ class Composition:
             )
         if (shift := self._gaussian) is not None:
             value = gaussian_epsilon(shift, delta)
-            return _near(value, most=inf)
+            return _near(value, shift, most=inf)
         worst = Bound(lower=0.0, upper=0.0)
         for way in range(self._ways):
             if way and self._stays_below(way, worst.lower, delta):
@@ -92,7 +92,7 @@ class Composition:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
         epsilon = parameters.epsilon(epsilon)
         if (shift := self._gaussian) is not None:
-            return _near(gaussian_delta(shift, epsilon), most=1.0)
+            return _near(gaussian_delta(shift, epsilon), shift, most=1.0)
         worst = Bound(lower=0.0, upper=0.0)
         for way in range(self._ways):
             if way and self._stays_below(way, epsilon, worst.lower):
@@ -103,7 +103,9 @@ class Composition:
     def profile(self, epsilons: Array, *, near: float) -> Array:
         """Upper deltas at many epsilons from one convolution, sharpest where delta is `near`."""
         if (shift := self._gaussian) is not None:
-            return np.array([_near(gaussian_delta(shift, e), most=1.0).upper for e in epsilons])
+            return np.array(
+                [_near(gaussian_delta(shift, e), shift, most=1.0).upper for e in epsilons]
+            )
         curves = []
         for way in range(self._ways):
             frame = frame_for_delta(self._sketches[way], near, 1e-3)
@@ -115,8 +117,12 @@ class Composition:
         """A quick guess at epsilon, no bound: what root finding starts from."""
         if (shift := self._gaussian) is not None:
             # Far out, Mill's bound on the tail is a good guess and cannot overflow.
-            far = shift**2 / 2 + shift * sqrt(2 * log(1 / delta))
+            far = _far_guess(shift, delta)
             return gaussian_epsilon(shift, delta) if far < parameters.MOST_EPSILON else far
+        steps = (one.gaussian for one in self._releases if one.gaussian is not None)
+        alone = max((_far_guess(shift, delta) for shift in steps), default=0.0)
+        if alone > 2 * parameters.MOST_EPSILON:  # what is composed with it can only add
+            return alone
         return chernoff_epsilon(self._sketches[0], delta)
 
     @property
@@ -313,11 +319,15 @@ def _gathered(releases: Sequence[Release]) -> list[Release]:
     return merged
 
 
-def _near(value: float, *, most: float) -> Bound:
-    """A closed form with its floating-point allowance."""
-    return Bound(
-        lower=max(value * (1 - _CLOSED_FORM), 0.0), upper=min(value * (1 + _CLOSED_FORM), most)
-    )
+def _far_guess(shift: float, delta: float) -> float:
+    """Mill's bound on the epsilon of a Gaussian step, a good guess where it is large."""
+    return shift**2 / 2 + shift * sqrt(2 * log(1 / delta))
+
+
+def _near(value: float, shift: float, *, most: float) -> Bound:
+    """A closed form with its floating-point allowance; small shifts cancel digits."""
+    error = _CLOSED_FORM + 1e-14 / shift
+    return Bound(lower=max(value * (1 - error), 0.0), upper=min(value * (1 + error), most))
 
 
 def _worse(one: Bound, other: Bound) -> Bound:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, floor, log, log2, sqrt
+from math import ceil, exp, floor, isnan, log, log2, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from hubbub.privacy.tilting import Frame, log_kernel_peak
 Array = NDArray[np.float64]
 
 _UNIT = 2.0**-53
+_LARGEST_EXPONENT = 700.0
 # Error of one coefficient of an FFT of a probability vector, in units of 2^-53 per binary stage.
 _FFT_CONSTANT = 4.0
 _SHARES = np.array([1.0, 0.75, 0.5, 0.25])  # of the orders that bound the mass outside a window
@@ -53,6 +54,8 @@ class ComposedLaw:
     def delta(self, epsilon: float) -> float:
         """delta(epsilon), certified on the side that `sign` says."""
         epsilon -= self.sign * self.doubt
+        if epsilon - self.centre > _LARGEST_EXPONENT:  # exp() would overflow: nothing is claimed
+            return 1.0 if self.sign > 0 else 0.0
         index = max(floor((epsilon - self.first) / self.step) + 1, 0)
         first, second = 0.0, 0.0
         if index < self.tail.size:
@@ -62,6 +65,8 @@ class ComposedLaw:
         error = scale * 4 * _UNIT * self.tail.size * (abs(first) + abs(second))
         error += exp(min(self.log_scale - self.order * epsilon, 700.0)) * self.allowance
         value = scale * (first - second) + self.infinite + self.sign * error
+        if isnan(value):
+            return 1.0 if self.sign > 0 else 0.0
         return min(max(value * exp(self.sign * self.doubt), 0.0), 1.0)
 
     def epsilon(self, delta: float) -> float:
@@ -107,15 +112,18 @@ def compose(steps: Sequence[tuple[GridLaw, int]], frame: Frame, sign: int) -> Co
     log_scale = sum(count * moment for (_, count), moment in counted)
     peak = exp(float(log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
     away = first - frame.centre + step * np.arange(size)
-    weighted = probability * np.exp(-frame.order * away)
+    with np.errstate(over="ignore", invalid="ignore"):  # `delta` claims nothing from a NaN
+        weighted = probability * np.exp(-frame.order * away)
+        tail = np.cumsum(weighted[::-1])[::-1]
+        discounted = np.cumsum((weighted * np.exp(-away))[::-1])[::-1]
     return ComposedLaw(
         sign=sign,
         order=frame.order,
         centre=frame.centre,
         first=first,
         step=step,
-        tail=np.cumsum(weighted[::-1])[::-1],
-        tail_discounted=np.cumsum((weighted * np.exp(-away))[::-1])[::-1],
+        tail=tail,
+        tail_discounted=discounted,
         log_scale=log_scale,
         allowance=peak * _outside(steps, frame, log_scale, first, last)
         + error * _kernel_norm(frame.order, step, size),

@@ -182,16 +182,12 @@ class Mixture:
 
     weights: Sequence[float]
     laws: Sequence[Law]
+    missing: float = 0.0
 
     @property
     def atom(self) -> float:
         """See `Law.atom`."""
         return sum(w * law.atom for w, law in zip(self.weights, self.laws, strict=True))
-
-    @property
-    def missing(self) -> float:
-        """See `Law.missing`."""
-        return max(0.0, 1.0 - sum(self.weights))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         """See `Law.masses`."""
@@ -204,7 +200,8 @@ class Mixture:
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
-        heaviest = self.laws[int(np.argmax(self.weights))].quantiles(tail, count)
+        moving = [w * (law.atom < 1) for w, law in zip(self.weights, self.laws, strict=True)]
+        heaviest = self.laws[int(np.argmax(moving))].quantiles(tail, count)
         ends = [law.quantiles(tail, 3)[[0, -1]] for law in (self.laws[0], self.laws[-1])]
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)
         inner = heaviest[(heaviest > low) & (heaviest < high)]

@@ -8,12 +8,12 @@ often it happens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import ceil, floor, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammainccinv, gammaincinv, gammaln
+from scipy.special import gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
 from hubbub.privacy import parameters
@@ -92,7 +92,7 @@ def release(step: Step, relation: str) -> Release:
     shift = 1 / step.noise_multiplier
     substitute = relation == "substitute"
     if step.sampling == "none" or step.sample_rate == 1:
-        moved = 2 * shift if substitute else shift
+        moved = 2 * shift if substitute or step.sampling == "without-replacement" else shift
         laws = _both_ways(Removal(rate=1.0, shift=moved), substitute)
         return Release(laws=laws, count=step.count, gaussian=moved)
     if step.sampling == "poisson":
@@ -127,11 +127,12 @@ def release_with_malicious(
     honest = records - malicious
     members, weights = _honest_members(records, batch, malicious)
     kept = weights > _HYPERGEOMETRIC_TAIL
+    dropped = float(weights[~kept].sum())
     members, weights = members[kept], weights[kept]
     if 0 < cells < members.size - 1:
         members, weights = _on_ends(members, weights, cells)
     laws = [_replaced(int(b), honest, 2 / noise_multiplier) for b in members]
-    return Release(laws=(_mixture(weights, laws),), count=count)
+    return Release(laws=(_mixture(weights, laws, missing=dropped),), count=count)
 
 
 def release_at_quantile(
@@ -221,7 +222,7 @@ def release_projected(
     weights /= weights.sum()
     kept = weights > _CHI_TAIL
     laws = [Removal(rate=sample_rate, shift=float(r) / noise_multiplier) for r in radius[kept]]
-    mixture = _mixture(weights[kept], laws)
+    mixture = _mixture(weights[kept], laws, missing=float(weights[~kept].sum()))
     return Release(laws=(mixture, Reversed(law=mixture)), count=count)
 
 
@@ -238,15 +239,23 @@ def _replaced(members: int, honest: int, shift: float) -> Law:
 
 
 def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[np.int64], Array]:
-    """Every possible number of honest members of a batch, and its probability."""
+    """Every likely number of honest members of a batch, and its probability.
+
+    Ratios of neighbouring probabilities are multiplied up from the mode: binomial coefficients of
+    large numbers would lose all digits. What is left out has less than 1e-27 (P10).
+    """
     honest = records - malicious
-    members = np.arange(max(0, batch - malicious), min(batch, honest) + 1)
-    weights = np.exp(
-        _log_choose(honest, members)
-        + _log_choose(malicious, batch - members)
-        - _log_choose(records, np.array([batch]))
-    )
-    return members, weights / weights.sum()
+    mean = batch * honest / records
+    spread = sqrt(mean * (malicious / records) * (records - batch) / max(records - 1, 1))
+    least = max(0, batch - malicious, floor(mean - 14 * spread - 60))
+    most = min(batch, honest, ceil(mean + 14 * spread + 60))
+    member = np.arange(least, most, dtype=np.float64)
+    odds = (honest - member) / (member + 1) * ((batch - member) / (malicious - batch + member + 1))
+    steps = np.log(odds)
+    mode = int(np.argmax(np.append(0.0, np.cumsum(steps))))
+    below = -np.cumsum(steps[:mode][::-1])[::-1]
+    weights = np.exp(np.concatenate([below, [0.0], np.cumsum(steps[mode:])]))
+    return np.arange(least, most + 1), np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def _on_ends(
@@ -261,11 +270,6 @@ def _on_ends(
     return ends, np.asarray(low + high, dtype=np.float64)
 
 
-def _mixture(weights: np.ndarray, laws: list[Law] | list[Removal]) -> Mixture:
-    """A mixture with plain floats as weights."""
-    return Mixture(weights=[float(w) for w in weights], laws=list(laws))
-
-
-def _log_choose(total: int, part: np.ndarray) -> np.ndarray:
-    """log of the binomial coefficient."""
-    return np.asarray(gammaln(total + 1) - gammaln(part + 1) - gammaln(total - part + 1))
+def _mixture(weights: Array, laws: list[Law] | list[Removal], *, missing: float) -> Mixture:
+    """A mixture with plain floats as weights; `missing` is the weight of what was left out."""
+    return Mixture(weights=[float(w) for w in weights], laws=list(laws), missing=missing)

@@ -27,6 +27,7 @@ _LOG_WRAP = log(1e10)  # tilted mass outside the window, to be confirmed on the 
 # losses from dominating the tilted law, and costs only as many digits of the round-off allowance.
 _SLACK = 4.0
 _ORDERS = np.geomspace(1e-4, 1e8, 361)
+_LARGEST_LOSS = 600.0  # of a grid: exp() of it is finite; what is beyond goes to the ends or +inf
 _FINEST = 1 << 20  # most points of a window, and of a grid over a law's range: bounds memory
 _COARSEST = 1 << 9  # fewest points of a window
 
@@ -96,8 +97,8 @@ def sketch(law: Law, count: int) -> Sketch:
         count=count,
         loss=loss[rank],
         mass=mass[rank],
-        low=float(edges[0]),
-        high=float(edges[-1]),
+        low=max(float(edges[0]), -_LARGEST_LOSS),
+        high=min(float(edges[-1]), _LARGEST_LOSS),
         atom=law.atom > 0,
     )
 

@@ -124,10 +124,14 @@ class Answering:
         """The mask of every compute node, or of every active neighbour with its sign."""
         pairwise = self._terms.nodes == 0
         digest = active_digest(attempt.active if pairwise else ())
-        for other, secret in self._session.secrets.items():
-            if pairwise and other not in attempt.active:
-                continue
-            key = secret.mask_key(
+        secrets = self._session.secrets
+        others = [one for one in secrets if not pairwise or one in attempt.active]
+        if not others:
+            raise ProtocolError(
+                "expected somebody to share a mask with, got nobody; nothing is sent"
+            )
+        for other in others:
+            key = secrets[other].mask_key(
                 transcript=self._session.transcript,
                 round=attempt.round,
                 attempt=attempt.attempt,

@@ -50,48 +50,39 @@ def sealed_shares(
 
 
 class Collection:
-    """The sum of the shares that one node has received in one attempt, and from whom."""
+    """The newest share of every silo that one node has received."""
 
     def __init__(self, dimension: int, word_bits: int) -> None:
         self._dimension, self._word_bits = dimension, word_bits
-        self._time = (0, 0)
-        self._sum = ring.zeros(0, word_bits)
-        self._from: dict[int, bytes] = {}
+        self._held: dict[int, tuple[tuple[int, int], bytes, ring.Residues]] = {}
 
     def add(self, frame: Frame, share: bytes, sender: str) -> None:
-        """Add a silo's share; the first of a later attempt puts the earlier one aside.
-
-        Raises:
-            ProtocolError: it is late, or the silo's second.
-        """
+        """Keep a silo's share in the place of its earlier one."""
         time = (frame.round, frame.attempt)
-        if time < self._time:
+        last, digest, _ = self._held.get(frame.sender, ((0, 0), b"", None))
+        if time < last:
             raise ProtocolError("expected a share of the newest attempt", culprit="relay")
-        if time > self._time:
-            self._time, self._from = time, {}
-            self._sum = ring.zeros(self._dimension, self._word_bits)
-        if frame.sender in self._from:
+        if time == last:
             raise ProtocolError(
                 f"expected one share of {sender}, got a second",
-                culprit=doubled_by(frame, self._from[frame.sender], sender),
+                culprit=doubled_by(frame, digest, sender),
             )
-        self._sum += ring.from_bytes(share, self._dimension, self._word_bits)
-        self._from[frame.sender] = frame.digest
+        residues = ring.from_bytes(share, self._dimension, self._word_bits)
+        self._held[frame.sender] = (time, frame.digest, residues)
 
     def total(self, time: tuple[int, int], silos: Set[int]) -> ring.Residues:
-        """The sum, if it is that of exactly these silos.
-
-        Raises:
-            ProtocolError: shares are missing, or there are more.
-        """
-        there = self._from.keys() if time == self._time else set()
+        """The sum of the shares of exactly these silos; others are left out."""
+        there = {silo for silo in silos if silo in self._held and self._held[silo][0] == time}
         if there != silos:
             raise ProtocolError(
-                f"expected shares of the {len(silos)} silos of the request and no other, "
-                f"got {len(there)}; the attempt is abandoned",
-                culprit="relay" if silos - there else "aggregator",
+                f"expected shares of the {len(silos)} silos of the request, got {len(there)}; "
+                "the attempt is abandoned",
+                culprit="relay",
             )
-        return self._sum
+        total = ring.zeros(self._dimension, self._word_bits)
+        for silo in silos:
+            total += self._held[silo][2]
+        return total
 
 
 def opened_share(

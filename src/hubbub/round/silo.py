@@ -89,6 +89,10 @@ class Silo:
         )
         return self._answering.masked(attempt, residues)  # P4: only the whole sum is visible
 
+    def decline(self) -> None:
+        """Give up the accepted model, whose charge was refused: it cannot be answered any more."""
+        self._accepted = None
+
     def shares(self) -> dict[int, bytes]:
         """With full shares, what goes to the compute nodes with the last answer; else nothing."""
         return self._answering.shares()

@@ -85,7 +85,8 @@ class Terms:
 
     def read_silos(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
         """The set in a bitmap, which must reach the quorum."""
-        chosen = _silos_in(bytes(bits), self.silos)
+        fits = len(bits) == (self.silos + 7) // 8
+        chosen = _silos_in(bytes(bits), self.silos) if fits else None
         if chosen is None:
             raise ProtocolError(
                 f"expected a set of at most {self.silos} silos, got another", culprit=sender
@@ -129,6 +130,7 @@ class Turn:
     def __init__(self) -> None:
         self.last = (0, 0)
         self._taken = b""
+        self._used = 0
 
     def take(self, frame: Frame, steps: int, sender: str) -> None:
         """Use the time of a frame up: masks, noise and totals exist once for each."""
@@ -147,6 +149,13 @@ class Turn:
                 "a mask is never used twice",
                 culprit=culprit,
             )
+        if self._used >= steps:
+            raise ProtocolError(
+                f"expected at most {steps} attempts in a session, got another: each one costs as "
+                "much as a step of the study",
+                culprit=culprit,
+            )
+        self._used += 1
         self.last = (round, attempt)
 
 
@@ -154,6 +163,6 @@ class Turn:
 def _silos_in(bits: bytes, silos: int) -> frozenset[int] | None:
     """The set in a bitmap, None if it is not one; all silos of one process are sent the same."""
     flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
-    if len(bits) != (silos + 7) // 8 or flags[silos:].any():
+    if flags[silos:].any():
         return None
     return frozenset((np.flatnonzero(flags) + 1).tolist())

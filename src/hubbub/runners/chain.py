@@ -104,14 +104,18 @@ class Chain:
         self._check_signatures(rows, every_signature)
         return rows
 
-    def append(self, text: str, last: Row) -> None:
-        """Write the row that follows the last one; inside `writing` only."""
+    def append(self, text: str, last: Row) -> Row:
+        """Write the row that follows the last one, and see it there; inside `writing` only."""
         if self._key is None:
             raise IntegrityError(
                 f"expected the key of {self._path} at {self._key_path}, found none that can be "
                 "read; nothing was sent: restore the key from a backup"
             )
         self._insert(self._key, last.number + 1, text, last.digest)
+        found = self.after(last)
+        if [row.text for row in found] != [text]:
+            raise self._altered(last.number + 1)
+        return found[0]
 
     @contextmanager
     def writing(self) -> Iterator[None]:

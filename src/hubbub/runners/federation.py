@@ -171,6 +171,7 @@ class Federation:
                 if record is not None:
                     record(index, charge)
             except (BudgetError, IntegrityError) as refused:
+                self.silos[index].decline()
                 if not self.nodes:
                     raise AbandonedError(index, refused) from None
                 self._lose(index, refused)

@@ -13,15 +13,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from hubbub.errors import BudgetError, IntegrityError, StudyError
-from hubbub.privacy import Composition, Step, parameters, release
+from hubbub.privacy import Certificate, Composition, Step, parameters, release
 from hubbub.runners.chain import Chain, Row
 
+_NOTHING_ADDED = Certificate()
 _GROWTH = 1.25  # a check that passes for 25 % more steps need not be repeated at each one
 
 
@@ -29,9 +30,9 @@ _GROWTH = 1.25  # a check that passes for 25 % more steps need not be repeated a
 class Entry:
     """One attempt at one round, and the mechanism that it ran.
 
-    `noise_multiplier` is that of the plan: what is left against the stated adversary (P3). The last
-    three are the plan's certificate of finite precision and the mask graph (P4-P6), for the whole
-    session: however many of its attempts are in the ledger, it is counted once.
+    `noise_multiplier` is that of the plan: what is left against the stated adversary (P3). The
+    certificate is the plan's, for the whole session: however many of its attempts are in the
+    ledger, it is counted once.
     """
 
     study: bytes
@@ -41,14 +42,13 @@ class Entry:
     noise_multiplier: float
     sample_rate: float
     sampling: str
-    extra_epsilon: float = 0.0
-    extra_delta: float = 0.0
-    delta_factor: float = 1.0
+    certificate: Certificate = _NOTHING_ADDED
 
     def __post_init__(self) -> None:
-        parameters.epsilon(self.extra_epsilon)
-        parameters.within("extra_delta", self.extra_delta, least=0.0, most=1.0)
-        parameters.within("delta_factor", self.delta_factor, least=1.0, most=2.0)
+        parameters.epsilon(self.certificate.epsilon)
+        parameters.within("slack", self.certificate.slack, least=0.0, most=1.0)
+        parameters.within("failure", self.certificate.failure, least=0.0, most=1.0)
+        parameters.within("delta_factor", self.certificate.delta_factor, least=1.0, most=2.0)
         parameters.whole("round", self.round, least=0, most=2**63 - 1)
         parameters.whole("attempt", self.attempt, least=0, most=2**63 - 1)
         # Refused here, what cannot be composed is never written.
@@ -68,16 +68,14 @@ class Entry:
             "noise_multiplier": float(self.noise_multiplier),
             "sample_rate": float(self.sample_rate),
             "sampling": self.sampling,
-            "extra_epsilon": float(self.extra_epsilon),
-            "extra_delta": float(self.extra_delta),
-            "delta_factor": float(self.delta_factor),
+            "certificate": asdict(self.certificate),
         }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Entry:
         """The entry that `plain` gave."""
         keys = {key: bytes.fromhex(plain[key]) for key in ("study", "session")}
-        return cls(**{**plain, **keys})
+        return cls(**{**plain, **keys, "certificate": Certificate(**plain["certificate"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,20 +108,12 @@ class Kind(NamedTuple):
     sampling: str
 
 
-class Extra(NamedTuple):
-    """What certificates add: (e, d) of the ideal mechanisms becomes (e + epsilon, f d + delta)."""
+class Certified(NamedTuple):
+    """A session, and the certificate that it counts with."""
 
-    epsilon: float = 0.0
-    delta: float = 0.0
-    factor: float = 1.0
-
-    def after(self, other: Extra) -> Extra:
-        """Both, one after the other."""
-        return Extra(
-            self.epsilon + other.epsilon,
-            self.delta * other.factor + other.delta,
-            self.factor * other.factor,
-        )
+    study: bytes
+    session: bytes
+    certificate: Certificate
 
 
 class Ledger:
@@ -162,7 +152,8 @@ class Ledger:
         with self._chain.writing():
             last = self._catch_up()
             self._check_cap(entry)
-            self._chain.append(json.dumps({"charge": entry.plain()}), last)
+            row = self._chain.append(json.dumps({"charge": entry.plain()}), last)
+        self._take_in([row])
 
     def set_cap(self, cap: Cap) -> None:
         """Set the most that all studies together may spend; the latest cap counts.
@@ -171,7 +162,8 @@ class Ledger:
             IntegrityError: as for `charge`.
         """
         with self._chain.writing():
-            self._chain.append(json.dumps({"cap": cap.plain()}), self._catch_up())
+            row = self._chain.append(json.dumps({"cap": cap.plain()}), self._catch_up())
+        self._take_in([row])
 
     @property
     def cap(self) -> Cap | None:
@@ -182,7 +174,7 @@ class Ledger:
     def epsilon(self, *, delta: float, relation: str) -> float:
         """Certified upper epsilon of everything in the ledger."""
         self._catch_up()
-        return _spent(self._counts, self._extras, delta, relation) if self._counts else 0.0
+        return _spent(self._counts, self._sessions, delta, relation) if self._counts else 0.0
 
     def entries(self) -> Iterator[Entry]:
         """All entries, oldest first."""
@@ -223,7 +215,7 @@ class Ledger:
         """As if nothing had been read yet."""
         self._last: Row | None = None
         self._counts: Counter[Kind] = Counter()
-        self._extras: set[tuple[bytes, bytes, Extra]] = set()
+        self._sessions: set[Certified] = set()
         self._cap: Cap | None = None
 
     def _catch_up(self) -> Row:
@@ -236,7 +228,7 @@ class Ledger:
         for one in said:
             if isinstance(one, Entry):
                 self._counts[_kind(one)] += 1
-                self._extras.add(_extra(one))
+                self._sessions.add(_certified(one))
             self._cap = one if isinstance(one, Cap) else self._cap
         self._last = rows[-1] if rows else self._last
         assert self._last is not None, "a chain has its genesis"  # noqa: S101
@@ -261,11 +253,11 @@ class Ledger:
         if cap is None:
             return
         counts = self._counts + Counter([_kind(entry)])
-        extras = self._extras | {_extra(entry)}
+        sessions = self._sessions | {_certified(entry)}
         ahead = {kind: _rounded_up(count) for kind, count in counts.items()}
-        if _spent(ahead, extras, cap.delta, cap.relation) <= cap.epsilon:
+        if _spent(ahead, sessions, cap.delta, cap.relation) <= cap.epsilon:
             return
-        after = _spent(counts, extras, cap.delta, cap.relation)
+        after = _spent(counts, sessions, cap.delta, cap.relation)
         if after > cap.epsilon:
             raise BudgetError(
                 f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this data "
@@ -278,22 +270,17 @@ def _kind(entry: Entry) -> Kind:
     return Kind(entry.noise_multiplier, entry.sample_rate, entry.sampling)
 
 
-def _extra(entry: Entry) -> tuple[bytes, bytes, Extra]:
-    """The certificate of an entry's session, which counts once."""
-    extra = Extra(entry.extra_epsilon, entry.extra_delta, entry.delta_factor)
-    return entry.study, entry.session, extra
+def _certified(entry: Entry) -> Certified:
+    return Certified(entry.study, entry.session, entry.certificate)
 
 
 def _spent(
-    counts: Mapping[Kind, int],
-    extras: Set[tuple[bytes, bytes, Extra]],
-    delta: float,
-    relation: str,
+    counts: Mapping[Kind, int], sessions: Set[Certified], delta: float, relation: str
 ) -> float:
     """Upper epsilon of kinds of steps, certificates included."""
-    extra = reduce(Extra.after, (one for _, _, one in sorted(extras)), Extra())
-    ideal = (delta - extra.delta) / extra.factor
-    return _epsilon(tuple(sorted(counts.items())), ideal, relation) + extra.epsilon
+    kinds = tuple(sorted(counts.items()))
+    whole = reduce(Certificate.after, (one.certificate for one in sorted(sessions)), _NOTHING_ADDED)
+    return whole.claim(lambda left: _epsilon(kinds, left, relation), delta, near=1.0)
 
 
 @lru_cache(maxsize=4096)

@@ -150,9 +150,7 @@ def _federated(setting: Setting, ledgers: Mapping[int, Ledger]) -> Summation:
             noise_multiplier=plan.noise_multiplier,
             sample_rate=study.training.sample_rate,
             sampling=study.training.sampling,
-            extra_epsilon=plan.certificate.epsilon,
-            extra_delta=plan.certificate.delta,
-            delta_factor=plan.certificate.delta_factor,
+            certificate=plan.certificate,
         )
         try:
             ledgers[index].charge(entry)

@@ -20,12 +20,19 @@ from hubbub.summation.mask import Masking
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How many parties there are, and who shares masks with whom."""
+    """How many parties there are, and who shares masks with whom.
+
+    Args:
+        names: the silos.
+        nodes: compute nodes; 0 for pairwise masks.
+        nodes_per_silo: 0 for all of them.
+        degree: of the mask graph; None for the complete one.
+    """
 
     names: tuple[str, ...]
     nodes: int = 0
     nodes_per_silo: int = 0
-    degree: int = 0
+    degree: int | None = None
 
     def keys(self) -> list[Keys]:
         """Fresh keys of everybody, in the order of the roster."""
@@ -39,7 +46,8 @@ class Layout:
         """Roster indices of those with whom a party shares masks."""
         silos = len(self.names)
         if self.nodes == 0:
-            return [1 + k for k in graph.neighbours_of(index - 1, silos, self.degree, seed)]
+            each = silos - 1 if self.degree is None else self.degree
+            return [1 + k for k in graph.neighbours_of(index - 1, silos, each, seed)]
         each = self.nodes_per_silo or self.nodes
         if index <= silos:
             return [1 + silos + node for node in _nodes_of(index - 1, each, self.nodes)]

@@ -56,7 +56,9 @@ class Setting:
         )
         initial = learning.parameters_vector(model)
         return cls(
-            plan=replace(made, study=study) if made else plan_study(study, dimension=initial.size),
+            plan=_reused(made, study, initial.size)
+            if made
+            else plan_study(study, dimension=initial.size),
             model=model,
             initial=initial,
             method=learning.method_for(model, shape, records[0].targets),
@@ -108,6 +110,19 @@ def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> No
             f"expected records of shape {tuple(shape)} for {name}, "
             f"got {tuple(records.inputs.shape[1:])}; mend the data or model.inputs"
         )
+
+
+def _reused(made: Plan, study: Study, dimension: int) -> Plan:
+    """A plan for a study that differs in the data's options only, such as another public split."""
+
+    def planned(one: Study) -> Study:
+        return replace(one, toml="", data=replace(one.data, options=()))
+
+    if planned(made.study) != planned(study) or made.dimension not in (None, dimension):
+        raise StudyError(
+            "expected a plan of this study, got another's; leave the plan out and it is made anew"
+        )
+    return replace(made, study=study)
 
 
 def _refuse_unavailable(study: Study) -> None:

@@ -1,0 +1,64 @@
+"""What finite precision and the mask graph add to ideal mechanisms (docs/privacy.md P4 to P6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf
+
+_TRIES = 12
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Certificate:
+    """If the ideal mechanism is (e, d)-DP, what is sent is (e', d')-DP.
+
+    Here e' = e + `epsilon` and d' = `delta_factor` d + (1 + exp(e')) `slack` + `failure`.
+
+    Args:
+        epsilon: from rounding and the sampler's relative errors.
+        slack: probability of outcomes whose relative error is not bounded.
+        failure: probability that more is seen than the sum.
+        delta_factor: from relative errors.
+    """
+
+    epsilon: float = 0.0
+    slack: float = 0.0
+    failure: float = 0.0
+    delta_factor: float = 1.0
+
+    def after(self, other: Certificate) -> Certificate:
+        """Of both mechanisms, one after the other."""
+        return Certificate(
+            epsilon=self.epsilon + other.epsilon,
+            slack=self.slack + other.slack,
+            failure=self.failure + other.failure,
+            delta_factor=self.delta_factor * other.delta_factor,
+        )
+
+    def added_delta(self, epsilon: float) -> float:
+        """What is added to delta if at most `epsilon` is claimed."""
+        return (1 + exp(epsilon)) * self.slack + self.failure
+
+    def ideal_delta(self, delta: float, epsilon: float) -> float:
+        """The delta that the ideal mechanism may use if at most `epsilon` is claimed at `delta`."""
+        return (delta - self.added_delta(epsilon)) / self.delta_factor
+
+    def claim(self, ideal: Callable[[float], float], delta: float, *, near: float) -> float:
+        """Epsilon of what is sent; inf if none was found to hold.
+
+        Args:
+            ideal: from a delta to the ideal mechanism's epsilon, or inf.
+            delta: at which epsilon is claimed.
+            near: the epsilon from which to look upwards; a smaller answer holds too.
+        """
+        most = near
+        for _ in range(_TRIES):
+            left = self.ideal_delta(delta, most) if most < 700 else 0.0
+            if left <= 0:
+                return inf
+            found = ideal(left) + self.epsilon
+            if found <= most:
+                return found
+            most = 1.01 * found
+        return inf

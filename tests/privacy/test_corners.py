@@ -1,0 +1,108 @@
+"""Corners at which a bound was once wrong, a call crashed, or a true answer was refused."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import pytest
+
+import hubbub
+from hubbub.errors import StudyError
+from hubbub.privacy.mechanism import _honest_members
+
+
+@pytest.mark.parametrize(
+    ("arguments", "truth"),  # the exact mixture over the hypergeometric number, at 40 digits
+    [
+        ((1098567370515, 176621698517, 1098567370513, 0.5, 0.15), 0.51721),
+        ((1099321284787, 126612134544, 1099321284782, 1.0, 0.05), 0.602830),
+        ((2**40, 2**39, 2**40 - 2, 2.0, 0.1), 0.497006),
+    ],
+)
+def test_p10_weights_of_huge_numbers_keep_their_digits(
+    arguments: tuple[int, int, int, float, float], truth: float
+) -> None:
+    n, batch, malicious, noise, delta = arguments
+    bound = hubbub.malicious_epsilon(
+        n=n, batch=batch, malicious=malicious, noise_multiplier=noise, steps=1, delta=delta
+    )
+    assert bound.lower <= truth + 1e-6
+    assert bound.upper >= truth - 5e-6
+
+
+def test_p10_weights_agree_with_whole_numbers() -> None:
+    from fractions import Fraction
+    from math import comb
+
+    members, weights = _honest_members(60, 25, 20)
+    for member, weight in zip(members.tolist(), weights.tolist(), strict=True):
+        exact = Fraction(comb(40, member) * comb(20, 25 - member), comb(60, 25))
+        assert weight == pytest.approx(float(exact), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("noise", "epsilon", "truth"),  # the closed form at 50 digits
+    [(1e6, 1e-6, None), (7e5, 1e-7, None)],
+)
+def test_closed_form_at_tiny_shifts(noise: float, epsilon: float, truth: None) -> None:
+    import mpmath as mp
+
+    with mp.workdps(50):
+        shift = 1 / mp.mpf(noise)
+        near, far = epsilon / shift - shift / 2, epsilon / shift + shift / 2
+        exact = mp.ncdf(-near) - mp.e**epsilon * mp.ncdf(-far)
+        bound = hubbub.delta(noise_multiplier=noise, steps=1, epsilon=epsilon, sampling="none")
+        assert bound.lower <= exact <= bound.upper
+
+
+def test_p1_without_replacement_is_continuous_at_full_batches() -> None:
+    asked = {"noise_multiplier": 1.0, "steps": 1, "delta": 1e-5, "sampling": "without-replacement"}
+    whole = hubbub.epsilon(sample_rate=1.0, **asked)
+    nearly = hubbub.epsilon(sample_rate=0.999999, **asked)
+    assert whole.upper == pytest.approx(nearly.upper, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps", "epsilon"), [(0.3, 0.9, 10**6, 0.0), (0.1, 0.01, 10**4, 50.0)]
+)
+def test_delta_near_one_is_a_number(noise: float, rate: float, steps: int, epsilon: float) -> None:
+    bound = hubbub.delta(noise_multiplier=noise, sample_rate=rate, steps=steps, epsilon=epsilon)
+    assert 0 <= bound.lower <= bound.upper <= 1
+
+
+def test_no_corner_ends_in_anything_but_a_bound_or_a_study_error() -> None:
+    gaussian = hubbub.Step(noise_multiplier=0.01, sampling="none")
+    sampled = hubbub.Step(noise_multiplier=1.0, sample_rate=0.01)
+    for call in (
+        lambda: hubbub.epsilon(
+            noise_multiplier=0.272,
+            sample_rate=1e-9,
+            steps=4910,
+            delta=0.999,
+            relation="substitute",
+            sampling="without-replacement",
+        ),
+        lambda: hubbub.malicious_epsilon(
+            n=10**6, batch=1, malicious=0, noise_multiplier=0.08, steps=66, delta=0.3
+        ),
+        lambda: hubbub.composed_epsilon([gaussian, sampled], delta=1e-5),
+        lambda: hubbub.projected_epsilon(
+            dimension=2, noise_multiplier=0.27, sample_rate=1, steps=1, delta=0.2
+        ),
+        lambda: hubbub.projected_epsilon(
+            dimension=2, noise_multiplier=0.2, sample_rate=0.01, steps=1, delta=0.005
+        ),
+    ):
+        try:
+            bound = call()
+        except StudyError:
+            continue
+        assert isfinite(bound.lower)
+        assert bound.lower <= bound.upper
+
+
+def test_round_off_of_a_mixtures_weights_is_no_lost_mass() -> None:
+    bound = hubbub.malicious_epsilon(
+        n=50_000, batch=500, malicious=25_000, noise_multiplier=1000, steps=10**6, delta=1e-12
+    )
+    assert 0.1 < bound.lower <= bound.upper < 0.2
