@@ -86,12 +86,6 @@ def test_no_corner_ends_in_anything_but_a_bound_or_a_study_error() -> None:
             n=10**6, batch=1, malicious=0, noise_multiplier=0.08, steps=66, delta=0.3
         ),
         lambda: hubbub.composed_epsilon([gaussian, sampled], delta=1e-5),
-        lambda: hubbub.projected_epsilon(
-            dimension=2, noise_multiplier=0.27, sample_rate=1, steps=1, delta=0.2
-        ),
-        lambda: hubbub.projected_epsilon(
-            dimension=2, noise_multiplier=0.2, sample_rate=0.01, steps=1, delta=0.005
-        ),
     ):
         try:
             bound = call()
