@@ -38,6 +38,7 @@ Array = NDArray[np.float64]
 
 GAP = 3e-4  # relative distance of the two sides of a bound
 _TRIES = 6
+_MOST_GUESS = 1.2 * parameters.MOST_EPSILON  # a guess may be too large by this factor
 _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 # Relative error allowed to the closed form of the Gaussian mechanism in float64.
@@ -73,7 +74,7 @@ class Composition:
     def epsilon(self, delta: float, *, gap: float = GAP) -> Bound:
         """Epsilon at a delta; the sides differ by at most about gap * max(0.01, epsilon)."""
         delta = parameters.delta(delta)
-        if self.estimate(delta) > 1.2 * parameters.MOST_EPSILON:
+        if self.estimate(delta) > _MOST_GUESS:
             raise StudyError(
                 f"expected epsilon up to {parameters.MOST_EPSILON:g}, "
                 f"got about {self.estimate(delta):.4g}; add noise or take fewer steps"
@@ -241,8 +242,8 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
 
     def spent(log_noise: float) -> float:
         composed = Composition(build(float(np.exp(log_noise))))
-        if composed.estimate(delta) > parameters.MOST_EPSILON:
-            return log(2 * parameters.MOST_EPSILON) - log(epsilon)
+        if (guess := composed.estimate(delta)) > _MOST_GUESS:
+            return log(guess) - log(epsilon)
         upper = composed.epsilon(delta).upper
         return log(max(upper, 1e-12)) - log(epsilon)
 
