@@ -779,3 +779,8 @@ def test_reading_a_study_imports_nothing_that_it_names(tmp_path, monkeypatch):
     study = Study.parse(edited(source(f'source = "{named}"'), ('"logistic"', f'"{named}"')))
     assert (study.data.source, study.model.kind) == (named, named)
     assert "named_by_a_study" not in sys.modules
+
+
+def test_a_key_of_thousands_of_parts_is_refused_before_it_is_read() -> None:
+    with pytest.raises(StudyError, match=r"at most 1000 dots in line 2, got 16000; break"):
+        Study.parse("\n" + "a." * 16_000 + "a = 1")

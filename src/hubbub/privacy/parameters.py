@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral, Real
 
 from hubbub.errors import StudyError
@@ -16,9 +16,15 @@ SAMPLINGS = ("poisson", "without-replacement", "none")
 
 def real(name: str, value: object) -> float:
     """A finite real number that is not a bool."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(float(value)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise StudyError(f"expected {name} to be a finite number, got {value!r}; pass a number")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        number = inf
+    if not isfinite(number):
+        raise StudyError(f"expected {name} to be a finite number, got {number!r}; pass a number")
+    return number
 
 
 def whole(name: str, value: object, *, least: int, most: int) -> int:

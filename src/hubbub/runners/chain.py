@@ -62,6 +62,7 @@ class Chain:
         with self._reported(f"a usable ledger at {path}", "check the disk, or restore a backup"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, isolation_level=None, timeout=_LOCK_SECONDS)
+            self._database.text_factory = _decoded
             try:
                 self._open()
                 self._key = _read_key(self._key_path)
@@ -242,6 +243,14 @@ class Chain:
             f"expected the rows that {self._key_path} signed in {self._path}, found none; restore "
             "the ledger from a backup, or remove both files if it never held any"
         )
+
+
+def _decoded(stored: bytes) -> str | bytes:
+    """A stored text; if it is none, the bytes, which fit no chain (SQLite's error quotes them)."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 def _digest(number: int, text: str, previous: bytes) -> bytes:

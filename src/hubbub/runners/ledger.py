@@ -241,7 +241,7 @@ class Ledger:
         try:
             ((kind, plain),) = json.loads(row.text).items()
             return Cap(**plain) if kind == "cap" else Entry.of({"charge": plain}[kind])
-        except (ValueError, TypeError, KeyError, AttributeError, StudyError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StudyError):
             raise IntegrityError(
                 f"expected row {row.number} of {self._path} to be a charge or a cap, found "
                 "something else; use the version of hubbub that wrote it"

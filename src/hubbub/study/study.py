@@ -24,7 +24,7 @@ from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.quoting import shortened, shown
 from hubbub.study.section import Section
-from hubbub.study.size import check_size
+from hubbub.study.size import check_lines, check_size
 from hubbub.study.training import Training, training_from
 from hubbub.study.written import Settings, written
 
@@ -92,6 +92,7 @@ class Study:
     @classmethod
     def parse(cls, text: str) -> Study:
         """The study in a TOML text."""
+        check_lines(text)
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
