@@ -346,7 +346,7 @@ def test_full_shares_and_all_colluders_but_one_in_tees_are_studies():
     assert Study.parse(tee).parties.colluders == 3
 
 
-DEEP = ".x" * 20_000
+DEEP = ".x" * 900
 HOSTILE = {
     # What is read, and words that the sentence must hold.
     "NUL": ("\0", ["syntax"]),
