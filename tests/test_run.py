@@ -180,7 +180,7 @@ def on_the_wire(monkeypatch, *, nodes: int, word_bits: int, masked: bool):
 
         patch.setattr(Aggregator, "receive", spy)
         if not masked:
-            patch.setattr(Masking, "add", lambda *arguments, **options: None)
+            patch.setattr(Masking, "add_all", lambda *arguments, **options: None)
         parties = federation(who, tasks, word_bits=word_bits, dimension=5120, seed=word_bits)
         return parties.sum(1, PARAMETERS), sent
 

@@ -25,9 +25,9 @@ class Spy(Masking):
         super().__init__()
         self.used: list[tuple[bytes, int]] = []
 
-    def add(self, vector: ring.Residues, key: bytes, *, negative: bool = False) -> None:
-        self.used.append((key, -1 if negative else 1))
-        super().add(vector, key, negative=negative)
+    def add_all(self, vector: ring.Residues, masks: Sequence[tuple[bytes, bool]]) -> None:
+        self.used += [(key, -1 if negative else 1) for key, negative in masks]
+        super().add_all(vector, masks)
 
     def taken(self) -> list[tuple[bytes, int]]:
         """What was used since the last call."""

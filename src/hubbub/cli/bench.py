@@ -34,6 +34,8 @@ from hubbub.summation.secrets import PairSecret
 
 _COORDINATES = 1_000_000
 _KEY = bytes(range(16))
+# Those of one silo among ten.
+_MASKS = [(bytes([number]) * 16, False) for number in range(9)]
 _ROUNDS = 15
 _SILOS = 10
 _SIGMA = 8.0
@@ -97,7 +99,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _mask_pairs() -> list[Pair]:
-    """One mask of every width on one thread, and one of 32 bits on all."""
+    """One mask of every width on one thread, and a silo's masks of 32 bits on all."""
     threads = max(2, os.cpu_count() or 1)
     one, all_ = Masking(1), Masking(threads)
     words = {bits: ring.zeros(_COORDINATES, bits) for bits in ring.WORD_BITS}
@@ -112,8 +114,8 @@ def _mask_pairs() -> list[Pair]:
     ]
     threaded = Pair(
         name="mask-32-threads",
-        work=lambda: all_.add(words[32], _KEY),
-        limit=lambda: one.add(words[32], _KEY),
+        work=lambda: all_.add_all(words[32], _MASKS),
+        limit=lambda: one.add_all(words[32], _MASKS),
         limit_is=f"one thread; {threads} threads should be well below 1",
     )
     return [*pairs, threaded]

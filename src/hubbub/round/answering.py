@@ -130,11 +130,16 @@ class Answering:
             raise ProtocolError(
                 "expected somebody to share a mask with, got nobody; nothing is sent"
             )
-        for other in others:
-            key = secrets[other].mask_key(
+        keys = {
+            other: secrets[other].mask_key(
                 transcript=self._session.transcript,
                 round=attempt.round,
                 attempt=attempt.attempt,
                 active=digest,
             )
-            self._masking.add(residues, key, negative=pairwise and other < self._session.index)
+            for other in others
+        }
+        mine = self._session.index
+        self._masking.add_all(
+            residues, [(key, pairwise and other < mine) for other, key in keys.items()]
+        )

@@ -94,9 +94,11 @@ class ComputeNode:
         """The total of these silos' masks."""
         residues = ring.zeros(self._terms.dimension, self._terms.word_bits)
         digest = active_digest(())
-        for silo in sorted(silos):
-            key = self._session.secrets[silo].mask_key(
+        keys = [
+            self._session.secrets[silo].mask_key(
                 transcript=self._session.transcript, round=round, attempt=attempt, active=digest
             )
-            self._masking.add(residues, key)
+            for silo in sorted(silos)
+        ]
+        self._masking.add_all(residues, [(key, False) for key in keys])
         return residues

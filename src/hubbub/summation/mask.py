@@ -8,6 +8,7 @@ each take a span of the vector, since the counter can start at any block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -31,13 +32,17 @@ class Masking:
 
     def add(self, vector: Residues, key: bytes, *, negative: bool = False) -> None:
         """Add the mask of `key` to `vector`, or subtract it; in place, modulo 2^w."""
+        self.add_all(vector, [(key, negative)])
+
+    def add_all(self, vector: Residues, masks: Sequence[tuple[bytes, bool]]) -> None:
+        """Add the masks of many keys, or subtract those that are marked; each thread its span."""
         if self._pool is None or vector.nbytes < _WORTH_A_THREAD:
-            _apply(vector, key, 0, negative)
+            _apply(vector, masks, 0)
             return
         per_block = BLOCK_BYTES // vector.itemsize
         span = -(-vector.size // (per_block * self._threads)) * per_block
         jobs = [
-            self._pool.submit(_apply, vector[low : low + span], key, low // per_block, negative)
+            self._pool.submit(_apply, vector[low : low + span], masks, low // per_block)
             for low in range(0, vector.size, span)
         ]
         for job in jobs:
@@ -46,16 +51,17 @@ class Masking:
 
 def add_mask(vector: Residues, key: bytes, *, negative: bool = False) -> None:
     """Add the mask of `key` to `vector`, or subtract it, on this thread; in place, modulo 2^w."""
-    _apply(vector, key, 0, negative)
+    _apply(vector, [(key, negative)], 0)
 
 
-def _apply(vector: Residues, key: bytes, block: int, negative: bool) -> None:
-    """The keystream from `block` on, chunk by chunk."""
-    cipher = cipher_at(key, block)
+def _apply(vector: Residues, masks: Sequence[tuple[bytes, bool]], block: int) -> None:
+    """The keystreams from `block` on, chunk by chunk."""
     chunk = np.empty(min(CHUNK_BYTES, vector.nbytes), dtype=np.uint8)
     words, view = chunk.view(vector.dtype.newbyteorder("<")), chunk.data
-    combine = np.subtract if negative else np.add
-    for start in range(0, vector.size, max(words.size, 1)):
-        part = vector[start : start + words.size]
-        keystream_into(cipher, view[: part.nbytes])
-        combine(part, words[: part.size], out=part)
+    for key, negative in masks:
+        cipher = cipher_at(key, block)
+        combine = np.subtract if negative else np.add
+        for start in range(0, vector.size, max(words.size, 1)):
+            part = vector[start : start + words.size]
+            keystream_into(cipher, view[: part.nbytes])
+            combine(part, words[: part.size], out=part)
