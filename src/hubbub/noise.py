@@ -5,7 +5,7 @@ arithmetic: the area under exp(-x^2/2) is covered by 1024 layers of equal area. 
 choose the layer, the other 54 a signed point in it; a point inside the layer above is under the
 curve for certain (99.7 % of all), the rest is decided by the curve itself, and points of the lowest
 layer beyond its edge are drawn from the true tail by Marsaglia's method. All of it is done for
-32,768 samples at a time, which stay in the cache. What the float arithmetic adds to epsilon is
+16,384 samples at a time, which stay in the cache. What the float arithmetic adds to epsilon is
 counted by the plan (docs/privacy.md P6).
 """
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 _LAYERS = 1024
 _INDEX_BITS = 10
-_CHUNK = 1 << 15
+_CHUNK = 1 << 14
 # Where int64 still holds value and noise together.
 _LARGEST = 2.0**62
 _LARGEST_SIGMA = 2.0**50
