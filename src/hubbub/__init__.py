@@ -28,7 +28,7 @@ from hubbub.study import Study
 
 if TYPE_CHECKING:
     from hubbub import learning as learning
-    from hubbub.runners.local import Result, run
+    from hubbub.runners.local import Result, resume, run
     from hubbub.runners.sums import PrivateSum, private_sum, secure_sum
 
 __version__ = "0.1.0"
@@ -52,6 +52,7 @@ __all__ = [
     "private_sum",
     "projected_epsilon",
     "projection_bound",
+    "resume",
     "run",
     "secure_sum",
     "trade_off",
@@ -61,6 +62,7 @@ _LATER = {
     "PrivateSum": "hubbub.runners.sums",
     "Result": "hubbub.runners.local",
     "private_sum": "hubbub.runners.sums",
+    "resume": "hubbub.runners.local",
     "run": "hubbub.runners.local",
     "secure_sum": "hubbub.runners.sums",
 }

@@ -8,12 +8,15 @@ import time
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.plan import Plan, plan
 from hubbub.study import Study
+
+if TYPE_CHECKING:
+    from hubbub.runners.local import Result
 
 _WORDS = {
     "federated": "hubbub: all hospitals together, nobody trusted",
@@ -34,10 +37,13 @@ def add_commands(commands: Any) -> None:
     planned.add_argument("study", type=Path, help="the study's TOML file")
     planned.set_defaults(command=_plan)
     trained = _command(commands, "run", "train a study with all parties in this process")
-    trained.add_argument("study", type=Path, help="the study's TOML file")
+    trained.add_argument("study", type=Path, nargs="?", help="the study's TOML file")
     trained.add_argument("--out", type=Path, help="folder for the run; default runs/<name>-<time>")
     trained.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
     trained.add_argument("--baseline", help="trusted, local-dp, alone or non-private")
+    trained.add_argument(
+        "--resume", type=Path, metavar="DIR", help="go on with the run in this folder instead"
+    )
     trained.set_defaults(command=_run)
     for parser in (demo, planned, trained):
         add_json(parser)
@@ -59,20 +65,11 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from hubbub.runners.local import run
-
-    study = Study.load(options.study)
-    out = options.out or _new_folder(study.name)
     start = time.perf_counter()
-    with bar(study.name, study.training.steps, quiet=options.json) as progress:
-
-        def advance(_step: int, row: Mapping[str, float]) -> None:
-            progress.advance(_note(row))
-
-        result = run(
-            study, out, baseline=options.baseline, ledgers=options.ledgers, progress=advance
-        )
+    result = _resumed(options) if options.resume else _started(options)
     seconds = time.perf_counter() - start
+    study, out = result.plan.study, result.folder
+    assert out is not None  # noqa: S101  # the command always names one
     summary: dict[str, Any] = {
         "out": str(out),
         "final": dict(result.final),
@@ -90,6 +87,40 @@ def _run(options: argparse.Namespace) -> int:
     )
     say(f"written to {out}; open {out / 'report.html'}")
     return 0
+
+
+def _started(options: argparse.Namespace) -> Result:
+    """A new run."""
+    from hubbub.runners.local import run
+
+    if options.study is None:
+        raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
+    study = Study.load(options.study)
+    out = options.out or _new_folder(study.name)
+    with bar(study.name, study.training.steps, quiet=options.json) as progress:
+        return run(
+            study,
+            out,
+            baseline=options.baseline,
+            ledgers=options.ledgers,
+            progress=lambda step, row: progress.reach(step, _note(row)),
+        )
+
+
+def _resumed(options: argparse.Namespace) -> Result:
+    """A run that was stopped, from where it stood."""
+    from hubbub.runners.local import resume
+
+    for name in ("study", "out", "ledgers", "baseline"):
+        if getattr(options, name) is not None:
+            raise UserError(
+                f"expected --resume alone, got {name} too; the run's folder says all of it: leave "
+                f"{name} out"
+            )
+    toml = options.resume / "study.toml"
+    steps = Study.load(toml).training.steps if toml.is_file() else 0
+    with bar("resuming", steps, quiet=options.json) as progress:
+        return resume(options.resume, progress=lambda step, row: progress.reach(step, _note(row)))
 
 
 def _demo(options: argparse.Namespace) -> int:

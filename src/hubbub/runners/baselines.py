@@ -16,7 +16,7 @@ from hubbub.plan import Plan
 from hubbub.randomness import SecureSource
 from hubbub.round import LocalTask
 from hubbub.runners.setting import Parameters, Setting
-from hubbub.runners.training import Progress, Summation, Summed, Trained, train
+from hubbub.runners.training import Progress, State, Summation, Summed, train
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def central(setting: Setting, baseline: str) -> Summation:
     return summation
 
 
-def alone(setting: Setting, progress: Progress) -> Trained:
+def alone(setting: Setting, progress: Progress) -> State:
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
     plan, source = setting.plan, SecureSource()
     sigma = plan.noise_multiplier * plan.clip

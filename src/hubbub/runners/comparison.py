@@ -89,5 +89,5 @@ def compare(
         first=first,
     )
     if out is not None:
-        store.write(out, first.plan, first.model, first.metrics, None, found.as_rows())
+        store.write_results(out, first.plan, first.model, first.metrics, None, found.as_rows())
     return found

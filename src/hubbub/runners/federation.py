@@ -27,6 +27,8 @@ from hubbub.summation.agreement import Session
 from hubbub.summation.mask import Masking
 
 Record = Callable[[int, Charge], None]
+# Called with every message that the aggregator has sent or used, in their order.
+Keep = Callable[[bytes], None]
 
 
 class AbandonedError(HubbubError):
@@ -77,7 +79,13 @@ class Federation:
     nodes: Mapping[int, ComputeNode]
     quorum: int = 0
     threads: int = 1
+    keep: Keep = field(default=lambda _: None, repr=False)
     gone: set[int] = field(default_factory=set)
+
+    @property
+    def session(self) -> Session:
+        """The session, as the first silo knows it; all have compared it at set-up."""
+        return next(iter(self.sessions.values()))
 
     def round(
         self,
@@ -149,17 +157,23 @@ class Federation:
         away = set(absent)
         active = [index for index in self.silos if self.nodes or index not in away]
         model = self.aggregator.begin(round, attempt, active, parameters)
+        self.keep(model)
         present = (index for index in active if index not in away)
         for index, answer in in_order(self._charged(model, present, record), self.threads):
             for node, share in self.silos[index].shares().items():
                 self.nodes[node].keep(share)
-            self.aggregator.receive(answer)
+            self._use(answer)
         if self.nodes:
             requests = self.aggregator.requests().items()
             totals = ((index, partial(self.nodes[index].total, each)) for index, each in requests)
             for _, answer in in_order(totals, self.threads):
-                self.aggregator.receive(answer)
+                self._use(answer)
         return self.aggregator.integers()
+
+    def _use(self, answer: bytes) -> None:
+        """Give the aggregator an answer, and keep what it has used."""
+        self.aggregator.receive(answer)
+        self.keep(answer)
 
     def _charged(
         self, model: bytes, present: Iterable[int], record: Record | None

@@ -1,6 +1,8 @@
 """Training a study in one process: every party, the real protocol, and the baselines beside it.
 
 `run` reads like the paper: plan, set up, and then for every step sum, record, and move the model.
+`resume` goes on where a run was stopped, however it was stopped: in a new session, with new keys,
+and with what the ledgers hold counted as spent (docs/privacy.md P15).
 """
 
 from __future__ import annotations
@@ -8,23 +10,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import hubbub.learning as learning
-from hubbub.errors import BudgetError, StudyError
+from hubbub.errors import StudyError, UserError
 from hubbub.plan import Plan
-from hubbub.round import Charge
+from hubbub.round import decoded
 from hubbub.runners import store
 from hubbub.runners.baselines import BASELINES, alone, central
+from hubbub.runners.checkpoint import Checkpoint
 from hubbub.runners.federation import federate, layout_of, terms_of
-from hubbub.runners.ledger import Entry, Ledger
+from hubbub.runners.ledger import Ledger
+from hubbub.runners.series import Cost, Series, charged_in, opened_ledgers
 from hubbub.runners.setting import Parameters, Setting
-from hubbub.runners.training import Progress, Row, Summation, Summed, Trained, train
+from hubbub.runners.store import RunFolder
+from hubbub.runners.training import Progress, State, Summation, Summed, train
+from hubbub.runners.transcript import TRAINING
 from hubbub.study import Study
 
 # Coordinates from which a silo's step is long enough to be worth a thread of its own.
@@ -72,6 +76,7 @@ def run(
            the plan says, for hubbub and the baseline "local-dp"; "trusted" and "alone" promise it
            against those who see models only.
         2. Every silo's ledger holds a step before the silo's answer to it exists.
+        3. A run that was stopped at any point can be resumed: see `resume`.
 
     Args:
         study: what to train.
@@ -85,29 +90,79 @@ def run(
         StudyError: the study cannot be run.
         DataError: a silo's records do not fit it.
         BudgetError: a silo's cap refuses a step.
+        IntegrityError: a ledger cannot be written or was altered.
     """
     if baseline is not None and baseline not in BASELINES:
         raise StudyError(
             f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
         )
     setting = Setting.of(study, plan)
-    folder = store.fresh_folder(Path(out), setting.plan) if out is not None else None
+    with ExitStack() as stack:
+        home = Path(ledgers) if ledgers is not None else None
+        folder = None
+        if out is not None:
+            home = home or Path(out).parent / "ledgers"
+            folder = stack.enter_context(
+                RunFolder.fresh(Path(out), setting.plan, baseline=baseline, ledgers=home.absolute())
+            )
+        books = opened_ledgers(home, study, stack) if baseline is None else {}
+        return _finished(setting, baseline, progress or _ignore, books, folder, None)
 
-    def keep(row: Row) -> None:
-        if folder is not None:
-            store.append_metrics(folder, row)
 
+def resume(folder: str | Path, *, progress: Progress | None = None) -> Result:
+    """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
+
+    Guarantees:
+        1. A new session is set up, so no key, mask, noise or batch of the old one is used again.
+        2. Every attempt that a ledger holds counts as made, whether or not its sum was ever seen:
+           the study's epsilon may be over-counted and is never under-counted.
+
+    Args:
+        folder: of the run.
+        progress: as for `run`.
+
+    Raises:
+        UserError: there is no run in the folder, it is finished, or another process works on it.
+        IntegrityError: a checkpoint, a ledger or another file of the run was altered.
+        StudyError, DataError, BudgetError: as for `run`.
+    """
+    with ExitStack() as stack:
+        opened, study = stack.enter_context(RunFolder.again(Path(folder)))
+        if opened.baseline is not None:
+            raise UserError(
+                f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
+                "charges nothing, so run it anew"
+            )
+        setting = Setting.of(study)
+        books = opened_ledgers(opened.ledgers, study, stack)
+        found = opened.last_checkpoint()
+        _check_heads(study, books, found)
+        start = found.state if found else State(parameters=setting.initial)
+        charged = charged_in(books, opened.sessions(TRAINING))
+        start = replace(start, attempts=max(start.attempts, charged))
+        return _finished(setting, None, progress or _ignore, books, opened, start)
+
+
+def _finished(
+    setting: Setting,
+    baseline: str | None,
+    progress: Progress,
+    books: Mapping[int, Ledger],
+    folder: RunFolder | None,
+    start: State | None,
+) -> Result:
+    """Train, and put the results where they belong."""
     with learning.threads_for(setting.initial.size):
-        trained = _trained(setting, baseline, progress or _ignore, keep, _home(ledgers, folder))
+        trained = _trained(setting, baseline, progress, books, folder, start)
     result = Result(
         model=setting.trained(trained.parameters),
         metrics=trained.rows,
         epsilon=inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts),
         plan=setting.plan,
-        folder=folder,
+        folder=folder.path if folder else None,
     )
     if folder is not None:
-        store.write(folder, setting.plan, result.model, result.metrics, baseline)
+        store.write_results(folder.path, setting.plan, result.model, result.metrics, baseline)
     return result
 
 
@@ -115,75 +170,76 @@ def _trained(
     setting: Setting,
     baseline: str | None,
     progress: Progress,
-    keep: Callable[[Row], None],
-    home: Path | None,
-) -> Trained:
+    books: Mapping[int, Ledger],
+    folder: RunFolder | None,
+    start: State | None,
+) -> State:
     """Train by hubbub or by a baseline."""
     if baseline == "alone":
         trained = alone(setting, progress)
-        for row in trained.rows:
-            keep(row)
+        if folder is not None:
+            folder.append_rows(trained)
         return trained
-    with ExitStack() as open_ledgers:
-        if baseline is None:
-            summation = _federated(setting, _ledgers(home, setting.study, open_ledgers))
-        else:
-            summation = central(setting, baseline)
-        private = baseline != "non-private"
-        divisor = setting.plan.divisor
-        return train(setting, summation, progress, divisor=divisor, keep=keep, private=private)
+    with ExitStack() as stack:
+        return train(
+            setting,
+            central(setting, baseline) if baseline else _federated(setting, books, folder, stack),
+            progress,
+            divisor=setting.plan.divisor,
+            start=start,
+            keep=_keeper(setting.study, folder, None if baseline else books),
+            private=baseline != "non-private",
+        )
 
 
-def _federated(setting: Setting, ledgers: Mapping[int, Ledger]) -> Summation:
+def _keeper(
+    study: Study, folder: RunFolder | None, books: Mapping[int, Ledger] | None
+) -> Callable[[State], None]:
+    """Where a state goes after every step: a baseline is run anew, so its rows are enough."""
+    if folder is None:
+        return lambda _: None
+    if books is None:
+        return folder.append_rows
+
+    def keep(state: State) -> None:
+        folder.keep(state, {study.parties.names[i - 1]: book.head for i, book in books.items()})
+
+    return keep
+
+
+def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | None) -> None:
+    """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
+    for index, book in books.items():
+        book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
+
+
+def _federated(
+    setting: Setting, books: Mapping[int, Ledger], folder: RunFolder | None, stack: ExitStack
+) -> Summation:
     """The protocol: every silo adds its share of the noise, and only the sum is seen."""
     plan, study = setting.plan, setting.study
     terms = terms_of(plan, setting.initial.size)
     threads = (os.cpu_count() or 1) if terms.dimension >= _WORTH_THREADS else 1
     parties = federate(layout_of(plan), terms, setting.tasks, study=study.id, threads=threads)
-
-    def record(index: int, charge: Charge) -> None:
-        entry = Entry(
-            study=study.id,
-            session=parties.sessions[index].id,
-            round=charge.round,
-            attempt=charge.attempt,
-            noise_multiplier=plan.noise_multiplier,
-            sample_rate=study.training.sample_rate,
-            sampling=study.training.sampling,
-            certificate=plan.certificate,
-        )
-        try:
-            ledgers[index].charge(entry)
-        except BudgetError as error:
-            raise BudgetError(f"{study.parties.names[index - 1]}: {error}") from None
+    transcript = None
+    if folder is not None:
+        transcript = stack.enter_context(folder.new_transcript(parties, terms))
+        parties = replace(parties, keep=transcript.keep)
+    cost = Cost(
+        noise_multiplier=plan.noise_multiplier,
+        sample_rate=study.training.sample_rate,
+        sampling=study.training.sampling,
+        certificate=plan.certificate,
+    )
+    series = Series(parties=parties, names=study.parties.names, cost=cost, ledgers=books)
 
     def summation(step: int, parameters: Parameters, left: int) -> Summed:
-        total, made = parties.round(
-            step, parameters, attempts=left, record=record if ledgers else None
-        )
-        if total is None:
-            return Summed(gradient=None, attempts=made)
-        gradient = np.multiply(total, terms.grid_step, dtype=np.float64)
-        return Summed(gradient=gradient, attempts=made)
+        total, made = series.round(step, parameters, left)
+        if transcript is not None:
+            transcript.seal()
+        return Summed(gradient=None if total is None else decoded(terms, total), attempts=made)
 
     return summation
-
-
-def _home(ledgers: str | Path | None, folder: Path | None) -> Path | None:
-    """Where the silos' ledgers are: as said, or beside the run's folder; None: nowhere."""
-    if ledgers is not None:
-        return Path(ledgers)
-    return folder.parent / "ledgers" if folder is not None else None
-
-
-def _ledgers(home: Path | None, study: Study, open_ledgers: ExitStack) -> dict[int, Ledger]:
-    """Every silo's ledger by roster index; none without a folder for them."""
-    if home is None:
-        return {}
-    return {
-        index: open_ledgers.enter_context(Ledger(home / f"{name}.sqlite"))
-        for index, name in enumerate(study.parties.names, 1)
-    }
 
 
 def _ignore(_step: int, _row: Mapping[str, float]) -> None:

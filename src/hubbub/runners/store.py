@@ -2,58 +2,201 @@
 
     study.toml          what was asked for
     plan.json           what followed from it
+    run.json            where the ledgers are, and the sessions that were opened
+    lock                held while a process works on the run
     metrics.jsonl       one row per evaluation
+    checkpoints/        where the training stood after the newest steps
+    transcript/         what the aggregator sent and used, a file per session
     model.safetensors   the trained model
+    evidence.json       what was claimed, signed
     report.html         for people
 
-Metrics are appended as they come. The other files are written under another name and then moved
-into place, so that none is ever half there.
+A session is noted before anything is charged in it, so that after a crash the ledgers can say how
+much of the study is spent. Metrics are appended as they come. The other files are written under
+another name and then moved into place, so that none is ever half there.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.errors import UserError
+from hubbub.errors import IntegrityError, UserError
 from hubbub.plan import Plan
 from hubbub.report import render
+from hubbub.round import Terms
+from hubbub.runners import transcript
+from hubbub.runners.checkpoint import (
+    Checkpoint,
+    newest_checkpoint,
+    write_bytes,
+    write_checkpoint,
+)
+from hubbub.runners.federation import Federation
+from hubbub.runners.training import State
+from hubbub.runners.transcript import TRAINING, Transcript
+from hubbub.study import Study
+
+_FORMAT = 1
 
 
-def fresh_folder(folder: Path, plan: Plan) -> Path:
-    """Make the folder of a new run and put the study and the plan into it.
+@dataclass(frozen=True, kw_only=True)
+class Notes:
+    """What a run must know of itself to go on after a crash: `run.json`.
 
-    Raises:
-        UserError: it holds something already, or cannot be written.
+    Args:
+        study: the study id, hexadecimal.
+        baseline: which one, or None for hubbub.
+        ledgers: the folder of the silos' ledgers.
+        sessions: the sessions that were opened, by what was summed in them.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+
+    study: str
+    baseline: str | None
+    ledgers: str
+    sessions: Mapping[str, tuple[str, ...]]
+
+
+class RunFolder:
+    """The folder of one run, open in one process at a time."""
+
+    def __init__(self, path: Path, notes: Notes, *, full: bool) -> None:
+        self.path = path
+        self._notes = notes
+        self._full = full
+        self._rows = 0
+
+    @classmethod
+    @contextmanager
+    def fresh(
+        cls, path: Path, plan: Plan, *, baseline: str | None, ledgers: Path
+    ) -> Iterator[RunFolder]:
+        """Make the folder of a new run and put the study and the plan into it.
+
+        Raises:
+            UserError: it holds something already, or cannot be written.
+        """
+        notes = Notes(
+            study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers), sessions={}
+        )
+        with _usable(path):
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise UserError(
+                    f"expected an empty or new folder for the run, got {path} with files in it; "
+                    f"choose another --out, or go on with --resume {path}"
+                )
+        with _locked(path):
+            folder = cls(path, notes, full=plan.study.transcript == "full")
+            with _usable(path):
+                write_text(path / "study.toml", plan.study.as_toml())
+                write_text(path / "plan.json", plan.json())
+                folder._write_notes()
+            yield folder
+
+    @classmethod
+    @contextmanager
+    def again(cls, path: Path) -> Iterator[tuple[RunFolder, Study]]:
+        """Open the folder of a run that was interrupted.
+
+        Raises:
+            UserError: there is no run in it, it is finished, or another process works on it.
+            IntegrityError: a file in it was altered.
+        """
+        if not (path / "run.json").is_file():
             raise UserError(
-                f"expected an empty or new folder for the run, got {folder} with files in it; "
-                "choose another --out"
+                f"expected the folder of a run in {path}, found no run.json in it; name the folder "
+                "that --out named"
             )
-        write_text(folder / "study.toml", plan.study.as_toml())
-        write_text(folder / "plan.json", plan.json())
-    except OSError as error:
-        raise UserError(
-            f"expected a folder that can be written, got {folder}: {error.strerror}; "
-            "choose another --out"
-        ) from None
-    return folder
+        with _locked(path):
+            if (path / "report.html").exists():
+                raise UserError(
+                    f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
+                )
+            study = Study.load(path / "study.toml")
+            notes = _read_notes(path / "run.json")
+            if notes.study != study.id.hex():
+                raise IntegrityError(
+                    f"expected {path / 'study.toml'} to be the study that was started, it was "
+                    "altered; restore it, or start a new run"
+                )
+            yield cls(path, notes, full=study.transcript == "full"), study
+
+    @property
+    def baseline(self) -> str | None:
+        """The baseline that was run, None for hubbub."""
+        return self._notes.baseline
+
+    @property
+    def ledgers(self) -> Path:
+        """The folder of the silos' ledgers."""
+        return Path(self._notes.ledgers)
+
+    def sessions(self, purpose: str) -> frozenset[bytes]:
+        """The sessions that were opened for a purpose."""
+        return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
+
+    def new_transcript(
+        self, parties: Federation, terms: Terms, *, purpose: str = TRAINING
+    ) -> Transcript:
+        """Begin the transcript of a session, and write down that the session is open."""
+        session = parties.session
+        known = self._notes.sessions
+        sessions = {**known, purpose: (*known.get(purpose, ()), session.id.hex())}
+        self._notes = replace(self._notes, sessions=sessions)
+        with _usable(self.path):
+            self._write_notes()
+        return Transcript(
+            self.path,
+            study=session.study,
+            session=session.id,
+            roster=parties.roster,
+            full=self._full,
+            terms=terms,
+            purpose=purpose,
+        )
+
+    def last_checkpoint(self) -> Checkpoint | None:
+        """Where the training stood; metrics and transcripts are put back to whole rows.
+
+        Raises:
+            IntegrityError: the checkpoint or a transcript was altered.
+        """
+        with _usable(self.path):
+            for path in transcript.files(self.path):
+                transcript.recover(path)
+            found = newest_checkpoint(self.path / "checkpoints")
+            rows = found.state.rows if found else ()
+            write_text(self.path / "metrics.jsonl", "".join(_line(row) for row in rows))
+        self._rows = len(rows)
+        return found
+
+    def keep(self, state: State, heads: Mapping[str, bytes]) -> None:
+        """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
+        self.append_rows(state)
+        with _usable(self.path):
+            write_checkpoint(self.path / "checkpoints", Checkpoint(state=state, heads=heads))
+
+    def append_rows(self, state: State) -> None:
+        """Add the rows that are new to the metrics."""
+        new = state.rows[self._rows :]
+        if new:
+            with _usable(self.path), (self.path / "metrics.jsonl").open("a") as file:
+                file.writelines(_line(row) for row in new)
+            self._rows += len(new)
+
+    def _write_notes(self) -> None:
+        said = {"format": _FORMAT, **asdict(self._notes)}
+        write_text(self.path / "run.json", json.dumps(said, indent=2))
 
 
-def append_metrics(folder: Path, row: Mapping[str, float]) -> None:
-    """Add a row to the metrics, so that an interrupted run keeps what it knew."""
-    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(dict(row)) + "\n")
-
-
-def write(
+def write_results(
     folder: Path,
     plan: Plan,
     model: Any,
@@ -61,7 +204,7 @@ def write(
     baseline: str | None,
     comparison: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Put the results of a finished run into its folder, beside the metrics."""
+    """Put the results of a run into its folder; with the report, which is last, it is finished."""
     header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
     learning.save_model(folder / "model.safetensors", model, header)
     page = render(plan.as_json(), metrics, baseline=baseline, comparison=comparison or {})
@@ -70,9 +213,51 @@ def write(
 
 def write_text(path: Path, text: str) -> None:
     """Write a file all at once or not at all."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_bytes(path, text.encode())
+
+
+def _line(row: Mapping[str, float]) -> str:
+    return json.dumps(dict(row)) + "\n"
+
+
+def _read_notes(path: Path) -> Notes:
+    """The notes in `run.json`."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        if said.pop("format") != _FORMAT:
+            raise ValueError
+        sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
+        return Notes(**said, sessions=sessions)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise IntegrityError(
+            f"expected {path} as this version writes it, found something else; restore it, or use "
+            "the version of hubbub that wrote it"
+        ) from None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the run's lock; the system frees it when the process ends, however it ends."""
+    with _usable(path):
+        file = (path / "lock").open("w")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"expected to be alone on the run in {path}, another process works on it; wait "
+                "for it, or stop it"
+            ) from None
+        yield
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """The disk's errors as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"expected a folder that can be written, got {path}: {error.strerror}; "
+            f"choose another --out, or mend the disk and go on with --resume {path}"
+        ) from None

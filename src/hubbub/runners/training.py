@@ -1,16 +1,19 @@
 """The training loop that hubbub and its baselines share: sum, divide, step, and now and then look.
 
-Where the sum comes from is a function, `Summation`; this file does not know who adds the noise.
+Where the sum comes from is a function, `Summation`; this file does not know who adds the noise, nor
+where a state is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import hubbub.learning as learning
 from hubbub.runners.setting import Parameters, Setting
 
 Array = NDArray[np.float64]
@@ -19,6 +22,8 @@ Summation = Callable[[int, Parameters, int], "Summed"]
 # Called after every step with its number and the newest metrics.
 Progress = Callable[[int, Mapping[str, float]], None]
 Row = dict[str, float]
+# What a look at the model adds to a row of metrics, besides the public test set's metrics.
+Look = Callable[[int, Parameters], Row]
 
 _EVALUATIONS = 20
 
@@ -32,12 +37,22 @@ class Summed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
-    """The rows of the evaluations, the last model, and how many attempts were made in all."""
+class State:
+    """Where a training stands: everything that its next step depends on.
 
-    rows: tuple[Row, ...]
-    parameters: Parameters
-    attempts: int
+    Args:
+        step: the last step that was taken; 0 before the first.
+        attempts: how many attempts have been charged so far.
+        parameters: the model.
+        optimizer: the optimizer's state.
+        rows: the metrics so far.
+    """
+
+    step: int = 0
+    attempts: int = 0
+    parameters: Parameters = field(repr=False)
+    optimizer: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
+    rows: tuple[Row, ...] = ()
 
 
 def train(
@@ -46,9 +61,11 @@ def train(
     progress: Progress,
     *,
     divisor: float,
-    keep: Callable[[Row], None] = lambda _: None,
+    start: State | None = None,
+    keep: Callable[[State], None] = lambda _: None,
+    look: Look = lambda _step, _parameters: {},
     private: bool = True,
-) -> Trained:
+) -> State:
     """DP-SGD: sum, divide by a public constant, step (docs/privacy.md P14).
 
     An abandoned attempt costs as much as a finished one (P3), so the study's steps are a budget of
@@ -59,33 +76,57 @@ def train(
         summation: see `Summation`.
         progress: called after every step.
         divisor: the public constant.
-        keep: called with every row of metrics as soon as it is known.
+        start: where to go on; the beginning if None.
+        keep: called with the state after every step, before the next one begins.
+        look: see `Look`; called where the model is evaluated.
         private: whether the rows say the epsilon so far.
     """
     steps = setting.study.training.steps
-    due = _evaluated(steps)
-    optimizer, parameters = setting.optimizer(), setting.initial
-    rows: list[Row] = []
-    made = 0
-    for step in range(1, steps + 1):
-        summed = summation(step, parameters, steps - made)
-        made += summed.attempts
-        if summed.gradient is not None:
-            gradient = summed.gradient / divisor
-            parameters = optimizer.step(parameters, gradient).astype(np.float32)
-        if step in due or made == steps:
-            row: Row = {"step": step}
-            if private:
-                row["epsilon"] = setting.plan.epsilon_after(made)
-            rows.append(row | setting.evaluate(parameters))
-            keep(rows[-1])
-        progress(step, rows[-1] if rows else {})
-        if made == steps:
+    due = evaluated_after(steps)
+    state = start or State(parameters=setting.initial)
+    optimizer = setting.optimizer()
+    if state.optimizer:
+        optimizer.load_state(state.optimizer)
+
+    def row(step: int, made: int, parameters: Parameters) -> Row:
+        spent = {"epsilon": setting.plan.epsilon_after(made)} if private else {}
+        return {"step": step, **spent, **setting.evaluate(parameters), **look(step, parameters)}
+
+    for step in range(state.step + 1, steps + 1):
+        if state.attempts >= steps:
             break
-    return Trained(rows=tuple(rows), parameters=parameters, attempts=made)
+        summed = summation(step, state.parameters, steps - state.attempts)
+        made = state.attempts + summed.attempts
+        parameters = state.parameters
+        if summed.gradient is not None:
+            parameters = stepped(optimizer, parameters, summed.gradient, divisor)
+        rows = state.rows
+        if step in due or made >= steps:
+            rows = (*rows, row(step, made, parameters))
+        state = State(
+            step=step,
+            attempts=made,
+            parameters=parameters,
+            optimizer=optimizer.state(),
+            rows=rows,
+        )
+        keep(state)
+        progress(step, rows[-1] if rows else {})
+    if not state.rows or state.rows[-1]["step"] != state.step:  # what was charged came to nothing
+        last = row(state.step, state.attempts, state.parameters)
+        state = replace(state, rows=(*state.rows, last))
+        keep(state)
+    return state
 
 
-def _evaluated(steps: int) -> set[int]:
+def stepped(
+    optimizer: learning.Optimizer, parameters: Parameters, gradient: Array, divisor: float
+) -> Parameters:
+    """The model after a step along a noisy sum; whoever verifies a run takes the same one."""
+    return optimizer.step(parameters, gradient / divisor).astype(np.float32)
+
+
+def evaluated_after(steps: int) -> set[int]:
     """After which steps the model is evaluated: some twenty times, and at the end."""
     every = max(1, steps // _EVALUATIONS)
     return {*range(every, steps + 1, every), steps}

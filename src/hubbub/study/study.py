@@ -29,15 +29,16 @@ from hubbub.study.training import Training, training_from
 from hubbub.study.written import Settings, written
 
 FORMAT = 1
+_TRANSCRIPTS = ("full", "hashes")
 
 
-def _name(table: Mapping[str, Any]) -> str:
-    """The table `[study]`, which holds nothing but the name."""
-    section = Section("study", table, ("name",))
+def _head(table: Mapping[str, Any]) -> dict[str, str]:
+    """The table `[study]`: the name, and what is kept of a run for those who verify it."""
+    section = Section("study", table, ("name", "transcript"))
     name = section.text("name", None)
     if not 1 <= len(name) <= 200:
         raise section.refusal("name", "1 to 200 printable characters", "choose another name")
-    return name
+    return {"name": name, "transcript": section.text("transcript", "hashes", options=_TRANSCRIPTS)}
 
 
 def _fault(error: Exception, text: str) -> str:
@@ -64,11 +65,15 @@ def _reason(error: Exception) -> str:
 class Study:
     """A complete and consistent study.
 
+    `transcript` is what a run keeps of the masked vectors for those who verify it: "full", so that
+    every sum can be made again, or "hashes".
+
     Raises:
         StudyError: from `load`, `parse` and `from_table`, when it is not one.
     """
 
     name: str
+    transcript: str = "hashes"
     parties: Parties
     data: Data
     model: Model
@@ -106,7 +111,7 @@ class Study:
         top = Section("", table, ("study", "parties", "data", "model", "training", "privacy"))
         parts = {key: top.table(key) for key in top.known}
         study = cls(
-            name=_name(parts["study"]),
+            **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
             data=data_from(parts["data"]),
             model=model_from(parts["model"]),
@@ -139,7 +144,10 @@ class Study:
             "training": self.training,
             "privacy": self.privacy,
         }
-        text = written(self.name, tables)
+        head = {"name": self.name}
+        if self.transcript != "hashes":
+            head["transcript"] = self.transcript
+        text = written(head, tables)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "

@@ -22,10 +22,10 @@ from hubbub.tabular import Column
 Settings = Parties | Data | Model | Training | Privacy
 
 
-def written(name: str, tables: Mapping[str, Settings]) -> str:
-    """The text of a study file with this name and these tables."""
+def written(head: Mapping[str, str], tables: Mapping[str, Settings]) -> str:
+    """The text of a study file with this table `[study]` and these others."""
     stated = {title: _table(settings) for title, settings in tables.items()}
-    return tomli_w.dumps({"study": {"name": name}, **stated})
+    return tomli_w.dumps({"study": dict(head), **stated})
 
 
 def _table(settings: Settings) -> dict[str, Any]:
