@@ -6,19 +6,24 @@ how much), `batches` (what joint batches cost) and `planning` (how all of it bec
 `size` knows how large the model is.
 """
 
+from hubbub.plan.asides import EVALUATION, STANDARDISATION, Aside
 from hubbub.plan.batches import JointBatches
 from hubbub.plan.exposure import Exposure, noise_left, sharing_silos, stated_adversary
 from hubbub.plan.pairing import Mechanism, Projected, mechanism_of, releases
-from hubbub.plan.planning import Plan, plan
+from hubbub.plan.planning import Plan, PlannedAside, plan
 from hubbub.plan.precision import CLIP_MARGIN
 from hubbub.plan.size import model_dimension, record_shape
 
 __all__ = [
     "CLIP_MARGIN",
+    "EVALUATION",
+    "STANDARDISATION",
+    "Aside",
     "Exposure",
     "JointBatches",
     "Mechanism",
     "Plan",
+    "PlannedAside",
     "Projected",
     "mechanism_of",
     "model_dimension",

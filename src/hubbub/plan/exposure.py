@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, sqrt
 
+from hubbub.plan.asides import PricedAside, released
 from hubbub.plan.pairing import (
     WITHOUT_REPLACEMENT,
     Mechanism,
@@ -17,7 +18,7 @@ from hubbub.plan.pairing import (
     least_certified,
     releases,
 )
-from hubbub.privacy import Certificate
+from hubbub.privacy import LEAST_SAMPLED_NOISE, Certificate
 from hubbub.study import Study
 
 
@@ -56,7 +57,12 @@ class _Adversary:
 
 
 def exposures_of(
-    study: Study, mechanism: Mechanism, noise: float, shares: int, certificate: Certificate
+    study: Study,
+    mechanism: Mechanism,
+    noise: float,
+    shares: int,
+    certificate: Certificate,
+    asides: tuple[PricedAside, ...] = (),
 ) -> tuple[Exposure, ...]:
     """Epsilon against everybody who might look (P3)."""
     rows = _adversaries(study)
@@ -71,6 +77,8 @@ def exposures_of(
             study.training.steps,
             study.privacy.epsilon,
             *view,
+            asides=asides,
+            left=view[0] / noise,
         )
         for view in {(left[row], owned[row]) for row in rows}
     }
@@ -96,6 +104,8 @@ def epsilon_against(
     near: float,
     noise: float,
     known_records: int,
+    asides: tuple[PricedAside, ...] = (),
+    left: float = 1.0,
 ) -> float:
     """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
 
@@ -107,13 +117,17 @@ def epsilon_against(
         near: the study's epsilon, for which the certificate's part is already known.
         noise: sigma / C that the adversary does not know.
         known_records: records that are its own.
+        asides: what else is asked of the silos.
+        left: its share of the noise, for them; see `PricedAside.release`.
     """
-    if noise < least_certified(mechanism):
+    least = min([noise, *(aside.noise_multiplier * left for aside in asides)])
+    if noise < least_certified(mechanism) or least < LEAST_SAMPLED_NOISE:
         return inf
     whole = releases(mechanism, noise, steps, known_records)
+    whole += released(asides, steps, left, mechanism.relation)
 
-    def ideal(left: float) -> float:
-        found = epsilon_of(whole, left)
+    def ideal(share: float) -> float:
+        found = epsilon_of(whole, share)
         return found.upper if found else inf
 
     return certificate.claim(ideal, delta, near=near)

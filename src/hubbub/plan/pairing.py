@@ -9,19 +9,23 @@ Gaussian noise. `releases` says which law accounts for it:
 | none | without replacement | substitute | P10: the mixture over the honest part of the batch |
 | fresh, Gaussian | Poisson, or everybody | add-remove | P8 (1): exact, the mixture over the norm |
 | fresh, Gaussian | everybody | substitute | the same for x - x', which is all that differs |
-| fresh, any kind | any other | | P8 (2): the row above it for C~, and a slack in every step |
+| fresh, signs | Poisson, or everybody | either | P8 (6): a mixture over norms no shorter |
+| fresh, either | any other | | P8 (2): the row above it for C~, and a slack in every step |
+| by layers | any | either | P8 (8): the row without projection; clipped after it |
 
-P8 (1) is never dearer than P8 (2), which bounds it, so it is taken wherever it is proven. Under
-substitution the three distances of P1 have to stay short: three events a step. What has no row is
-refused by the study (without replacement and add-remove: the batch size would show the number of
-records). A projection that is kept while gradients follow it has no account at all (P8 (4)), so
-there is no key for it. An attempt counts from the moment its projection is public: whoever could
-discard one for free would have a choice (P8 (3)). This file knows one adversary at a time: how much
-noise that one does not know, and how many records are its own.
+P8 (1) and (6) are never dearer than P8 (2), which bounds them, so they are taken wherever they are
+worked out. Under substitution P8 (2) charges for all three distances of P1: three events a step.
+What has no row is refused by the study (without replacement and add-remove: the batch size would
+show the number of records). A projection that is kept while gradients follow it has no account at
+all (P8 (4)), unless it is by layers, so there is no key for it. An attempt counts from the moment
+its projection is public: whoever could discard one for free would have a choice (P8 (3)). This file
+knows one adversary at a time: how much noise that one does not know, and how many records are its
+own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 
@@ -42,6 +46,7 @@ from hubbub.privacy import (
     release_with_malicious,
     with_slack,
 )
+from hubbub.privacy.mechanism import release_by_signs
 from hubbub.study import Study
 
 WITHOUT_REPLACEMENT = "without-replacement"
@@ -50,26 +55,35 @@ _CELLS = 40
 _SPLITS = np.geomspace(1e-3, 0.5, 60)
 
 
+# How a projection may be charged, as a reader of the plan sees it.
+EXACT = "exact mixture over the norm of the public projection, P8 (1)"
+LONGER = "mixture over norms no shorter than those of the public projection, P8 (6)"
+BOUNDED = "one bound on the norm and a slack in every step, P8 (2)"
+UNPROJECTED = "as without projection: records are clipped after it, P8 (8)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Projected:
     """How the random projection of a study is charged.
 
     Args:
-        kind: of the matrices, "gaussian" or "sign".
+        kind: of the matrices, "gaussian", "sign" or "layers".
         dimension: k, numbers that a silo sends per step.
-        factor: C~ / C, the length that a record's projection is charged with; 1 if it is exact.
-        slack: delta that every step spends on longer ones; 0 if it is exact.
+        account: `EXACT`, `LONGER`, `BOUNDED` or `UNPROJECTED`.
+        factor: C~ / C, the length that a record's projection is charged with if it is `BOUNDED`.
+        slack: delta that every step spends on longer ones; 0 unless it is `BOUNDED`.
     """
 
     kind: str
     dimension: int
+    account: str = EXACT
     factor: float = 1.0
     slack: float = 0.0
 
     @property
     def exact(self) -> bool:
-        """Whether the account is over the public projection itself, P8 (1)."""
-        return self.slack == 0
+        """Whether nothing is charged for the projection beyond what it may cost."""
+        return self.account in (EXACT, UNPROJECTED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,19 +114,26 @@ def releases(
         known_records: records whose part in a batch this adversary knows because it owns them.
     """
     how = mechanism.projected
-    if how and how.exact:
-        longest = 2 if mechanism.relation == "substitute" else 1
-        projected = release_projected(
-            dimension=how.dimension,
-            sample_rate=mechanism.sample_rate,
-            noise_multiplier=noise_multiplier / longest,
-            count=steps,
-        )
-        return [projected]
+    if how and how.account == EXACT:
+        return [_over_norms(mechanism, how, noise_multiplier, steps)]
+    if how and how.account == LONGER:
+        step = _step(mechanism, noise_multiplier, steps)
+        return [release_by_signs(step, mechanism.relation, dimension=how.dimension)]
     plain = _unprojected(
         mechanism, noise_multiplier / (how.factor if how else 1), steps, known_records
     )
-    return [with_slack(plain, how.slack)] if how else [plain]
+    return [with_slack(plain, how.slack)] if how and how.slack else [plain]
+
+
+def _over_norms(mechanism: Mechanism, how: Projected, noise: float, steps: int) -> Release:
+    """P8 (1); an exchange, where nothing is sampled, is one vector of twice the length."""
+    longest = 2 if mechanism.relation == "substitute" else 1
+    return release_projected(
+        dimension=how.dimension,
+        sample_rate=mechanism.sample_rate,
+        noise_multiplier=noise / longest,
+        count=steps,
+    )
 
 
 def _unprojected(mechanism: Mechanism, noise: float, steps: int, known_records: int) -> Release:
@@ -126,13 +147,17 @@ def _unprojected(mechanism: Mechanism, noise: float, steps: int, known_records: 
             count=steps,
             cells=_CELLS,
         )
-    step = Step(
+    return release(_step(mechanism, noise, steps), mechanism.relation)
+
+
+def _step(mechanism: Mechanism, noise: float, steps: int) -> Step:
+    """All steps, as if nothing were projected."""
+    return Step(
         noise_multiplier=noise,
         sample_rate=mechanism.sample_rate,
         sampling=mechanism.sampling,
         count=steps,
     )
-    return release(step, mechanism.relation)
 
 
 def releases_at_quantile(
@@ -151,7 +176,7 @@ def releases_at_quantile(
         count=steps,
         slack=slack,
     )
-    return [with_slack(one, how.slack)] if how else [one]
+    return [with_slack(one, how.slack)] if how and how.slack else [one]
 
 
 def mechanism_of(study: Study) -> Mechanism:
@@ -165,22 +190,26 @@ def mechanism_of(study: Study) -> Mechanism:
     )
     if not training.projection:
         return plain
-    kind = "gaussian"
-    if is_exact(kind, training.sampling, relation):
-        projected = Projected(kind=kind, dimension=training.projection)
-    else:
-        projected = bounded_projection(
-            kind,
-            training.projection,
-            events=1 if relation == "add-remove" or training.sampling == "none" else 3,
-            steps=training.steps,
-            delta=study.privacy.delta,
-        )
-    return replace(plain, projected=projected)
+    return replace(plain, projected=_projected(study))
+
+
+def _projected(study: Study) -> Projected:
+    """The account of a study's projection, by the table above."""
+    training, relation = study.training, study.privacy.relation
+    kind, k, sampling = training.projection_kind, training.projection, training.sampling
+    if kind == "layers":
+        return Projected(kind=kind, dimension=k, account=UNPROJECTED)
+    if kind == "sign" and sampling in ("poisson", "none"):
+        return Projected(kind=kind, dimension=k, account=LONGER)
+    if is_exact(kind, sampling, relation):
+        return Projected(kind=kind, dimension=k, account=EXACT)
+    events = 1 if relation == "add-remove" or sampling == "none" else 3
+    delta, steps = study.privacy.delta, training.steps
+    return bounded_projection(kind, k, events=events, steps=steps, delta=delta)
 
 
 def is_exact(kind: str, sampling: str, relation: str) -> bool:
-    """Whether the mixture over the norm is proven to dominate (P8).
+    """Whether the mixture over the norm is the account itself (P8 (1)).
 
     It is where only one vector decides: the record, or the difference of two that both take part.
     """
@@ -209,6 +238,7 @@ def bounded_projection(
     return Projected(
         kind=kind,
         dimension=dimension,
+        account=BOUNDED,
         factor=projection_factor(dimension, slack / events, kind),
         slack=slack,
     )
@@ -224,14 +254,23 @@ def epsilon_of(whole: list[Release], delta: float) -> Bound | None:
 
 
 def least_noise(
-    mechanism: Mechanism, steps: int, known_records: int, epsilon: float, delta: float
+    mechanism: Mechanism,
+    steps: int,
+    known_records: int,
+    epsilon: float,
+    delta: float,
+    beside: Sequence[Release] = (),
 ) -> float:
-    """The least noise multiplier with which an adversary gets at most (epsilon, delta)."""
+    """The least noise multiplier with which an adversary gets at most (epsilon, delta).
+
+    What is released `beside` the steps is part of it.
+    """
     least = least_certified(mechanism)
-    found = calibrate(
-        lambda noise: releases(mechanism, max(noise, least), steps, known_records), epsilon, delta
-    )
-    return max(found, least)
+
+    def whole(noise: float) -> list[Release]:
+        return [*releases(mechanism, max(noise, least), steps, known_records), *beside]
+
+    return max(calibrate(whole, epsilon, delta), least)
 
 
 def least_certified(mechanism: Mechanism) -> float:

@@ -15,6 +15,7 @@ from math import inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
+from hubbub.plan.asides import Aside, PricedAside, asides_of, released
 from hubbub.plan.batches import JointBatches, advice, joint_batches
 from hubbub.plan.exposure import (
     Exposure,
@@ -35,6 +36,29 @@ from hubbub.wire import OVERHEAD
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedAside:
+    """What else is asked of the silos, and its plan as if nothing else were (P16)."""
+
+    aside: Aside
+    plan: Plan
+
+    @property
+    def priced(self) -> PricedAside:
+        """What it costs."""
+        return PricedAside(aside=self.aside, noise_multiplier=self.plan.noise_multiplier)
+
+    def as_json(self) -> dict[str, Any]:
+        """It as plain values; its epsilon is part of the study's."""
+        return {
+            "purpose": self.aside.purpose,
+            "sums": self.aside.study.training.steps,
+            "numbers": self.aside.numbers,
+            "noise_multiplier": self.plan.noise_multiplier,
+            "epsilon_alone": self.plan.stated.epsilon,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What follows from a study; made by `plan`."""
 
@@ -52,6 +76,7 @@ class Plan:
     attack_power: float
     projected: Projected | None
     joint_batches: JointBatches | None
+    asides: tuple[PlannedAside, ...] = ()
     warnings: tuple[str, ...]
 
     @property
@@ -93,7 +118,8 @@ class Plan:
     def divisor(self) -> float:
         """Public constant by which the noisy sum is divided: the expected batch (P14)."""
         training, records = self.study.training, self.study.data.records
-        return training.sample_rate * records if records else 1.0
+        kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
+        return training.sample_rate * records * kept if records else 1.0
 
     @property
     def upload_bytes_per_step(self) -> int | None:
@@ -128,8 +154,19 @@ class Plan:
         mechanism, asked = mechanism_of(self.study), self.study.privacy
         noise, known = self.stated.noise_multiplier, self.stated.known_records
         return epsilon_against(
-            mechanism, self.certificate, asked.delta, steps, asked.epsilon, noise, known
+            mechanism,
+            self.certificate,
+            asked.delta,
+            steps,
+            asked.epsilon,
+            noise,
+            known,
+            asides=tuple(one.priced for one in self.asides),
         )
+
+    def aside(self, purpose: str) -> PlannedAside | None:
+        """What else is asked of the silos, by its purpose."""
+        return next((one for one in self.asides if one.aside.purpose == purpose), None)
 
     @cached_property
     def stated(self) -> Exposure:
@@ -166,6 +203,7 @@ class Plan:
             "attack_power_at_1_percent": self.attack_power,
             "projection": _projection_json(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
+            "asides": [one.as_json() for one in self.asides],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
                 for one in self.exposures
@@ -205,10 +243,17 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
             f"expected parties.nodes_per_silo to leave at least one noise share, got {sharing} "
             f"silos that share a sum; raise nodes_per_silo or lower colluders and dropouts"
         )
+    asides = tuple(
+        PlannedAside(aside=one, plan=plan(one.study, dimension=one.numbers))
+        for one in asides_of(study)
+    )
+    priced = tuple(one.priced for one in asides)
     certificate = certificate_for(study, study.training.projection or dimension)
-    noise = _calibrated(study, mechanism, certificate)
+    for one in asides:
+        certificate = certificate.after(one.plan.certificate)
+    noise = _calibrated(study, mechanism, certificate, priced)
     word_bits, sigma_grid, capacity = grid_for(study, noise, shares)
-    exposures = exposures_of(study, mechanism, noise, shares, certificate)
+    exposures = exposures_of(study, mechanism, noise, shares, certificate, priced)
     stated = next(one for one in exposures if one.adversary == stated_adversary(study))
     batches = joint_batches(study, mechanism, stated, certificate)
     return Plan(
@@ -223,9 +268,10 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         capacity=capacity,
         certificate=certificate,
         exposures=exposures,
-        attack_power=_attack_power(study, mechanism, stated),
+        attack_power=_attack_power(study, mechanism, stated, priced),
         projected=mechanism.projected,
         joint_batches=batches,
+        asides=asides,
         warnings=_warnings(study, dimension, batches, noise),
     )
 
@@ -241,7 +287,12 @@ def _check_projection(study: Study, dimension: int | None) -> None:
         )
 
 
-def _calibrated(study: Study, mechanism: Mechanism, certificate: Certificate) -> float:
+def _calibrated(
+    study: Study,
+    mechanism: Mechanism,
+    certificate: Certificate,
+    asides: tuple[PricedAside, ...],
+) -> float:
     """The least noise with which epsilon and delta hold after the certificate is paid for."""
     privacy = study.privacy
     epsilon = privacy.epsilon - certificate.epsilon
@@ -253,13 +304,18 @@ def _calibrated(study: Study, mechanism: Mechanism, certificate: Certificate) ->
             f"got {privacy.epsilon:g} and {privacy.delta:g}; raise them or take fewer steps"
         )
     known = owned_records(study, study.parties.colluders + 1)
-    return least_noise(mechanism, study.training.steps, known, epsilon, delta)
+    steps = study.training.steps
+    beside = released(asides, steps, 1.0, privacy.relation)
+    return least_noise(mechanism, steps, known, epsilon, delta, beside)
 
 
-def _attack_power(study: Study, mechanism: Mechanism, stated: Exposure) -> float:
+def _attack_power(
+    study: Study, mechanism: Mechanism, stated: Exposure, asides: tuple[PricedAside, ...]
+) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     steps, known = study.training.steps, stated.known_records
     whole = releases(mechanism, stated.noise_multiplier, steps, known)
+    whole += released(asides, steps, 1.0, study.privacy.relation)
     return power_bound(Composition(whole), 0.01)
 
 

@@ -1,20 +1,23 @@
 """What finite precision and the mask graph add to the ideal mechanism; grid and word of the sum.
 
-All of docs/privacy.md P4 to P7 that is a number of the plan. This file knows sizes, steps and
-noise; it knows no adversary and no sampling.
+All of docs/privacy.md P4 to P7 and P8 (7) that is a number of the plan. This file knows sizes,
+steps and noise; it knows no adversary and no sampling.
 """
 
 from __future__ import annotations
 
-from math import exp, expm1, log, pi, sqrt
+from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
 from hubbub.privacy import Certificate
+from hubbub.projection import KINDS, Projection
 from hubbub.study import Study
 from hubbub.summation import graph
 
-# Share of the record's clipping norm that is given up so that float32 sums stay within it (P14).
+# Share of the record's clipping norm that is given up so that finite precision stays within it: a
+# quarter for what a projection rounds (P8 (7)), the rest for float32 sums (P6 i).
 CLIP_MARGIN = 2.0**-8
+SUM_MARGIN = 0.75 * CLIP_MARGIN
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
 _UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number
 _ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not known yet
@@ -24,8 +27,10 @@ _LARGEST_CLAIM = 10.0
 _PROJECTED_REACH = 12
 
 
-def certificate_for(study: Study, numbers: int | None) -> Certificate:
-    """P5 (rounding), P6 (sampler, by the martingale bound) and P4 (graph), for the whole study.
+def certificate_for(
+    study: Study, numbers: int | None, parameters: int | None = None
+) -> Certificate:
+    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (7) for the whole study.
 
     Rounding is charged at the finest noise that a plan may choose on the grid and the sampler at
     the widest, so that the certificate holds for every grid.
@@ -33,6 +38,10 @@ def certificate_for(study: Study, numbers: int | None) -> Certificate:
     Args:
         study: the study.
         numbers: how many numbers a silo sends per step, if that is known.
+        parameters: how many the model has, if that is known; a projection's entries depend on it.
+
+    Raises:
+        StudyError: sums of the study's batches are too long for its projection.
     """
     draws = float(study.training.steps) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
     sigma = float(_LEAST_GRID_SIGMA)
@@ -45,7 +54,7 @@ def certificate_for(study: Study, numbers: int | None) -> Certificate:
     return Certificate(
         epsilon=2 * (rounding + drift),
         slack=slack + lost_tail,
-        failure=_graph_failure(study),
+        failure=_graph_failure(study) + _entries_failure(study, parameters or _ASSUMED_NUMBERS),
         delta_factor=1 + expm1(rounding + drift),
     )
 
@@ -65,6 +74,35 @@ def _graph_failure(study: Study) -> float:
     if parties.compute_nodes or degree >= parties.silos - 1:
         return 0.0
     return float(2.0**-graph.FAILURE_BITS)
+
+
+def projection_for(study: Study, parameters: int) -> Projection | None:
+    """The matrices of a study; None if it has none, or projects layer by layer.
+
+    Its grid fits the largest likely batch, and `Projection.allowance` the margin that is left to it.
+
+    Raises:
+        StudyError: the model is too large, or batches are.
+    """
+    training = study.training
+    if not training.projection or training.projection_kind not in KINDS:
+        return None
+    return Projection(
+        kind=training.projection_kind,
+        parameters=parameters,
+        dimension=training.projection,
+        clip=training.clip,
+        records=_largest_batch(study),
+    )
+
+
+def _entries_failure(study: Study, parameters: int) -> float:
+    """Probability that a Gaussian matrix is further from an exact one than P8 (7) allows."""
+    made = projection_for(study, max(parameters, study.training.projection))
+    if made is None or made.kind != "gaussian":
+        return 0.0
+    blocks = made.parameters * ceil(made.dimension / 2)  # of which each makes two entries
+    return study.training.steps * (blocks * 2.0**-71 + 2.0**-100)
 
 
 def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
@@ -87,9 +125,13 @@ def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
 
 
 def _largest_coordinate(study: Study) -> float:
-    """Of what one record sends, in units of C: all of it; or 12 deviations of C / sqrt(k)."""
+    """Of what one record sends, in units of C: all of it; or 12 deviations of C / sqrt(k).
+
+    Projected layer by layer, records are clipped afterwards: all of it may be in one place.
+    """
     k = study.training.projection
-    return _PROJECTED_REACH / sqrt(k) if k else 1.0
+    spread = k and study.training.projection_kind != "layers"
+    return _PROJECTED_REACH / sqrt(k) if spread else 1.0
 
 
 def _largest_batch(study: Study) -> int:

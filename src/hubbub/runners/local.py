@@ -7,7 +7,6 @@ and with what the ledgers hold counted as spent (docs/privacy.md P15).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,21 +17,17 @@ from typing import Any
 import hubbub.learning as learning
 from hubbub.errors import StudyError, UserError
 from hubbub.plan import Plan
-from hubbub.round import decoded
 from hubbub.runners import store
+from hubbub.runners.asides import Standardisation, evaluation, exactly, standardise, through
 from hubbub.runners.baselines import BASELINES, alone, central
 from hubbub.runners.checkpoint import Checkpoint
-from hubbub.runners.federation import federate, layout_of, terms_of
 from hubbub.runners.ledger import Ledger
-from hubbub.runners.series import Cost, Series, charged_in, opened_ledgers
+from hubbub.runners.series import Venue, charged_in, opened_ledgers
 from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.store import RunFolder
-from hubbub.runners.training import Progress, State, Summation, Summed, train
+from hubbub.runners.training import Look, Progress, State, Summation, Summed, train
 from hubbub.runners.transcript import TRAINING
 from hubbub.study import Study
-
-# Coordinates from which a silo's step is long enough to be worth a thread of its own.
-_WORTH_THREADS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +41,7 @@ class Result:
         epsilon: certified epsilon against the stated adversary; inf for "non-private".
         plan: the plan that was carried out.
         folder: where the run was written, if anywhere.
+        standardisation: what was done to the features before the model saw them, if anything.
     """
 
     model: Any = field(repr=False)
@@ -53,6 +49,7 @@ class Result:
     epsilon: float
     plan: Plan = field(repr=False)
     folder: Path | None = None
+    standardisation: Standardisation | None = None
 
     @property
     def final(self) -> Mapping[str, float]:
@@ -152,14 +149,26 @@ def _finished(
     start: State | None,
 ) -> Result:
     """Train, and put the results where they belong."""
-    with learning.threads_for(setting.initial.size):
-        trained = _trained(setting, baseline, progress, books, folder, start)
+    with learning.threads_for(setting.initial.size), ExitStack() as stack:
+        venue = Venue(
+            study=setting.study,
+            parameters=setting.initial.size,
+            ledgers=books,
+            folder=folder,
+            stack=stack,
+        )
+        ask = exactly if baseline == "non-private" else through(venue)
+        setting = standardise(
+            setting, ask, folder.path / "standardisation.json" if folder else None
+        )
+        trained = _trained(setting, baseline, progress, venue, start, evaluation(setting, ask))
     result = Result(
         model=setting.trained(trained.parameters),
         metrics=trained.rows,
         epsilon=inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts),
         plan=setting.plan,
         folder=folder.path if folder else None,
+        standardisation=setting.standardisation,
     )
     if folder is not None:
         store.write_results(folder.path, setting.plan, result.model, result.metrics, baseline)
@@ -170,39 +179,49 @@ def _trained(
     setting: Setting,
     baseline: str | None,
     progress: Progress,
-    books: Mapping[int, Ledger],
-    folder: RunFolder | None,
+    venue: Venue,
     start: State | None,
+    look: Look | None,
 ) -> State:
     """Train by hubbub or by a baseline."""
     if baseline == "alone":
         trained = alone(setting, progress)
-        if folder is not None:
-            folder.append_rows(trained)
+        if venue.folder is not None:
+            venue.folder.append_rows(trained)
         return trained
-    with ExitStack() as stack:
-        return train(
-            setting,
-            central(setting, baseline) if baseline else _federated(setting, books, folder, stack),
-            progress,
-            divisor=setting.plan.divisor,
-            start=start,
-            keep=_keeper(setting.study, folder, None if baseline else books),
-            private=baseline != "non-private",
-        )
+    return train(
+        setting,
+        central(setting, baseline) if baseline else _federated(setting, venue),
+        progress,
+        divisor=setting.plan.divisor,
+        start=start,
+        keep=_keeper(venue, baseline),
+        look=look,
+        private=baseline != "non-private",
+    )
 
 
-def _keeper(
-    study: Study, folder: RunFolder | None, books: Mapping[int, Ledger] | None
-) -> Callable[[State], None]:
+def _federated(setting: Setting, venue: Venue) -> Summation:
+    """The protocol: every silo adds its share of the noise, and only the sum is seen."""
+    series = venue.open(TRAINING, setting.plan, setting.tasks, setting.initial.size)
+
+    def summation(step: int, parameters: Parameters, left: int) -> Summed:
+        gradient, made = series.round(step, parameters, left)
+        return Summed(gradient=gradient, attempts=made)
+
+    return summation
+
+
+def _keeper(venue: Venue, baseline: str | None) -> Callable[[State], None]:
     """Where a state goes after every step: a baseline is run anew, so its rows are enough."""
+    folder, names = venue.folder, venue.study.parties.names
     if folder is None:
         return lambda _: None
-    if books is None:
+    if baseline is not None:
         return folder.append_rows
 
     def keep(state: State) -> None:
-        folder.keep(state, {study.parties.names[i - 1]: book.head for i, book in books.items()})
+        folder.keep(state, {names[i - 1]: book.head for i, book in venue.ledgers.items()})
 
     return keep
 
@@ -211,35 +230,6 @@ def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | 
     """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
     for index, book in books.items():
         book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
-
-
-def _federated(
-    setting: Setting, books: Mapping[int, Ledger], folder: RunFolder | None, stack: ExitStack
-) -> Summation:
-    """The protocol: every silo adds its share of the noise, and only the sum is seen."""
-    plan, study = setting.plan, setting.study
-    terms = terms_of(plan, setting.initial.size)
-    threads = (os.cpu_count() or 1) if terms.dimension >= _WORTH_THREADS else 1
-    parties = federate(layout_of(plan), terms, setting.tasks, study=study.id, threads=threads)
-    transcript = None
-    if folder is not None:
-        transcript = stack.enter_context(folder.new_transcript(parties, terms))
-        parties = replace(parties, keep=transcript.keep)
-    cost = Cost(
-        noise_multiplier=plan.noise_multiplier,
-        sample_rate=study.training.sample_rate,
-        sampling=study.training.sampling,
-        certificate=plan.certificate,
-    )
-    series = Series(parties=parties, names=study.parties.names, cost=cost, ledgers=books)
-
-    def summation(step: int, parameters: Parameters, left: int) -> Summed:
-        total, made = series.round(step, parameters, left)
-        if transcript is not None:
-            transcript.seal()
-        return Summed(gradient=None if total is None else decoded(terms, total), attempts=made)
-
-    return summation
 
 
 def _ignore(_step: int, _row: Mapping[str, float]) -> None:

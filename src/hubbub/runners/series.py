@@ -1,78 +1,117 @@
-"""One series of noisy sums in one session: every attempt charged first, and what it came to.
+"""Series of noisy sums, each in a session of its own: every attempt charged, kept, and decoded.
 
-A run's training is a series, and so is whatever else it asks of the silos in the same way. This
-file knows what an attempt costs and who writes it down; it does not know what is summed, or why.
+A run's training is a series, and so is whatever else it asks of the silos. This file knows what an
+attempt costs, who writes it down and where its messages are kept; it does not know what is summed,
+or why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError
-from hubbub.privacy import Certificate
-from hubbub.round import Charge
+from hubbub.plan import Plan
+from hubbub.round import Charge, LocalTask, Terms, decoded
 from hubbub.round.terms import Parameters
-from hubbub.runners.federation import Federation
+from hubbub.runners.federation import Federation, federate, layout_of, terms_of
 from hubbub.runners.ledger import Entry, Ledger
+from hubbub.runners.store import RunFolder
+from hubbub.runners.transcript import Transcript
 from hubbub.study import Study
 
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """What the ledger must know of one attempt's mechanism."""
-
-    noise_multiplier: float
-    sample_rate: float
-    sampling: str
-    certificate: Certificate
+# Coordinates from which a silo's step is long enough to be worth a thread of its own.
+_WORTH_THREADS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Rounds of one mechanism.
+    """Rounds of one mechanism in one session.
 
     Args:
         parties: everybody, after a set-up of their own.
-        names: the silos', in the order of the roster.
-        cost: of one attempt.
+        plan: the mechanism's.
+        terms: of the rounds.
         ledgers: the silos' by roster index; empty where nothing is written down.
+        transcript: where the messages are kept, if anywhere.
     """
 
     parties: Federation
-    names: tuple[str, ...]
-    cost: Cost
+    plan: Plan
+    terms: Terms
     ledgers: Mapping[int, Ledger] = field(default_factory=dict, repr=False)
+    transcript: Transcript | None = field(default=None, repr=False)
 
     def round(
         self, number: int, parameters: Parameters, attempts: int
-    ) -> tuple[NDArray[np.int64] | None, int]:
-        """A round's sum in grid steps, None if every attempt failed, and the attempts made."""
+    ) -> tuple[NDArray[np.float64] | None, int]:
+        """A round's noisy sum, None if every attempt failed, and the attempts made."""
         record = self._record if self.ledgers else None
-        return self.parties.round(number, parameters, attempts=attempts, record=record)
+        total, made = self.parties.round(number, parameters, attempts=attempts, record=record)
+        if self.transcript is not None:
+            self.transcript.seal()
+        return None if total is None else decoded(self.terms, total), made
 
     def _record(self, index: int, charge: Charge) -> None:
         """P15: in the ledger before the answer exists."""
-        session = self.parties.sessions[index]
+        plan, session = self.plan, self.parties.sessions[index]
         entry = Entry(
             study=session.study,
             session=session.id,
             round=charge.round,
             attempt=charge.attempt,
-            noise_multiplier=self.cost.noise_multiplier,
-            sample_rate=self.cost.sample_rate,
-            sampling=self.cost.sampling,
-            certificate=self.cost.certificate,
+            noise_multiplier=plan.noise_multiplier,
+            sample_rate=plan.study.training.sample_rate,
+            sampling=plan.study.training.sampling,
+            certificate=plan.certificate,
         )
         try:
             self.ledgers[index].charge(entry)
         except BudgetError as error:
-            raise BudgetError(f"{self.names[index - 1]}: {error}") from None
+            raise BudgetError(f"{plan.study.parties.names[index - 1]}: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Venue:
+    """Where the series of one run take place.
+
+    Args:
+        study: the run's.
+        parameters: how many the model has.
+        ledgers: the silos' by roster index.
+        folder: the run's, if it has one.
+        stack: closes the transcripts.
+    """
+
+    study: Study
+    parameters: int
+    ledgers: Mapping[int, Ledger] = field(repr=False)
+    folder: RunFolder | None
+    stack: ExitStack = field(repr=False)
+
+    def charged(self, purpose: str) -> int:
+        """Attempts that the ledgers hold of the run's sessions for a purpose."""
+        return charged_in(self.ledgers, self.folder.sessions(purpose)) if self.folder else 0
+
+    def open(self, purpose: str, plan: Plan, tasks: Sequence[LocalTask], numbers: int) -> Series:
+        """Set up a session for sums of so many numbers."""
+        terms = terms_of(plan, numbers, parameters=self.parameters)
+        threads = (os.cpu_count() or 1) if terms.dimension >= _WORTH_THREADS else 1
+        parties = federate(layout_of(plan), terms, tasks, study=self.study.id, threads=threads)
+        transcript = None
+        if self.folder is not None:
+            transcript = self.folder.new_transcript(parties, terms, purpose=purpose)
+            self.stack.enter_context(transcript)
+            parties = replace(parties, keep=transcript.keep)
+        return Series(
+            parties=parties, plan=plan, terms=terms, ledgers=self.ledgers, transcript=transcript
+        )
 
 
 def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[int, Ledger]:
@@ -87,6 +126,8 @@ def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[in
 
 def charged_in(ledgers: Mapping[int, Ledger], sessions: frozenset[bytes]) -> int:
     """How many attempts of these sessions some silo has paid for."""
+    if not sessions:
+        return 0
     made = {
         (entry.session, entry.round, entry.attempt)
         for ledger in ledgers.values()

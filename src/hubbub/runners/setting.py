@@ -30,10 +30,13 @@ class Setting:
     initial: Parameters = field(repr=False)
     method: str
     records: tuple[Records, ...] = field(repr=False)
+    held_back: tuple[Records, ...] = field(default=(), repr=False)
     test: Records | None = field(repr=False)
+    standardisation: Any = field(default=None, repr=False)
+    device: str = "cpu"
 
     @classmethod
-    def of(cls, study: Study, made: Plan | None = None) -> Setting:
+    def of(cls, study: Study, made: Plan | None = None, device: str = "cpu") -> Setting:
         """Load the records, build the model, make the plan unless one is given.
 
         Raises:
@@ -55,15 +58,19 @@ class Setting:
             seed=study.id,
         )
         initial = learning.parameters_vector(model)
+        method = learning.method_for(model, shape, records[0].targets)
+        kept = _held_back(study, records)
         return cls(
             plan=_reused(made, study, initial.size)
             if made
             else plan_study(study, dimension=initial.size),
             model=model,
             initial=initial,
-            method=learning.method_for(model, shape, records[0].targets),
-            records=records,
+            method=method,
+            records=tuple(_part(one, ~back) for one, back in zip(records, kept, strict=True)),
+            held_back=tuple(_part(one, back) for one, back in zip(records, kept, strict=True)),
             test=test,
+            device=device,
         )
 
     @property
@@ -81,8 +88,28 @@ class Setting:
                 clip=self.plan.record_clip,
                 margin=CLIP_MARGIN,
                 method=self.method,
+                device=self.device,
             )
             for records in self.records
+        ]
+
+    @property
+    def evaluation_tasks(self) -> list[LocalTask]:
+        """Every silo's held-back records."""
+        return [
+            learning.EvaluationTask(self.model, records, device=self.device)
+            for records in self.held_back
+        ]
+
+    @property
+    def everything(self) -> list[Records]:
+        """Every silo's records, held back or not."""
+        return [
+            Records(
+                inputs=np.concatenate((one.inputs, back.inputs)),
+                targets=np.concatenate((one.targets, back.targets)),
+            )
+            for one, back in zip(self.records, self.held_back, strict=True)
         ]
 
     def optimizer(self) -> learning.Optimizer:
@@ -100,7 +127,23 @@ class Setting:
         """Metrics on the public test set, if there is one."""
         if self.test is None:
             return {}
-        return learning.evaluate_records(self.trained(parameters), self.test)
+        trained = self.trained(parameters)
+        return learning.evaluate_records(trained, self.test, device=self.device)
+
+
+def _held_back(study: Study, records: tuple[Records, ...]) -> list[NDArray[np.bool_]]:
+    """Which of every silo's records are held back from training: none, or each by itself (P16)."""
+    asked = study.training.evaluate
+    if asked is None:
+        return [np.zeros(len(one), dtype=bool) for one in records]
+    return [learning.held_back(one, asked.holdout, study.id) for one in records]
+
+
+def _part(records: Records, chosen: NDArray[np.bool_]) -> Records:
+    """Some of a silo's records; the same arrays if all are chosen."""
+    if chosen.all():
+        return records
+    return Records(inputs=records.inputs[chosen], targets=records.targets[chosen])
 
 
 def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> None:

@@ -22,8 +22,6 @@ Summation = Callable[[int, Parameters, int], "Summed"]
 # Called after every step with its number and the newest metrics.
 Progress = Callable[[int, Mapping[str, float]], None]
 Row = dict[str, float]
-# What a look at the model adds to a row of metrics, besides the public test set's metrics.
-Look = Callable[[int, Parameters], Row]
 
 _EVALUATIONS = 20
 
@@ -34,6 +32,14 @@ class Summed:
 
     gradient: Array | None
     attempts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What else is asked about the model, and after which steps."""
+
+    after: frozenset[int]
+    at: Callable[[int, Parameters], Row]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +69,7 @@ def train(
     divisor: float,
     start: State | None = None,
     keep: Callable[[State], None] = lambda _: None,
-    look: Look = lambda _step, _parameters: {},
+    look: Look | None = None,
     private: bool = True,
 ) -> State:
     """DP-SGD: sum, divide by a public constant, step (docs/privacy.md P14).
@@ -78,11 +84,12 @@ def train(
         divisor: the public constant.
         start: where to go on; the beginning if None.
         keep: called with the state after every step, before the next one begins.
-        look: see `Look`; called where the model is evaluated.
+        look: besides the metrics of the public test set.
         private: whether the rows say the epsilon so far.
     """
     steps = setting.study.training.steps
-    due = evaluated_after(steps)
+    looked = look.after if look else frozenset()
+    due = evaluated_after(steps) | looked
     state = start or State(parameters=setting.initial)
     optimizer = setting.optimizer()
     if state.optimizer:
@@ -90,7 +97,8 @@ def train(
 
     def row(step: int, made: int, parameters: Parameters) -> Row:
         spent = {"epsilon": setting.plan.epsilon_after(made)} if private else {}
-        return {"step": step, **spent, **setting.evaluate(parameters), **look(step, parameters)}
+        more = look.at(step, parameters) if look and step in looked else {}
+        return {"step": step, **spent, **setting.evaluate(parameters), **more}
 
     for step in range(state.step + 1, steps + 1):
         if state.attempts >= steps:

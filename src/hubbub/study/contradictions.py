@@ -36,14 +36,36 @@ def check_data(data: Data, parties: Parties, model: Model) -> None:
         )
 
 
-def check_training(training: Training, data: Data, privacy: Privacy) -> None:
+def check_training(training: Training, data: Data, parties: Parties, privacy: Privacy) -> None:
     """Batches and steps for which the study says all that they need."""
     if training.sampling == "without-replacement":
-        _check_joint_batches(data, privacy)
+        _check_joint_batches(data, parties, privacy)
     if dict(training.optimizer)["name"] == "sgd" and not data.records:
         raise StudyError(
             'expected data.records with optimizer "sgd", got nothing; the sum is divided by the '
             "expected batch, so state the public number of records, or use adam"
+        )
+
+
+def check_extras(training: Training, data: Data, privacy: Privacy) -> None:
+    """Evaluation and standardisation that leave something of epsilon to the training."""
+    asked = training.evaluate
+    if asked and asked.every > training.steps:
+        raise StudyError(
+            f"expected training.evaluate.every <= steps = {training.steps}, got {asked.every}; "
+            "lower it"
+        )
+    if asked and training.sampling == "without-replacement":
+        raise StudyError(
+            'expected no training.evaluate with sampling = "without-replacement", got one; joint '
+            "batches are drawn from all records, so none can be held back: use Poisson sampling"
+        )
+    spent = sum(one.epsilon for one in (asked, data.standardise) if one)
+    if spent > 0.9 * privacy.epsilon:
+        raise StudyError(
+            "expected training.evaluate.epsilon and data.standardise.epsilon together to be at "
+            f"most 0.9 of privacy.epsilon = {privacy.epsilon:g}, of which they are a part, got "
+            f"{spent:g}; lower them"
         )
 
 
@@ -89,8 +111,13 @@ def _check_outputs(data: Data, model: Model) -> None:
         )
 
 
-def _check_joint_batches(data: Data, privacy: Privacy) -> None:
-    """A joint batch of fixed size makes the number of records public."""
+def _check_joint_batches(data: Data, parties: Parties, privacy: Privacy) -> None:
+    """A joint batch of fixed size makes the number of records public, and needs everybody."""
+    if parties.dropouts:
+        raise StudyError(
+            'expected parties.dropouts = 0 with training.sampling = "without-replacement", got '
+            f"{parties.dropouts}; a batch over all silos is not of its size without one of them"
+        )
     if privacy.relation == "add-remove":
         raise StudyError(
             'expected privacy.relation = "substitute" with training.sampling = '

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
+from hubbub.study.extras import Standardise, standardise_from
 from hubbub.study.place import BUILT_IN, OWN, is_built_in, is_own
 from hubbub.study.quoting import shortened
 from hubbub.study.section import Section
@@ -18,12 +19,13 @@ from hubbub.tabular import Column, columns_from
 from hubbub.tabular.column import canonical
 
 _KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
+_MORE = ("records", "standardise")
 _TABLES = (".csv", ".parquet")
 
 
 def data_from(table: Mapping[str, Any]) -> Data:
     """The data that a table states."""
-    section = Section("data", table, (*_KEYS, "records"))
+    section = Section("data", table, (*_KEYS, *_MORE))
     source, files = _origin(section)
     return Data(
         source=source,
@@ -35,6 +37,7 @@ def data_from(table: Mapping[str, Any]) -> Data:
         columns=_columns(section) if "columns" in section else (),
         options=_options(section),
         records=section.whole("records", 0, least=0, most=10**12),
+        standardise=standardise_from(section),
     )
 
 
@@ -142,3 +145,4 @@ class Data:
     columns: tuple[Column, ...] = ()
     options: tuple[tuple[str, int | float | str | bool], ...] = ()
     records: int = 0
+    standardise: Standardise | None = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.contradictions import check_data, check_parties, check_training
+from hubbub.study.contradictions import check_data, check_extras, check_parties, check_training
 from hubbub.study.data import Data, data_from
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
@@ -121,7 +121,8 @@ class Study:
         )
         check_parties(study.parties)
         check_data(study.data, study.parties, study.model)
-        check_training(study.training, study.data, study.privacy)
+        check_training(study.training, study.data, study.parties, study.privacy)
+        check_extras(study.training, study.data, study.privacy)
         return study
 
     def as_toml(self) -> str:

@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
+from hubbub.study.extras import Evaluate, evaluate_from
 from hubbub.study.section import Section
 
-_KEYS = ("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection")
+_KEYS = (
+    *("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection"),
+    "projection_kind",
+    *("tokens", "evaluate"),
+)
 _SAMPLINGS = ("poisson", "without-replacement", "none")
+_TOKENS = ("per-step", "per-epoch", "static")
+_PROJECTION_KINDS = ("gaussian", "sign", "layers")
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
@@ -30,6 +37,9 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
         clip=section.number("clip", 1.0, least=0, most=1e9, open_low=True),
         optimizer=_optimizer(section),
         projection=section.whole("projection", 0, least=0, most=10**7),
+        projection_kind=_projection_kind(section),
+        tokens=_tokens(section),
+        evaluate=evaluate_from(section),
     )
 
 
@@ -53,6 +63,20 @@ def _sample_rate(section: Section, records: object) -> float:
             "number of records of all silos together, or use training.sample_rate"
         )
     return section.whole("batch", None, least=1, most=records) / records
+
+
+def _projection_kind(section: Section) -> str:
+    """Which matrices project; refused where nothing is projected."""
+    if section.content.get("projection", 0) == 0:
+        section.absent("projection_kind", "with training.projection = 0, which projects nothing")
+    return section.text("projection_kind", "gaussian", options=_PROJECTION_KINDS)
+
+
+def _tokens(section: Section) -> str:
+    """For how many steps a list of tokens is used; nothing to say where there are none."""
+    if section.content.get("sampling") != "without-replacement":
+        section.absent("tokens", 'without training.sampling = "without-replacement"')
+    return section.text("tokens", "per-step", options=_TOKENS)
 
 
 def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
@@ -81,7 +105,12 @@ def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How the model is trained."""
+    """How the model is trained.
+
+    `projection` is k, or 0 for none. `projection_kind` is "gaussian" (the paper's matrices), "sign"
+    (fast ones) or "layers" (a pair of matrices per layer; records are clipped after projecting).
+    `tokens` says for how many steps a list is used from which joint batches are drawn.
+    """
 
     steps: int
     sampling: str = "poisson"
@@ -89,3 +118,6 @@ class Training:
     clip: float = 1.0
     optimizer: tuple[tuple[str, str | float], ...]
     projection: int = 0
+    projection_kind: str = "gaussian"
+    tokens: str = "per-step"
+    evaluate: Evaluate | None = None

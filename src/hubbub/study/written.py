@@ -13,6 +13,7 @@ from typing import Any
 import tomli_w
 
 from hubbub.study.data import Data
+from hubbub.study.extras import Evaluate, Standardise
 from hubbub.study.model import Model
 from hubbub.study.parties import Parties, numbered
 from hubbub.study.privacy import Privacy
@@ -39,7 +40,8 @@ def _table(settings: Settings) -> dict[str, Any]:
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
     pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}
-    return table | pairs
+    extras = {key: _stated(table[key]) for key in ("evaluate", "standardise") if key in table}
+    return table | pairs | extras
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def _column(column: Column) -> dict[str, Any]:
     return table
 
 
-def _stated(settings: Settings | Column) -> dict[str, Any]:
+def _stated(settings: Settings | Column | Evaluate | Standardise) -> dict[str, Any]:
     """What differs from the defaults, by name."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     defaults = {field.name: field.default for field in fields(settings)}

@@ -1,0 +1,103 @@
+"""Records that a silo holds back from training, and what they add to a noisy evaluation.
+
+Which records are held back is decided by each record alone, so that one record more or less changes
+nothing about the others (docs/privacy.md P16).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hubbub.learning.device import device_of
+from hubbub.learning.models import default_loss
+from hubbub.learning.parameters import load_parameters
+from hubbub.learning.task import REPLICA, outputs_of, replica
+from hubbub.tabular import Records
+
+# A loss beyond this counts as this, so that what a record adds is bounded.
+MOST_LOSS = 5.0
+_CHUNK = 1024
+
+
+def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
+    """Which records are held back: about this share of them, each by its own bytes and the seed.
+
+    Args:
+        records: n of them.
+        share: in (0, 1).
+        seed: public, such as the study id.
+
+    Returns:
+        (n,) bool.
+    """
+    limit = int(share * 2.0**64)
+    return np.array(
+        [
+            int.from_bytes(_digest(seed, one, target)[:8], "big") < limit
+            for one, target in zip(records.inputs, records.targets, strict=True)
+        ],
+        dtype=bool,
+    )
+
+
+def _digest(seed: bytes, inputs: NDArray[np.float32], target: np.generic) -> bytes:
+    return hashlib.sha256(seed + inputs.tobytes() + target.tobytes()).digest()
+
+
+class EvaluationTask:
+    """A silo's held-back records: their number, how many are right, and the sum of their losses.
+
+    Args:
+        model: as for `TrainingTask`.
+        records: those that are held back.
+        device: of `hubbub.learning.device_of`.
+    """
+
+    def __init__(self, model: nn.Module, records: Records, *, device: str = "cpu") -> None:
+        self._model, self._device = replica(model, device_of(device)), device_of(device)
+        self._inputs = torch.from_numpy(records.inputs)
+        self._targets = torch.from_numpy(records.targets)
+
+    def __repr__(self) -> str:
+        return "EvaluationTask(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of records; never leaves the silo."""
+        return int(self._targets.shape[0])
+
+    def clipped_sum(
+        self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """(3,): each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up to 1."""
+        total = np.zeros(3)
+        with REPLICA, torch.no_grad():
+            load_parameters(self._model, parameters)
+            training = self._model.training
+            self._model.eval()
+            try:
+                for part in np.split(chosen, range(0, chosen.size, _CHUNK)):
+                    if part.size:
+                        total += self._part(torch.from_numpy(part))
+            finally:
+                self._model.train(training)
+        return total
+
+    def _part(self, index: torch.Tensor) -> NDArray[np.float64]:
+        inputs = self._inputs[index].to(self._device)
+        targets = self._targets[index].to(self._device)
+        outputs = self._model(inputs)
+        losses = default_loss(outputs_of(self._model, inputs), targets.dtype)(outputs, targets)
+        found = (outputs > 0) == (targets > 0.5) if outputs.ndim == 1 else _best(outputs) == targets
+        # What is not a number counts as wrong and as the largest loss.
+        bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
+        return np.array([float(len(index)), float(found.sum()), float(bounded.sum())])
+
+
+def _best(outputs: torch.Tensor) -> torch.Tensor:
+    return outputs.argmax(1)
