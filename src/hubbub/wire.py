@@ -57,6 +57,15 @@ class Tag(IntEnum):
     REQUEST = 8
     TOTAL = 9
     SHARE = 10
+    SEED_ANCHOR = 11
+    SEED_LINK = 12
+    MIX_KEY = 13
+    MIX_COMMIT = 14
+    MIX_NAMES = 15
+    MIX_FORMS = 16
+    MIX_SEEN = 17
+    MIX_COMPLAINT = 18
+    MIX_OPENED = 19
 
 
 @dataclass(frozen=True, kw_only=True)

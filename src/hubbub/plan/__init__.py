@@ -11,7 +11,7 @@ from hubbub.plan.batches import JointBatches
 from hubbub.plan.exposure import Exposure, noise_left, sharing_silos, stated_adversary
 from hubbub.plan.pairing import Mechanism, Projected, mechanism_of, releases
 from hubbub.plan.planning import Plan, PlannedAside, plan
-from hubbub.plan.precision import CLIP_MARGIN
+from hubbub.plan.precision import CLIP_MARGIN, largest_batch
 from hubbub.plan.size import model_dimension, record_shape
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Plan",
     "PlannedAside",
     "Projected",
+    "largest_batch",
     "mechanism_of",
     "model_dimension",
     "noise_left",

@@ -7,7 +7,8 @@ from hubbub.round.aggregator import Aggregator
 from hubbub.round.answering import Answering
 from hubbub.round.compute_node import ComputeNode
 from hubbub.round.decoding import decoded
-from hubbub.round.silo import Charge, LocalTask, Silo
+from hubbub.round.projected import LocalTask
+from hubbub.round.silo import Charge, Silo
 from hubbub.round.terms import Terms
 
 __all__ = [

@@ -8,7 +8,7 @@ one is begun among those left. Vectors are added as they come and not kept.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,31 @@ from hubbub import ring
 from hubbub.errors import ProtocolError
 from hubbub.identity import Keys, Roster
 from hubbub.round.terms import Parameters, Terms, Turn
+from hubbub.summation.joint import SeedCheck
 from hubbub.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 
 
 class Aggregator:
-    """The aggregator in one session."""
+    """The aggregator in one session.
+
+    Args:
+        keys: its own.
+        roster: everybody.
+        terms: the numbers of the rounds.
+        study: the study id.
+        session: 16 bytes chosen for this session.
+        seeds: checks the joint seeds, where the terms need them.
+    """
 
     def __init__(
-        self, *, keys: Keys, roster: Roster, terms: Terms, study: bytes, session: bytes
+        self,
+        *,
+        keys: Keys,
+        roster: Roster,
+        terms: Terms,
+        study: bytes,
+        session: bytes,
+        seeds: SeedCheck | None = None,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._study, self._session = study, session
@@ -34,6 +51,8 @@ class Aggregator:
         self._answered: dict[int, bytes] = {}  # node to the digest of its answer
         self._asked = False
         self._total = ring.zeros(0, terms.word_bits)
+        self._seeds = seeds
+        self._seed: bytes | None = None
 
     def begin(
         self, round: int, attempt: int, active: Iterable[int], parameters: Parameters
@@ -42,7 +61,7 @@ class Aggregator:
         silos = frozenset(active)
         payload = self._terms.model_payload(silos, parameters)
         self._turn.advance(round, attempt, self._terms.steps)
-        self._active = silos
+        self._active, self._seed = silos, None
         self._arrived, self._answered, self._asked = {}, {}, False
         self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
         return self._frame(Tag.MODEL, EVERYBODY, payload)
@@ -79,6 +98,20 @@ class Aggregator:
             self._answered[frame.sender] = frame.digest
         else:
             raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+
+    def learn_seed(self, links: Sequence[bytes]) -> None:
+        """The joint seed of the open attempt, from the links of all active silos.
+
+        Raises:
+            ProtocolError: naming who has revealed nothing, or what it had not committed to.
+        """
+        assert self._seeds is not None, "the terms need no seed"  # noqa: S101
+        self._seed = self._seeds.seed(*self._turn.last, self._active, links)
+
+    @property
+    def seed(self) -> bytes | None:
+        """The joint seed of the last attempt, public from then on."""
+        return self._seed
 
     @property
     def missing(self) -> frozenset[int]:

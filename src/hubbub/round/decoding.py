@@ -1,4 +1,4 @@
-"""From the integers that a round reveals to the noisy sum of clipped gradients.
+"""From the integers that a round reveals to the noisy sum.
 
 All of it is public and the same on every machine, so whoever holds a transcript can do it again.
 """
@@ -19,6 +19,6 @@ def decoded(terms: Terms, total: NDArray[np.int64]) -> NDArray[np.float64]:
         total: the sum in grid steps, (dimension,).
 
     Returns:
-        (parameters,) float64.
+        (dimension,) float64.
     """
     return np.multiply(total, terms.grid_step, dtype=np.float64)

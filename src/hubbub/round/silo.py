@@ -9,30 +9,21 @@ docs/privacy.md proves it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import noise
 from hubbub.errors import ProtocolError
+from hubbub.projection import Draw
 from hubbub.randomness import SecureSource
 from hubbub.round.answering import Answering, Attempt
-from hubbub.round.terms import Parameters, Terms
-
-Array = NDArray[np.float64]
-
-
-class LocalTask(Protocol):
-    """What a silo can do with its own records; the learning layer implements it."""
-
-    @property
-    def count(self) -> int:
-        """Number of records; never leaves the silo."""
-
-    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> Array:
-        """Sum over the chosen records of gradients clipped to norm C (docs/privacy.md P14)."""
+from hubbub.round.projected import LocalTask, clipped_sum, draw_of
+from hubbub.round.terms import Terms
+from hubbub.round.tokens import Tokens
+from hubbub.summation.joint import JointSeed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +42,23 @@ class Silo:
         task: the silo's records.
         answering: checks models and hides answers.
         source: the silo's randomness.
+        seeds: the silo's part of the joint seeds, where the terms need them.
     """
 
     def __init__(
-        self, *, terms: Terms, task: LocalTask, answering: Answering, source: SecureSource
+        self,
+        *,
+        terms: Terms,
+        task: LocalTask,
+        answering: Answering,
+        source: SecureSource,
+        seeds: JointSeed | None = None,
     ) -> None:
         self._terms, self._task = terms, task
-        self._answering, self._source = answering, source
+        self._answering, self._source, self._seeds = answering, source, seeds
         self._accepted: Attempt | None = None
+        self._seed: bytes | None = None
+        self._tokens: Tokens | None = None
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -67,9 +67,38 @@ class Silo:
             ProtocolError: it is not from the aggregator, not for this session, not new, or names
                 too few silos.
         """
-        self._accepted = None
+        self._accepted = self._seed = None
         self._accepted = self._answering.accept(model)
         return Charge(round=self._accepted.round, attempt=self._accepted.attempt)
+
+    def take_list(self, positions: NDArray[np.intp]) -> None:
+        """From now on, draw joint batches from a new list of tokens.
+
+        Args:
+            positions: of the silo's own records in the list, (records,); known to nobody else.
+        """
+        self._tokens = Tokens(positions)
+
+    def reveal(self) -> bytes:
+        """This silo's part of the joint seed; nobody can choose the accepted model by it any more.
+
+        Raises:
+            ProtocolError: no model was accepted.
+        """
+        attempt, seeds = self._opened(), self._seeds
+        if seeds is None:
+            raise ProtocolError("expected a study with joint seeds, got one without; nothing sent")
+        return seeds.reveal(attempt.round, attempt.attempt)
+
+    def learn_seed(self, links: Sequence[bytes]) -> None:
+        """The joint seed of the accepted attempt, from the links of all active silos.
+
+        Raises:
+            ProtocolError: naming who has revealed nothing, or what it had not committed to.
+        """
+        attempt, seeds = self._opened(), self._seeds
+        assert seeds is not None, "reveal comes first"  # noqa: S101
+        self._seed = seeds.seed(attempt.round, attempt.attempt, attempt.active, links)
 
     def contribute(self) -> bytes:
         """The masked answer to the accepted model; the charge has been written before.
@@ -77,21 +106,41 @@ class Silo:
         Raises:
             ProtocolError: no model was accepted since the last answer.
         """
-        attempt, self._accepted = self._accepted, None
-        if attempt is None:
-            raise ProtocolError("expected an accepted model before contributing, got none")
-        terms = self._terms
-        chosen = self._source.chosen(self._task.count, terms.sample_rate)  # P1: Poisson
-        total = self._task.clipped_sum(attempt.parameters, chosen)  # P14: each record within C
+        attempt = self._opened()
+        self._accepted = None
+        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen()
+        total = clipped_sum(terms, self._task, attempt.parameters, chosen, draw)  # P14, P8
         total /= terms.grid_step
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
             total, terms.sigma_grid, self._source, terms.word_bits
         )
         return self._answering.masked(attempt, residues)  # P4: only the whole sum is visible
 
+    def _opened(self) -> Attempt:
+        """The accepted attempt."""
+        if self._accepted is None:
+            raise ProtocolError("expected an accepted model before contributing, got none")
+        return self._accepted
+
+    def _chosen(self) -> NDArray[np.intp]:
+        """The silo's records in the batch."""
+        if not self._terms.batch:
+            return self._source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
+        if self._tokens is None or self._seed is None:
+            raise ProtocolError("expected a list of tokens and a joint seed, got none; get them")
+        return self._tokens.chosen(self._terms, self._seed)  # P9: joint batches
+
+    def _draw(self, attempt: Attempt) -> Draw | None:
+        """The matrix of the attempt, where sums are projected (P8)."""
+        if not self._terms.projection:
+            return None
+        if self._seed is None:
+            raise ProtocolError("expected a joint seed for the projection, got none; learn it")
+        return draw_of(self._seed, attempt.round, attempt.attempt, attempt.parameters)
+
     def decline(self) -> None:
         """Give up the accepted model, whose charge was refused: it cannot be answered any more."""
-        self._accepted = None
+        self._accepted = self._seed = None
 
     def shares(self) -> dict[int, bytes]:
         """With full shares, what goes to the compute nodes with the last answer; else nothing."""

@@ -39,6 +39,12 @@ class Terms:
         sample_rate: probability with which a record is in a batch.
         nodes: 0 with pairwise masks, else how many compute nodes there are.
         full_shares: whether silos send a share to every node instead of a masked vector.
+        projection: kind of the random projection to `dimension` numbers; empty for none.
+        clip: C, the norm to which a record is clipped; for projections.
+        most_records: the most records that a projected sum may hold.
+        batch: records in a joint batch; 0 where each silo samples for itself.
+        records: of all silos, for joint batches.
+        fresh_lists: whether every joint batch is drawn from a new list of tokens.
     """
 
     dimension: int
@@ -52,6 +58,22 @@ class Terms:
     sample_rate: float
     nodes: int
     full_shares: bool = False
+    projection: str = ""
+    clip: float = 1.0
+    most_records: int = 1
+    batch: int = 0
+    records: int = 0
+    fresh_lists: bool = True
+
+    @property
+    def joint(self) -> bool:
+        """Whether every attempt needs a seed to which all active silos have contributed."""
+        return bool(self.projection or self.batch)
+
+    @property
+    def attempts(self) -> int:
+        """The most attempts at one round: each that fails leaves a silo behind."""
+        return self.silos - self.quorum + 1
 
     @property
     def masked_bytes(self) -> int:

@@ -18,17 +18,19 @@ from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, IntegrityError
 from hubbub.identity import Keys, Roster
-from hubbub.plan import Plan
+from hubbub.plan import Plan, largest_batch, mechanism_of
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Charge, ComputeNode, LocalTask, Silo, Terms
 from hubbub.round.terms import Parameters
-from hubbub.runners.members import Layout, Members
+from hubbub.runners.members import JointSeeds, Layout, Members
 from hubbub.summation.agreement import Session
 from hubbub.summation.mask import Masking
 
 Record = Callable[[int, Charge], None]
 # Called with every message that the aggregator has sent or used, in their order.
 Keep = Callable[[bytes], None]
+# The silos' places in the list of tokens from which an attempt's batch is drawn; None: the old one.
+Lists = Callable[[int, int], Mapping[int, NDArray[np.intp]] | None]
 
 
 class AbandonedError(HubbubError):
@@ -40,19 +42,33 @@ class AbandonedError(HubbubError):
 
 
 def terms_of(plan: Plan, dimension: int, *, parameters: int | None = None) -> Terms:
-    """The numbers of the rounds that a plan fixes."""
+    """The numbers of the rounds that a plan fixes.
+
+    Args:
+        plan: of the study.
+        dimension: how many numbers are summed, before any projection.
+        parameters: of the model that goes down, if not as many.
+    """
+    training, parties = plan.study.training, plan.study.parties
+    joint = training.sampling == "without-replacement"
     return Terms(
-        dimension=dimension,
+        dimension=training.projection or dimension,
         parameters=dimension if parameters is None else parameters,
-        silos=plan.study.parties.silos,
+        silos=parties.silos,
         quorum=plan.quorum,
-        steps=plan.study.training.steps,
+        steps=training.steps,
         word_bits=plan.word_bits,
         grid_step=plan.grid_step,
         sigma_grid=plan.share_sigma_grid,
-        sample_rate=plan.study.training.sample_rate,
-        nodes=plan.study.parties.compute_nodes,
-        full_shares=plan.study.parties.shares == "full",
+        sample_rate=training.sample_rate,
+        nodes=parties.compute_nodes,
+        full_shares=parties.shares == "full",
+        projection=training.projection_kind if training.projection else "",
+        clip=plan.clip,
+        most_records=largest_batch(plan.study),
+        batch=mechanism_of(plan.study).batch if joint else 0,
+        records=plan.study.data.records,
+        fresh_lists=training.tokens == "per-step",
     )
 
 
@@ -78,6 +94,8 @@ class Federation:
     silos: Mapping[int, Silo]
     nodes: Mapping[int, ComputeNode]
     quorum: int = 0
+    joint: JointSeeds | None = field(default=None, repr=False)
+    lists: Lists | None = field(default=None, repr=False)
     threads: int = 1
     keep: Keep = field(default=lambda _: None, repr=False)
     gone: set[int] = field(default_factory=set)
@@ -155,11 +173,19 @@ class Federation:
             BudgetError, IntegrityError: a ledger refused, which left too few silos.
         """
         away = set(absent)
-        active = [index for index in self.silos if self.nodes or index not in away]
+        whole = not self.nodes or self.joint is not None
+        active = [index for index in self.silos if not whole or index not in away]
+        if self.lists is not None:
+            for index, positions in (self.lists(round, attempt) or {}).items():
+                self.silos[index].take_list(positions)
         model = self.aggregator.begin(round, attempt, active, parameters)
         self.keep(model)
         present = (index for index in active if index not in away)
-        for index, answer in in_order(self._charged(model, present, record), self.threads):
+        ready = self._charged(model, present, record, whole)
+        if self.joint is not None:
+            ready = self._seeded(list(ready))
+        answers = ((index, self.silos[index].contribute) for index in ready)
+        for index, answer in in_order(answers, self.threads):
             for node, share in self.silos[index].shares().items():
                 self.nodes[node].keep(share)
             self._use(answer)
@@ -170,15 +196,28 @@ class Federation:
                 self._use(answer)
         return self.aggregator.integers()
 
+    def _seeded(self, ready: Sequence[int]) -> Sequence[int]:
+        """The joint seed of an attempt: everybody has accepted the model, then all reveal."""
+        links = [self.silos[index].reveal() for index in ready]
+        for link in links:
+            self.keep(link)
+        self.aggregator.learn_seed(links)
+        for index in ready:
+            self.silos[index].learn_seed(links)
+        return ready
+
     def _use(self, answer: bytes) -> None:
         """Give the aggregator an answer, and keep what it has used."""
         self.aggregator.receive(answer)
         self.keep(answer)
 
     def _charged(
-        self, model: bytes, present: Iterable[int], record: Record | None
-    ) -> Iterator[tuple[int, Callable[[], bytes]]]:
-        """Every silo's answer, to be made once it is asked for: its charge is written by then."""
+        self, model: bytes, present: Iterable[int], record: Record | None, whole: bool
+    ) -> Iterable[int]:
+        """The silos whose charge is written; one after the other, each when it is asked for.
+
+        Where the attempt needs all of the active silos (`whole`), the first refusal ends it.
+        """
         for index in present:
             charge = self.silos[index].accept(model)
             try:
@@ -186,11 +225,11 @@ class Federation:
                     record(index, charge)
             except (BudgetError, IntegrityError) as refused:
                 self.silos[index].decline()
-                if not self.nodes:
+                if whole:
                     raise AbandonedError(index, refused) from None
                 self._lose(index, refused)
                 continue
-            yield index, self.silos[index].contribute
+            yield index
 
 
 def federate(
@@ -212,8 +251,8 @@ def federate(
         source: a party's randomness by its index; the operating system's if None.
         threads: how many silos, and then compute nodes, work at once; changes speed only.
     """
-    members = Members.gather(layout, study=study, source=source)
-    masking = Masking()
+    members = Members.gather(layout, study=study, source=source, terms=terms)
+    masking, joint = Masking(), members.joint
     return Federation(
         roster=members.roster,
         keys=members.keys,
@@ -225,11 +264,13 @@ def federate(
                 task=tasks[index - 1],
                 answering=members.answering(index, terms, masking),
                 source=members.sources[index],
+                seeds=joint.silos[index] if joint else None,
             )
             for index in members.roster.silos
         },
         nodes=members.nodes(terms, masking),
         quorum=terms.quorum,
+        joint=joint,
         threads=threads,
     )
 

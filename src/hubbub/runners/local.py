@@ -22,7 +22,7 @@ from hubbub.runners.asides import Standardisation, evaluation, exactly, standard
 from hubbub.runners.baselines import BASELINES, alone, central
 from hubbub.runners.checkpoint import Checkpoint
 from hubbub.runners.ledger import Ledger
-from hubbub.runners.series import Venue, charged_in, opened_ledgers
+from hubbub.runners.series import Stage, charged_in, opened_ledgers
 from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.store import RunFolder
 from hubbub.runners.training import Look, Progress, State, Summation, Summed, train
@@ -150,18 +150,18 @@ def _finished(
 ) -> Result:
     """Train, and put the results where they belong."""
     with learning.threads_for(setting.initial.size), ExitStack() as stack:
-        venue = Venue(
+        stage = Stage(
             study=setting.study,
             parameters=setting.initial.size,
             ledgers=books,
             folder=folder,
             stack=stack,
         )
-        ask = exactly if baseline == "non-private" else through(venue)
+        ask = exactly if baseline == "non-private" else through(stage)
         setting = standardise(
             setting, ask, folder.path / "standardisation.json" if folder else None
         )
-        trained = _trained(setting, baseline, progress, venue, start, evaluation(setting, ask))
+        trained = _trained(setting, baseline, progress, stage, start, evaluation(setting, ask))
     result = Result(
         model=setting.trained(trained.parameters),
         metrics=trained.rows,
@@ -179,31 +179,33 @@ def _trained(
     setting: Setting,
     baseline: str | None,
     progress: Progress,
-    venue: Venue,
+    stage: Stage,
     start: State | None,
     look: Look | None,
 ) -> State:
     """Train by hubbub or by a baseline."""
     if baseline == "alone":
         trained = alone(setting, progress)
-        if venue.folder is not None:
-            venue.folder.append_rows(trained)
+        if stage.folder is not None:
+            stage.folder.append_rows(trained)
         return trained
     return train(
         setting,
-        central(setting, baseline) if baseline else _federated(setting, venue),
+        central(setting, baseline) if baseline else _federated(setting, stage),
         progress,
         divisor=setting.plan.divisor,
         start=start,
-        keep=_keeper(venue, baseline),
+        keep=_keeper(stage, baseline),
         look=look,
         private=baseline != "non-private",
     )
 
 
-def _federated(setting: Setting, venue: Venue) -> Summation:
+def _federated(setting: Setting, stage: Stage) -> Summation:
     """The protocol: every silo adds its share of the noise, and only the sum is seen."""
-    series = venue.open(TRAINING, setting.plan, setting.tasks, setting.initial.size)
+    series = stage.open(
+        TRAINING, setting.plan, setting.tasks, setting.initial.size, lift=setting.lift
+    )
 
     def summation(step: int, parameters: Parameters, left: int) -> Summed:
         gradient, made = series.round(step, parameters, left)
@@ -212,16 +214,16 @@ def _federated(setting: Setting, venue: Venue) -> Summation:
     return summation
 
 
-def _keeper(venue: Venue, baseline: str | None) -> Callable[[State], None]:
+def _keeper(stage: Stage, baseline: str | None) -> Callable[[State], None]:
     """Where a state goes after every step: a baseline is run anew, so its rows are enough."""
-    folder, names = venue.folder, venue.study.parties.names
+    folder, names = stage.folder, stage.study.parties.names
     if folder is None:
         return lambda _: None
     if baseline is not None:
         return folder.append_rows
 
     def keep(state: State) -> None:
-        folder.keep(state, {names[i - 1]: book.head for i, book in venue.ledgers.items()})
+        folder.keep(state, {names[i - 1]: book.head for i, book in stage.ledgers.items()})
 
     return keep
 

@@ -15,6 +15,7 @@ from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, ComputeNode, Terms
 from hubbub.summation import graph
 from hubbub.summation.agreement import SESSION_BYTES, Agreement, Session, sent_digest
+from hubbub.summation.joint import JointSeed, SeedCheck
 from hubbub.summation.mask import Masking
 
 
@@ -61,6 +62,21 @@ def _nodes_of(silo: int, each: int, nodes: int) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JointSeeds:
+    """Everybody's part of the joint seeds of a session.
+
+    Args:
+        anchors: the silos' commitments, as everybody was shown them.
+        check: of the parties without a chain of their own: aggregator and compute nodes.
+        silos: by roster index.
+    """
+
+    anchors: tuple[bytes, ...]
+    check: SeedCheck = field(repr=False)
+    silos: Mapping[int, JointSeed] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Members:
     """Everybody's keys and sessions, before they are given anything to do."""
 
@@ -70,10 +86,16 @@ class Members:
     sources: Mapping[int, SecureSource] = field(repr=False)
     study: bytes
     session: bytes
+    joint: JointSeeds | None = field(default=None, repr=False)
 
     @classmethod
     def gather(
-        cls, layout: Layout, *, study: bytes, source: Callable[[int], SecureSource] | None = None
+        cls,
+        layout: Layout,
+        *,
+        study: bytes,
+        source: Callable[[int], SecureSource] | None = None,
+        terms: Terms | None = None,
     ) -> Members:
         """Make keys and set up a session among all parties.
 
@@ -81,13 +103,17 @@ class Members:
             layout: who there is.
             study: the study id.
             source: a party's randomness by its index; the operating system's if None.
+            terms: of rounds that may need joint seeds; None where they surely do not.
         """
         draw = source or (lambda _: SecureSource())
         keys = layout.keys()
         roster = Roster.of(keys)
         session = SecureSource().bytes(SESSION_BYTES)
         sources = {index: draw(index) for index in range(1, len(keys))}
-        sessions = agree(layout, keys, roster, study, session, sources)
+        joint, context = None, dict.fromkeys(sources, b"")
+        if terms is not None and terms.joint:
+            joint, context = _joint_seeds(keys, roster, study, session, sources, terms)
+        sessions = agree(layout, keys, roster, study, session, sources, context)
         return cls(
             roster=roster,
             keys=keys,
@@ -95,6 +121,7 @@ class Members:
             sources=sources,
             study=study,
             session=session,
+            joint=joint,
         )
 
     def aggregator(self, terms: Terms) -> Aggregator:
@@ -105,6 +132,7 @@ class Members:
             terms=terms,
             study=self.study,
             session=self.session,
+            seeds=self.joint.check if self.joint else None,
         )
 
     def answering(self, index: int, terms: Terms, masking: Masking) -> Answering:
@@ -139,6 +167,7 @@ def agree(
     study: bytes,
     session: bytes,
     sources: Mapping[int, SecureSource],
+    context: Mapping[int, bytes],
 ) -> dict[int, Session]:
     """The set-up, all parties in turn (see `Agreement` for what each phase proves)."""
     parties = {
@@ -151,6 +180,7 @@ def agree(
             neighbours=partial(layout.neighbours, index),
             witnesses=None if layout.nodes else list(roster.silos),
             source=source,
+            context=context[index],
         )
         for index, source in sources.items()
     }
@@ -172,6 +202,36 @@ def agree(
         )
         for index, party in parties.items()
     }
+
+
+def _joint_seeds(
+    keys: Sequence[Keys],
+    roster: Roster,
+    study: bytes,
+    session: bytes,
+    sources: Mapping[int, SecureSource],
+    terms: Terms,
+) -> tuple[JointSeeds, dict[int, bytes]]:
+    """The silos' commitments to their links, and what each party saw of them."""
+    steps, attempts = terms.steps, terms.attempts
+    check = SeedCheck(roster=roster, study=study, session=session, steps=steps, attempts=attempts)
+    silos = {
+        index: JointSeed(
+            keys=keys[index],
+            roster=roster,
+            index=index,
+            study=study,
+            session=session,
+            steps=steps,
+            attempts=attempts,
+            source=sources[index],
+        )
+        for index in roster.silos
+    }
+    anchors = [silo.anchor() for silo in silos.values()]
+    seen = dict.fromkeys(sources, check.learn_anchors(anchors))
+    seen |= {index: silo.learn_anchors(anchors) for index, silo in silos.items()}
+    return JointSeeds(anchors=tuple(anchors), check=check, silos=silos), seen
 
 
 def _delivered(sent: Mapping[int, Mapping[int, bytes]]) -> dict[int, list[bytes]]:

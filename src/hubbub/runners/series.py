@@ -8,7 +8,7 @@ or why.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from hubbub.errors import BudgetError
 from hubbub.plan import Plan
 from hubbub.round import Charge, LocalTask, Terms, decoded
+from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
 from hubbub.runners.federation import Federation, federate, layout_of, terms_of
 from hubbub.runners.ledger import Entry, Ledger
+from hubbub.runners.setting import Lift
 from hubbub.runners.store import RunFolder
 from hubbub.runners.transcript import Transcript
 from hubbub.study import Study
 
+Array = NDArray[np.float64]
 # Coordinates from which a silo's step is long enough to be worth a thread of its own.
 _WORTH_THREADS = 20_000
 
@@ -40,6 +43,7 @@ class Series:
         terms: of the rounds.
         ledgers: the silos' by roster index; empty where nothing is written down.
         transcript: where the messages are kept, if anywhere.
+        lift: from a projected sum and its draw to the whole one, where sums are projected.
     """
 
     parties: Federation
@@ -47,16 +51,20 @@ class Series:
     terms: Terms
     ledgers: Mapping[int, Ledger] = field(default_factory=dict, repr=False)
     transcript: Transcript | None = field(default=None, repr=False)
+    lift: Lift | None = field(default=None, repr=False)
 
-    def round(
-        self, number: int, parameters: Parameters, attempts: int
-    ) -> tuple[NDArray[np.float64] | None, int]:
+    def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Array | None, int]:
         """A round's noisy sum, None if every attempt failed, and the attempts made."""
         record = self._record if self.ledgers else None
         total, made = self.parties.round(number, parameters, attempts=attempts, record=record)
         if self.transcript is not None:
             self.transcript.seal()
-        return None if total is None else decoded(self.terms, total), made
+        if total is None:
+            return None, made
+        found, seed = decoded(self.terms, total), self.parties.aggregator.seed
+        if self.lift is not None and seed is not None:
+            found = self.lift(found, draw_of(seed, number, made - 1, parameters))
+        return found, made
 
     def _record(self, index: int, charge: Charge) -> None:
         """P15: in the ledger before the answer exists."""
@@ -78,7 +86,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Venue:
+class Stage:
     """Where the series of one run take place.
 
     Args:
@@ -99,7 +107,14 @@ class Venue:
         """Attempts that the ledgers hold of the run's sessions for a purpose."""
         return charged_in(self.ledgers, self.folder.sessions(purpose)) if self.folder else 0
 
-    def open(self, purpose: str, plan: Plan, tasks: Sequence[LocalTask], numbers: int) -> Series:
+    def open(
+        self,
+        purpose: str,
+        plan: Plan,
+        tasks: Sequence[LocalTask],
+        numbers: int,
+        lift: Callable[[Terms], Lift | None] = lambda _: None,
+    ) -> Series:
         """Set up a session for sums of so many numbers."""
         terms = terms_of(plan, numbers, parameters=self.parameters)
         threads = (os.cpu_count() or 1) if terms.dimension >= _WORTH_THREADS else 1
@@ -109,8 +124,15 @@ class Venue:
             transcript = self.folder.new_transcript(parties, terms, purpose=purpose)
             self.stack.enter_context(transcript)
             parties = replace(parties, keep=transcript.keep)
+            for anchor in parties.joint.anchors if parties.joint else ():
+                transcript.keep(anchor)
         return Series(
-            parties=parties, plan=plan, terms=terms, ledgers=self.ledgers, transcript=transcript
+            parties=parties,
+            plan=plan,
+            terms=terms,
+            ledgers=self.ledgers,
+            transcript=transcript,
+            lift=lift(terms),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +14,16 @@ from hubbub import sources
 from hubbub.errors import DataError, StudyError
 from hubbub.plan import CLIP_MARGIN, Plan, record_shape
 from hubbub.plan import plan as plan_study
-from hubbub.round import LocalTask
+from hubbub.projection import Draw, lift
+from hubbub.round import LocalTask, Terms
+from hubbub.round.projected import LAYERS, draw_key, projection_of
 from hubbub.study import Study
 from hubbub.tabular import Records
 
 Parameters = NDArray[np.float32]
+Array = NDArray[np.float64]
+# From a projected sum and its draw to the whole sum.
+Lift = Callable[[Array, Draw], Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +97,16 @@ class Setting:
             )
             for records in self.records
         ]
+
+    def lift(self, terms: Terms) -> Lift | None:
+        """From projected sums back to whole ones, where the study projects them."""
+        if not terms.projection:
+            return None
+        if terms.projection == LAYERS:
+            layers = learning.LayerProjection.of(self.model, terms.dimension)
+            return lambda found, draw: layers.lift(found, draw_key(terms, draw))
+        projection = projection_of(terms)
+        return lambda found, draw: lift(found, projection, draw)
 
     @property
     def evaluation_tasks(self) -> list[LocalTask]:
@@ -173,7 +188,6 @@ def _refuse_unavailable(study: Study) -> None:
     training, parties = study.training, study.parties
     for key, value, usable in (
         ("training.sampling", training.sampling, training.sampling != "without-replacement"),
-        ("training.projection", training.projection, training.projection == 0),
         ("parties.trust", parties.trust, parties.trust == "none"),
     ):
         if not usable:

@@ -83,6 +83,7 @@ class Agreement:
             that this one shares secrets with.
         witnesses: whose confirmation of the transcript is demanded; None: the neighbours'.
         source: where the party's randomness comes from.
+        context: what else all must have seen alike, such as the digest of the anchors.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Agreement:
         neighbours: Callable[[bytes], Sequence[int]],
         witnesses: Sequence[int] | None,
         source: SecureSource,
+        context: bytes = b"",
     ) -> None:
         if len(study) != 32 or len(session) != SESSION_BYTES:
             raise StudyError(
@@ -107,7 +109,8 @@ class Agreement:
         self._choose, self._witnesses = neighbours, witnesses
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
-        self._public = hashlib.sha256(b"hubbub transcript v1" + study + session + roster.digest)
+        start = b"hubbub transcript v1" + study + session + roster.digest + context
+        self._public = hashlib.sha256(start)
         self._commits: dict[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
