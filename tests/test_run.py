@@ -770,10 +770,6 @@ def test_without_replacement_is_refused_and_not_run_as_poisson():
     refused("training.sampling", study)
 
 
-def test_projection_is_refused_and_not_left_out():
-    refused("training.projection", heart(clip="1.0\nprojection = 5"))
-
-
 def test_smaller_shares_for_trusted_hardware_are_refused():
     refused("parties.trust", heart(dropouts='0\ntrust = "tee"'))
 

@@ -1,0 +1,254 @@
+"""Evaluation on held-back records and standardised features: noise, epsilon, ledger, resuming."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib import resources
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hubbub
+from hubbub import learning
+from hubbub.errors import IntegrityError, StudyError
+from hubbub.plan import EVALUATION, STANDARDISATION
+from hubbub.runners import asides as asked
+from hubbub.runners.asides import FeatureSums, standardisation_from
+from hubbub.runners.ledger import Ledger
+from hubbub.runners.local import resume, run
+from hubbub.runners.series import Stage
+from hubbub.runners.setting import Setting
+from hubbub.tabular import Records
+
+HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+STEPS = 12
+
+
+def study(evaluate: str = "", standardise: str = "", epsilon: float = 8.0) -> hubbub.Study:
+    text = HEART.replace("steps = 60", f"steps = {STEPS}").replace(
+        "epsilon = 0.5", f"epsilon = {epsilon}"
+    )
+    if evaluate:
+        text = text.replace("[training]", f"[training]\nevaluate = {{ {evaluate} }}")
+    if standardise:
+        text = text.replace("[data]", f"[data]\nstandardise = {{ {standardise} }}")
+    return hubbub.Study.parse(text)
+
+
+BOTH = study("every = 5, epsilon = 2.0", "epsilon = 2.0")
+
+
+def made_up(records: int, features: int = 3, seed: int = 0) -> Records:
+    random = np.random.default_rng(seed)
+    inputs = random.uniform(-0.9, 0.9, (records, features)).astype(np.float32)
+    return Records(inputs=inputs, targets=random.integers(2, size=records).astype(np.float32))
+
+
+# What is asked ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "standardise", "says"),
+    [
+        ("every = 0, epsilon = 1.0", "", "training.evaluate.every"),
+        ("every = 5", "", "training.evaluate.epsilon"),
+        ("every = 5, epsilon = 1.0, holdout = 1.0", "", "training.evaluate.holdout"),
+        ("every = 5, epsilon = 1.0, often = 2", "", "often"),
+        (f"every = {STEPS + 1}, epsilon = 1.0", "", "training.evaluate.every"),
+        ("every = 5, epsilon = 7.5", "", "0.9 of privacy.epsilon"),
+        ("every = 5, epsilon = 4.0", "epsilon = 4.0", "0.9 of privacy.epsilon"),
+        ("", "bound = 2.0", "data.standardise.epsilon"),
+        ("", "epsilon = 1.0, bound = 0.0", "data.standardise.bound"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(evaluate, standardise, says):
+    with pytest.raises(StudyError, match=says):
+        study(evaluate, standardise)
+
+
+def test_images_are_not_standardised():
+    text = HEART.replace("[data]", "[data]\nstandardise = { epsilon = 0.1 }")
+    text = text.replace("[model]", "[model]\ninputs = [3, 32, 32]")
+    with pytest.raises(StudyError, match=r"shape \[3, 32, 32\]"):
+        hubbub.plan(hubbub.Study.parse(text))
+
+
+def test_a_changed_extra_makes_another_study_and_is_written_to_its_file():
+    assert len({study().id, BOTH.id, study("every = 5, epsilon = 2.0").id}) == 3
+    written = replace(BOTH, toml="").as_toml()
+    assert hubbub.Study.parse(written).id == BOTH.id
+
+
+# What it costs ---------------------------------------------------------------------------------
+
+
+def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
+    plain, both = hubbub.plan(study()), hubbub.plan(BOTH)
+    assert both.noise_multiplier > 1.02 * plain.noise_multiplier
+    steps = [
+        hubbub.Step(
+            noise_multiplier=both.noise_multiplier,
+            sample_rate=BOTH.training.sample_rate,
+            sampling="poisson",
+            count=STEPS,
+        )
+    ]
+    for purpose, count in ((EVALUATION, STEPS // 5), (STANDARDISATION, 1)):
+        planned = both.aside(purpose)
+        assert planned.plan.stated.epsilon == pytest.approx(2.0, rel=1e-3)
+        noise = planned.plan.noise_multiplier
+        steps.append(
+            hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="none", count=count)
+        )
+    composed = hubbub.composed_epsilon(steps, delta=1e-5, relation="add-remove")
+    assert composed.lower <= both.stated.epsilon * 1.001
+    assert both.stated.epsilon == pytest.approx(composed.upper, rel=1e-3)
+    assert both.stated.epsilon <= 8.0
+
+
+def test_an_adversary_who_knows_more_shares_sees_more_of_the_extras_too():
+    plain, both = hubbub.plan(study()), hubbub.plan(BOTH)
+    at = {one.adversary: one.epsilon for one in both.exposures}
+    assert at["aggregator"] < at["aggregator + 1 silo"] < at["aggregator + 2 silos"]
+    # With the training's noise alone the same adversary would be told less.
+    without = {one.adversary: one.epsilon for one in plain.exposures}
+    assert at["aggregator + 2 silos"] > 0.9 * without["aggregator + 2 silos"]
+
+
+def test_the_epsilon_so_far_counts_the_evaluations_so_far():
+    plan = hubbub.plan(BOTH)
+    growth = [plan.epsilon_after(n + 1) - plan.epsilon_after(n) for n in (3, 4, 5)]
+    assert growth[1] > 1.3 * growth[0]  # the fifth step is looked at
+    assert growth[1] > 1.3 * growth[2]
+    assert plan.epsilon_after(STEPS) == plan.stated.epsilon
+
+
+def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
+    result = run(BOTH, tmp_path / "run")
+    plan = result.plan
+    noises = [plan.aside(STANDARDISATION).plan.noise_multiplier]
+    noises += [plan.aside(EVALUATION).plan.noise_multiplier] * (STEPS // 5)
+    with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
+        rows = list(book.entries())
+        spent = book.epsilon(delta=1e-5, relation="add-remove")
+    assert sorted(row.noise_multiplier for row in rows if row.sampling == "none") == sorted(noises)
+    assert sum(row.sampling == "poisson" for row in rows) == STEPS
+    assert len({row.session for row in rows}) == 3
+    assert spent == pytest.approx(result.epsilon, rel=1e-3)
+
+
+# What is told ----------------------------------------------------------------------------------
+
+
+def test_the_revealed_statistic_has_the_planned_noise():
+    wanted = study("every = 1, epsilon = 2.0")
+    setting = Setting.of(wanted)
+    planned = setting.plan.aside(EVALUATION)
+    tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in setting.records]
+    with ExitStack() as stack:
+        stage = Stage(
+            study=wanted, parameters=setting.initial.size, ledgers={}, folder=None, stack=stack
+        )
+        series = stage.open(EVALUATION, planned.plan, tasks, 3)
+        found = [series.round(n, setting.initial, 1)[0] for n in range(1, STEPS + 1)]
+    silos, shares = 4, planned.plan.shares
+    sigma = planned.plan.noise_multiplier * planned.plan.clip * sqrt(silos / shares)
+    statistic = float(np.sum(np.square(found)) / sigma**2)  # chi square, 36 degrees of freedom
+    # Outside these once in 10^4; a deviation of 2/3 or 3/2 times sigma gives 16 or 81 on average.
+    assert 12.0 < statistic < 80.0
+
+
+def test_a_record_adds_a_bounded_part_whatever_it_holds():
+    wild = Records(
+        inputs=np.array([[3e38, -3e38, 1e-45]], dtype=np.float32), targets=np.zeros(1, np.float32)
+    )
+    part = FeatureSums(wild, 1.0).clipped_sum(np.zeros(0, np.float32), np.arange(1))
+    assert np.linalg.norm(part) <= sqrt(1 + 2 * 3)
+    model = learning.build_model("logistic", inputs=(3,), outputs=1, seed=b"")
+    huge = np.full(4, 3e38, dtype=np.float32)
+    one = learning.EvaluationTask(model, wild).clipped_sum(huge, np.arange(1))
+    assert np.isfinite(one).all()
+    assert np.linalg.norm(one) <= sqrt(3)
+
+
+def test_features_are_standardised_from_exact_sums():
+    records = made_up(5000)
+    task = FeatureSums(records, 2.0)
+    found = standardisation_from(task.clipped_sum(np.zeros(0, np.float32), np.arange(5000)), 2.0)
+    inputs = found.of(records).inputs
+    assert np.abs(inputs.mean(0)).max() < 1e-3
+    assert np.abs(inputs.std(0) - 1).max() < 1e-3
+
+
+def test_what_is_held_back_is_decided_by_each_record_alone():
+    records = made_up(4000)
+    back = learning.held_back(records, 0.25, b"study")
+    assert 0.2 < back.mean() < 0.3  # off by 5 standard deviations once in a million
+    half = Records(inputs=records.inputs[::2], targets=records.targets[::2])
+    assert np.array_equal(learning.held_back(half, 0.25, b"study"), back[::2])
+    assert not np.array_equal(learning.held_back(records, 0.25, b"other"), back)
+
+
+def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: Path):
+    generous = study("every = 6, epsilon = 18.0", "", epsilon=20.0)
+    setting = Setting.of(generous)
+    result = run(generous)
+    assert "held_back_accuracy" in result.metrics[5]
+    right = total = 0.0
+    for task in setting.evaluation_tasks:
+        parameters = learning.parameters_vector(result.model)
+        sums = task.clipped_sum(parameters, np.arange(task.count))
+        total, right = total + sums[0], right + sums[1]
+    assert result.final["held_back_accuracy"] == pytest.approx(right / total, abs=0.05)
+    assert total == sum(len(one) for one in setting.held_back) > 100
+
+
+# Interruptions ---------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp_path: Path):
+    def stop(step: int, _row: object) -> None:
+        if step == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(BOTH, tmp_path / "run", progress=stop)
+    kept = (tmp_path / "run" / "standardisation.json").read_text()
+    result = resume(tmp_path / "run")
+    assert (tmp_path / "run" / "standardisation.json").read_text() == kept
+    assert result.standardisation.json() == kept
+    with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
+        assert sum(row.sampling == "none" for row in book.entries()) == 1 + STEPS // 5
+
+
+def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path, monkeypatch):
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asked, "standardisation_from", crash)
+        with pytest.raises(KeyboardInterrupt):
+            run(BOTH, tmp_path / "run")
+    with pytest.raises(IntegrityError, match="charged and lost"):
+        resume(tmp_path / "run")
+    with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
+        assert len(book) == 1
+
+
+def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, monkeypatch):
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    one = study("every = 5, epsilon = 2.0")
+    with monkeypatch.context() as patch:
+        patch.setattr(asked, "_told", crash)
+        with pytest.raises(KeyboardInterrupt):
+            run(one, tmp_path / "run")
+    result = resume(tmp_path / "run")
+    told = [row["step"] for row in result.metrics if "held_back_accuracy" in row]
+    assert told == [10]
+    with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
+        assert sum(row.sampling == "none" for row in book.entries()) == 2
