@@ -24,6 +24,7 @@ Progress = Callable[[int, Mapping[str, float]], None]
 Row = dict[str, float]
 
 _EVALUATIONS = 20
+_TIME = ("step", "epsilon")  # a row that says the same of both is up to date
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +98,7 @@ def train(
 
     def row(step: int, made: int, parameters: Parameters) -> Row:
         spent = {"epsilon": setting.plan.epsilon_after(made)} if private else {}
-        more = look.at(step, parameters) if look and step in looked else {}
-        return {"step": step, **spent, **setting.evaluate(parameters), **more}
+        return {"step": step, **spent, **setting.evaluate(parameters)}
 
     for step in range(state.step + 1, steps + 1):
         if state.attempts >= steps:
@@ -110,7 +110,8 @@ def train(
             parameters = stepped(optimizer, parameters, summed.gradient, divisor)
         rows = state.rows
         if step in due or made >= steps:
-            rows = (*rows, row(step, made, parameters))
+            more = look.at(step, parameters) if look and step in looked else {}
+            rows = (*rows, row(step, made, parameters) | more)
         state = State(
             step=step,
             attempts=made,
@@ -120,9 +121,9 @@ def train(
         )
         keep(state)
         progress(step, rows[-1] if rows else {})
-    if not state.rows or state.rows[-1]["step"] != state.step:  # what was charged came to nothing
-        last = row(state.step, state.attempts, state.parameters)
-        state = replace(state, rows=(*state.rows, last))
+    last = row(state.step, state.attempts, state.parameters)
+    if not state.rows or any(state.rows[-1].get(key) != last.get(key) for key in _TIME):
+        state = replace(state, rows=(*state.rows, last))  # what was charged last came to nothing
         keep(state)
     return state
 
