@@ -22,6 +22,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+import torch
 
 import hubbub
 from hubbub.errors import HubbubError
@@ -71,6 +72,7 @@ def child(work: Callable[[], object], folder: Path, prepare: Callable[[], None])
     if process:
         return process
     try:
+        torch.set_num_threads(1)  # its other threads were not forked
         logging_frames(folder / "wire")
         prepare()
         work()
