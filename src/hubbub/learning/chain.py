@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.learning.parameters import Layout
-from hubbub.learning.per_record import Part
+from hubbub.learning.per_record import Source
 from hubbub.learning.records import Batch, Loss
 from hubbub.learning.sites import (
     MatrixSite,
@@ -97,7 +97,9 @@ def _is_row_loss(loss: Loss) -> bool:
     return False
 
 
-def chain_parts(layers: list[nn.Module], loss: Loss, layout: Layout, batch: Batch) -> list[Part]:
+def chain_parts(
+    layers: list[nn.Module], loss: Loss, layout: Layout, batch: Batch
+) -> Iterator[Source]:
     """Per-record gradients of all Linear layers, from one forward and one backward."""
     sites: list[Site] = []
     values = batch.inputs[0]

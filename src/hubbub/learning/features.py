@@ -1,14 +1,14 @@
 """A frozen feature extractor, run once per data set and kept on disk.
 
 The cache is keyed by what the features depend on: the extractor's layers and weights, and the
-records. It holds features of private records, so it lies beside them, readable by its owner only,
-and never leaves the silo. The extractor must be public: trained on other data, or it leaks.
+records. It holds features of private records, so it stays on the silo's machine, readable by its
+owner only. The extractor must be public: trained on other data, or it leaks.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,8 @@ def _computed(extractor: nn.Module, inputs: torch.Tensor, chunk: int) -> NDArray
 
 def _store(path: Path, features: NDArray[Any]) -> None:
     """Write the array whole or not at all, for its owner's eyes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Two silos of one machine may hold the same records: each writes a file of its own.
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
         np.save(file, features, allow_pickle=False)
-    part.replace(path)
+    Path(file.name).replace(path)

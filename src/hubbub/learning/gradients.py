@@ -13,7 +13,7 @@ the batch into pieces that bound the memory, clips and adds. It draws no noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.one_by_one import loop_parts
 from hubbub.learning.parameters import Layout, layout_of
-from hubbub.learning.per_record import Part, total_square_norms
+from hubbub.learning.per_record import Part, Source, formed, total_square_norms
 from hubbub.learning.records import Batch, Loss, Tensors, batch_of
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
@@ -43,9 +43,21 @@ UNABLE = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, Warn
 class Form:
     """A method made ready for one model: per-record gradients of a piece of the batch."""
 
-    parts: Callable[[Batch], list[Part]]
+    parts: Callable[[Batch], Iterable[Source]]
     first: int  # records in the first piece
     most: int  # records in any piece
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What is clipped and added: a record's gradient, or the image of it under a linear map.
+
+    `shape` is called for one parameter at a time, before the next one's gradients are made.
+    """
+
+    shape: Callable[[Source], Part]
+    slices: dict[str, slice]  # by parameter: where its numbers lie
+    zeros: Callable[[], torch.Tensor]
 
 
 class ClippedSum(NamedTuple):
@@ -106,18 +118,39 @@ def clipped_sum(
         >>> total.shape, count
         (torch.Size([18]), 8)
     """
+    layout = layout_of(model)
+    gradients = Space(
+        shape=lambda source: (source[0], formed(source[1])),
+        slices=layout.slices,
+        zeros=layout.zeros,
+    )
+    batch = batch_of(inputs, targets)
+    return sum_in(gradients, model, loss, layout, batch, clip, chunk=chunk, method=method)
+
+
+def sum_in(
+    space: Space,
+    model: nn.Module,
+    loss: Loss,
+    layout: Layout,
+    batch: Batch,
+    clip: float,
+    *,
+    chunk: int | None,
+    method: str,
+) -> ClippedSum:
+    """The sum of what each record is in `space`, clipped there, by the first method that can."""
     _check_options(clip, chunk, method)
     refuse_unsafe(model)
-    layout, batch = layout_of(model), batch_of(inputs, targets)
     if batch.size == 0:
-        return ClippedSum(layout.zeros(), 0)
+        return ClippedSum(space.zeros(), 0)
     for name in METHODS if method == "auto" else (method,):
         form = _form(name, model, loss, layout, batch)
         if form is None:
             continue
         try:
             with buffers_unchanged(model), torch.enable_grad():
-                return _summed(form, layout, batch, clip, chunk)
+                return _summed(form, space, batch, clip, chunk)
         except HubbubError:
             raise
         except UNABLE:
@@ -156,14 +189,14 @@ def _form(name: str, model: nn.Module, loss: Loss, layout: Layout, batch: Batch)
     )
 
 
-def _summed(form: Form, layout: Layout, batch: Batch, clip: float, chunk: int | None) -> ClippedSum:
+def _summed(form: Form, space: Space, batch: Batch, clip: float, chunk: int | None) -> ClippedSum:
     """Clip and add, piece by piece."""
-    vector, count, start = layout.zeros(), 0, 0
+    vector, count, start = space.zeros(), 0, 0
     size = min(chunk or form.first, form.most)
     while start < batch.size:
         piece = batch.piece(start, start + size)
-        parts = form.parts(piece)
-        count += _add(vector, parts, layout, piece.size, clip)
+        parts = [space.shape(source) for source in form.parts(piece)]
+        count += _add(vector, parts, space, piece.size, clip)
         start += piece.size
         size = min(chunk or _affordable(parts, piece.size), form.most)
     return ClippedSum(vector, count)
@@ -175,14 +208,14 @@ def _affordable(parts: list[Part], records: int) -> int:
     return max(1, _BUDGET * records // max(1, floats))
 
 
-def _add(vector: torch.Tensor, parts: list[Part], layout: Layout, records: int, clip: float) -> int:
-    """Add the clipped gradients of one piece to `vector`; say how many records were finite."""
+def _add(vector: torch.Tensor, parts: list[Part], space: Space, records: int, clip: float) -> int:
+    """Add what is clipped of one piece to `vector`; say how many records were finite."""
     if not parts:  # a loss that depends on no trainable parameter
         return records
     norms = total_square_norms(parts)
-    factors = clip_factors(norms, clip, layout.dtype)
+    factors = clip_factors(norms, clip, vector.dtype)
     gone = ~norms.isfinite()
     lost = int(gone.sum())
     for name, part in parts:
-        part.add_to(vector[layout.slices[name]], factors, gone if lost else None)
+        part.add_to(vector[space.slices[name]], factors, gone if lost else None)
     return records - lost

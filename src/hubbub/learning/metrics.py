@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 from torch import nn
 
 from hubbub.errors import DataError
+from hubbub.learning.device import device_under, plain_attention
 from hubbub.learning.records import Loss, Tensors, batch_of
 
 
@@ -65,21 +66,23 @@ def evaluate(
     Args:
         model: gives logits (n,) or (n, classes); its mode is put back afterwards.
         loss: one value per record.
-        inputs: public records, (n, ...), or a tuple of such tensors.
+        inputs: public records, (n, ...), or a tuple of such tensors, on any device.
         targets: (n,).
-        chunk: records evaluated at once.
+        chunk: records evaluated at once, where the model is.
 
     Returns:
         "loss", "accuracy" and, where it is defined, "auc".
     """
     batch, training = batch_of(inputs, targets), model.training
+    device = device_under(model)
     outputs, losses = [], []
     model.eval()
     try:
-        for start in range(0, batch.size, chunk):
-            piece = batch.piece(start, start + chunk)
-            outputs.append(model(*piece.inputs))
-            losses.append(loss(outputs[-1], piece.labels()))
+        with plain_attention():
+            for start in range(0, batch.size, chunk):
+                piece = batch.piece(start, start + chunk).on(device)
+                outputs.append(model(*piece.inputs))
+                losses.append(loss(outputs[-1], piece.labels()))
     finally:
         model.train(training)
     if not outputs:

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from hubbub.learning.parameters import Layout
-from hubbub.learning.per_record import Part, Stack
+from hubbub.learning.per_record import Source, Stack
 from hubbub.learning.records import Batch, Loss, single_value
 
 
-def loop_parts(model: nn.Module, loss: Loss, layout: Layout, record: Batch) -> list[Part]:
+def loop_parts(model: nn.Module, loss: Loss, layout: Layout, record: Batch) -> list[Source]:
     """The gradient of the one record in `record`."""
     value = single_value(loss(model(*record.inputs), record.labels()))
     if not value.requires_grad:

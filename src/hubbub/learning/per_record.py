@@ -1,11 +1,12 @@
-"""Per-record gradients of one parameter in the three shapes in which they come cheaply.
+"""Per-record gradients of one parameter in the shapes in which they come cheaply.
 
-    Outer   a layer that meets each record once: gradient_i = backprop_i (x) activation_i
-    Stack   anything else: one stored gradient per record
-    Rows    an embedding: the few rows of the table that a record has touched
+    Outer      a layer that meets each record once: gradient_i = backprop_i (x) activation_i
+    Stack      anything else: one stored gradient per record
+    Rows       an embedding: the few rows of the table that a record has touched
+    Positions  backprops and activations before anything is made of them
 
-Each can say its squared norms, in float64, and add the weighted sum of its records to a flat view,
-leaving out those that are not finite.
+The first three can say their squared norms, in float64, and add the weighted sum of their records
+to a flat view, leaving out those that are not finite; `formed` turns the last into one of them.
 There is no Gram matrix of activations here: in float32 it underestimates norms by cancellation,
 and an underestimated norm is a record that is clipped too little. This file knows no model.
 """
@@ -17,14 +18,22 @@ from dataclasses import dataclass
 
 import torch
 
+_STRIPE = 2**18  # numbers whose copies stay in the cache
+
 Gone = torch.Tensor | None  # which records, (n,), are left out; None where all are in
 
 
 def square_norms(values: torch.Tensor) -> torch.Tensor:
-    """Squared L2 norm of each record, (n, ...) to (n,), accumulated in float64."""
+    """Squared L2 norm of each record, (n, ...) to (n,), accumulated in float64.
+
+    In stripes, because torch makes a float64 copy of all that it is given at once.
+    """
     rows = values.reshape(values.shape[0], -1)
-    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    return norms.square()
+    stripes = rows.split(max(1, _STRIPE // max(1, len(rows))), dim=1)
+    norms = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+    for stripe in stripes:
+        norms += torch.linalg.vector_norm(stripe, dim=1, dtype=torch.float64).square()
+    return norms
 
 
 def _blanked(values: torch.Tensor, gone: torch.Tensor | None) -> torch.Tensor:
@@ -100,8 +109,24 @@ class Rows:
         view.view(-1, values.shape[1]).index_add_(0, self.index, values)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Positions:
+    """gradient_i = sum_t left_it (x) right_it, with left (n, t, rows) and right (n, t, columns)."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+
+
 PerRecord = Outer | Stack | Rows
 Part = tuple[str, PerRecord]  # the parameter's name and its per-record gradients
+Source = tuple[str, PerRecord | Positions]  # the same as a method hands it over
+
+
+def formed(source: PerRecord | Positions) -> PerRecord:
+    """The per-record gradients of what may still be backprops and activations."""
+    if isinstance(source, Positions):
+        return from_positions(source.left, source.right)
+    return source
 
 
 def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Stack:

@@ -36,6 +36,15 @@ class Batch:
             size=min(stop, self.size) - start,
         )
 
+    def on(self, device: torch.device | None) -> Batch:
+        """The same records on another device; None leaves them where they are."""
+        return Batch(
+            inputs=tuple(x.to(device) for x in self.inputs),
+            targets=tuple(y.to(device) for y in self.targets),
+            paired=self.paired,
+            size=self.size,
+        )
+
     def labels(self, targets: tuple[torch.Tensor, ...] | None = None) -> Tensors:
         """The targets as the loss expects them."""
         targets = self.targets if targets is None else targets

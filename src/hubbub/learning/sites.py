@@ -17,7 +17,7 @@ import torch
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.nn import functional
 
-from hubbub.learning.per_record import Part, Stack, from_lookups, from_positions
+from hubbub.learning.per_record import Positions, Source, Stack, from_lookups
 
 
 class StaleActivationError(RuntimeError):
@@ -60,12 +60,12 @@ class MatrixSite:
     kept: Kept
     edge: GradientEdge
 
-    def parts(self, backprop: torch.Tensor) -> Iterator[Part]:
+    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
         """Per-record gradients of weight and bias from the gradient of the output."""
         inputs = self.kept.read()
         backprop = backprop.view(*inputs.shape[:2], -1)
         if self.weight is not None:
-            yield self.weight, from_positions(backprop, inputs)
+            yield self.weight, Positions(left=backprop, right=inputs)
         if self.bias is not None:
             yield self.bias, Stack(gradients=backprop.sum(1))
 
@@ -82,12 +82,12 @@ class ConvolutionSite:
     kernel: tuple[int, int]
     geometry: dict[str, Any]  # stride, padding, dilation as functional.unfold takes them
 
-    def parts(self, backprop: torch.Tensor) -> Iterator[Part]:
+    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
         """As for a Linear layer whose positions are the places of the sliding window."""
         backprop = self._positions(backprop.flatten(2))
         if self.weight is not None:
             patches = functional.unfold(self.kept.read(), self.kernel, **self.geometry)
-            yield self.weight, from_positions(backprop, self._positions(patches))
+            yield self.weight, Positions(left=backprop, right=self._positions(patches))
         if self.bias is not None:
             yield self.bias, Stack(gradients=backprop.sum(1))
 
@@ -109,7 +109,7 @@ class LookupSite:
     rows: int
     padding: int | None
 
-    def parts(self, backprop: torch.Tensor) -> Iterator[Part]:
+    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
         """Per-record gradients of the rows that each record looked up."""
         ids = self.ids.read()
         yield self.weight, from_lookups(ids, backprop, self.rows, self.padding)
@@ -150,7 +150,10 @@ def reached(losses: torch.Tensor) -> set[int]:
     return leaves
 
 
-def site_parts(sites: list[Site], backprops: list[torch.Tensor | None]) -> list[Part]:
-    """The per-record gradients of all sites; a site that no loss depends on gives none."""
+def site_parts(sites: list[Site], backprops: list[torch.Tensor | None]) -> Iterator[Source]:
+    """The per-record gradients of all sites; a site that no loss depends on gives none.
+
+    One at a time, so that what one site unfolds is gone before the next one unfolds its own.
+    """
     pairs = zip(sites, backprops, strict=True)
-    return [part for site, b in pairs if b is not None for part in site.parts(b)]
+    return (part for site, b in pairs if b is not None for part in site.parts(b))

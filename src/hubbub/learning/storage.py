@@ -7,14 +7,17 @@ who may vouch for a model is said elsewhere. This file knows no training.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from zipfile import BadZipFile
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import nn
 
 from hubbub.errors import IntegrityError, ModelError
@@ -66,6 +69,39 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
         )
     model.load_state_dict(tensors)
     return header
+
+
+def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
+    """The tensors of a `.npz` or `.safetensors` file, if it is the one with that SHA-256.
+
+    Raises:
+        IntegrityError: the file is missing, another one, or holds no tensors.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise IntegrityError(
+            f"expected the public weights {path}, found that they cannot be read: "
+            f"{error.strerror}; put the file there"
+        ) from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise IntegrityError(
+            f"expected {path} to have the SHA-256 {sha256}, found {found}; get the file that the "
+            "study names"
+        )
+    try:
+        return load(content) if path.suffix == ".safetensors" else _arrays(content)
+    except (SafetensorError, ValueError, TypeError, OSError, BadZipFile) as error:
+        raise IntegrityError(
+            f"expected tensors in {path}, found that {error}; name another file in the study"
+        ) from error
+
+
+def _arrays(content: bytes) -> dict[str, torch.Tensor]:
+    """The arrays of an `.npz` file, as tensors."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

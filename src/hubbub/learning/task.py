@@ -2,19 +2,28 @@
 
 Sums of at most a few dozen records are made in float32 and added up in float64, so that the
 rounding of the sum stays within the margin that the plan takes off the clipping norm
-(docs/privacy.md P6 i and P14).
+(docs/privacy.md P6 i and P14). Where they are made, on a CPU or a GPU, is each silo's own choice:
+the records stay in ordinary memory, a batch travels to the device, and the sum comes back.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from functools import partial
 from threading import Lock
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.gradients import clipped_sum
+from hubbub.errors import HubbubError, ModelError
+from hubbub.learning.device import device_of, device_under, exact_products, plain_attention
+from hubbub.learning.gradients import ClippedSum, clipped_sum
+from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
+from hubbub.learning.layered import LayerProjection
 from hubbub.learning.metrics import evaluate
 from hubbub.learning.models import default_loss
 from hubbub.learning.parameters import load_parameters, parameters_vector
@@ -22,12 +31,16 @@ from hubbub.learning.self_check import checked_method
 from hubbub.tabular import Records
 
 # Silos of one process may share a replica of the model, whose parameters are written here.
-_REPLICA = Lock()
+REPLICA = Lock()
+_REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
 _CHECKED = 4  # records of made-up data on which a method is tried
 
 
 class TrainingTask:
     """One silo's records, and the model that is trained on them.
+
+    Guarantees:
+        1. An error that the model raises on the silo's records is told by its kind alone.
 
     Args:
         model: the silo's replica; silos of one process may share it.
@@ -35,15 +48,25 @@ class TrainingTask:
         clip: norm to which each record's gradient is clipped.
         margin: the relative rounding error of the sum that `clip` already allows for.
         method: of `hubbub.learning.clipped_sum`.
+        device: of `hubbub.learning.device_of`.
     """
 
     def __init__(
-        self, model: nn.Module, records: Records, *, clip: float, margin: float, method: str
+        self,
+        model: nn.Module,
+        records: Records,
+        *,
+        clip: float,
+        margin: float,
+        method: str,
+        device: str = "cpu",
     ) -> None:
-        self._model, self._clip, self._margin, self._method = model, clip, margin, method
+        self._clip, self._margin, self._method = clip, margin, method
+        self._device = device_of(device)
+        self._model = replica(model, self._device)
         self._inputs = torch.from_numpy(records.inputs)
         self._targets = torch.from_numpy(records.targets)
-        self._loss = default_loss(outputs_of(model, self._inputs), self._targets.dtype)
+        self._loss = default_loss(_outputs_on(self._model, self._inputs), self._targets.dtype)
         self._dimension = parameters_vector(model).size
 
     def __repr__(self) -> str:
@@ -57,30 +80,90 @@ class TrainingTask:
     def clipped_sum(
         self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """Sum over the chosen records of clipped gradients, in float64."""
-        with _REPLICA:
-            return self._clipped_sum(parameters, chosen)
+        """Sum over the chosen records of clipped gradients, in float64.
 
-    def _clipped_sum(
-        self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
+        Raises:
+            ModelError: the model cannot take one of the records.
+        """
+        plain = partial(clipped_sum, self._model)
+        return self._total(plain, parameters, chosen, self._dimension)
+
+    def projected_sum(
+        self,
+        parameters: NDArray[np.float32],
+        chosen: NDArray[np.intp],
+        dimension: int,
+        draw_key: bytes,
     ) -> NDArray[np.float64]:
-        """The sum, while nobody else writes to the replica."""
-        total = np.zeros(self._dimension)
-        load_parameters(self._model, parameters)
-        for part in np.split(chosen, range(0, chosen.size, _piece(chosen.size, self._margin))):
-            if part.size == 0:
-                continue
-            index = torch.from_numpy(part)
-            piece = clipped_sum(
-                self._model,
+        """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
+
+        Raises:
+            ModelError: as for `clipped_sum`.
+            StudyError: so many numbers do not fit the model.
+        """
+        layers = LayerProjection.of(self._model, dimension)
+        projected = partial(layers.clipped_sum, self._model, draw_key=draw_key)
+        return self._total(projected, parameters, chosen, dimension)
+
+    def _total(
+        self,
+        summed: Callable[..., ClippedSum],
+        parameters: NDArray[np.float32],
+        chosen: NDArray[np.intp],
+        size: int,
+    ) -> NDArray[np.float64]:
+        """Sums of a few records each, in float64, while nobody else writes to the replica."""
+        total = np.zeros(size)
+        with REPLICA, exact_products(), plain_attention():
+            load_parameters(self._model, parameters)
+            for part in np.split(chosen, range(0, chosen.size, _piece(chosen.size, self._margin))):
+                if part.size:
+                    piece = self._part(summed, torch.from_numpy(part))
+                    total += piece.vector.double().cpu().numpy()
+        return total
+
+    def _part(self, summed: Callable[..., ClippedSum], index: torch.Tensor) -> ClippedSum:
+        """The sum over a few records."""
+        inputs, targets = (values[index] for values in (self._inputs, self._targets))
+        try:
+            return summed(
                 self._loss,
-                self._inputs[index],
-                self._targets[index],
+                inputs.to(self._device),
+                targets.to(self._device),
                 self._clip,
                 method=self._method,
             )
-            total += piece.vector.numpy()
-        return total
+        except HubbubError:
+            raise
+        except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
+            kind = type(error)
+        raise _unable(kind)
+
+
+def _unable(kind: type[Exception]) -> ModelError:
+    """A refusal without what the model said, which may quote a record, as may a name of its own."""
+    name = kind.__name__ if kind.__module__ == "builtins" else "an error of its own"
+    return ModelError(
+        f"expected a model that takes every record of the silo, found that it raised {name}; try "
+        "it on the records where they are"
+    )
+
+
+def replica(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model itself if it is on that device, else one copy there that all silos share.
+
+    The copy has its own parameters: load them before use, while holding `REPLICA`.
+    """
+    if _is_on(model, device):
+        return model
+    copies = _REPLICAS.setdefault(model, {})
+    if device not in copies:
+        copies[device] = copy.deepcopy(model).to(device)
+    return copies[device]
+
+
+def _is_on(model: nn.Module, device: torch.device) -> bool:
+    return all(tensor.device == device for tensor in model.state_dict().values())
 
 
 def _piece(batch: int, margin: float) -> int:
@@ -89,24 +172,65 @@ def _piece(batch: int, margin: float) -> int:
 
 
 def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
-    """1 if the model gives one number per record, else the number of its logits."""
+    """1 if the model gives one number per record, else the number of its logits.
+
+    Raises:
+        ModelError: its outputs are neither (n,) nor (n, classes).
+    """
+    if not len(inputs):
+        return 1
     with torch.no_grad():
-        shape = model(inputs[:1]).shape if len(inputs) else (1,)
-    return 1 if len(shape) == 1 else int(shape[-1])
+        shape = tuple(model(inputs[:1]).shape)
+    if len(shape) not in (1, 2) or shape[1:] == (1,):
+        raise ModelError(
+            "expected a model with outputs of shape (n,) for two classes or (n, classes) for more, "
+            f"found ({', '.join(['n', *map(str, shape[1:])])}); end it with .squeeze(-1) or mend it"
+        )
+    return shape[1] if len(shape) == 2 else 1
+
+
+def _outputs_on(model: nn.Module, inputs: torch.Tensor) -> int:
+    """The same for a silo's records, on the model's device."""
+    try:
+        return outputs_of(model, inputs[:1].to(device_under(model)))
+    except HubbubError:
+        raise
+    except Exception as error:  # noqa: BLE001 (as above)
+        kind = type(error)
+    raise _unable(kind)
 
 
 def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:
-    """The fastest method that is right for this model, tried on made-up records of that shape."""
+    """The fastest method that is right for this model, tried on made-up records of that shape.
+
+    Raises:
+        ModelError: the model mixes or remembers records, or gives outputs of another shape.
+    """
+    refuse_unsafe(model)
+    made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
+    with buffers_unchanged(model), exact_products(), plain_attention():
+        inputs, outputs = _trial(model, shape)
+        return checked_method(model, default_loss(outputs, made_up.dtype), inputs, made_up)
+
+
+def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[torch.Tensor, int]:
+    """Made-up records that the model takes, and the number of its outputs."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        inputs = torch.randn((_CHECKED, *shape))
-    made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
-    loss = default_loss(outputs_of(model, inputs), made_up.dtype)
-    return checked_method(model, loss, inputs, made_up)
+        numbers = torch.randn((_CHECKED, *shape))
+        try:
+            return numbers, outputs_of(model, numbers)
+        except (IndexError, TypeError, RuntimeError):  # a table of words has no row -0.3
+            words = torch.randint(2, (_CHECKED, *shape)).float()  # 0 and 1 are in every table
+            return words, outputs_of(model, words)
 
 
-def evaluate_records(model: nn.Module, records: Records) -> dict[str, float]:
-    """Metrics of a model on public records."""
+def evaluate_records(
+    model: nn.Module, records: Records, *, device: str = "cpu"
+) -> dict[str, float]:
+    """Metrics of a model on public records, computed on a device of `device_of`."""
+    place = device_of(device)
+    model = model if _is_on(model, place) else copy.deepcopy(model).to(place)
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
-    loss = default_loss(outputs_of(model, inputs), targets.dtype)
+    loss = default_loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
     return evaluate(model, loss, inputs, targets)

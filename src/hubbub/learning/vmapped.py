@@ -5,13 +5,15 @@ loss depends on that record alone by construction, whatever the model does. Insi
 
 - calls of linear, conv2d and embedding whose weight is a parameter are intercepted, wherever they
   come from, and evaluated as a site: no weight gradient is ever made;
+- calls of scaled_dot_product_attention are evaluated on all records at once, as sites are: torch's
+  fused kernels have no batching rule, so that vmap would call them record by record;
 - every other trainable parameter ("direct") is given to each record as a copy of its own, an
   expanded view, whose gradient then is the per-record gradient.
 
 The batched values under vmap are ordinary tensors one level down, with an ordinary graph, so the
 backward is an ordinary one over all records and needs no batching rules. Which parameters are
 direct is not trusted but proven: the graph of the losses holds stand-ins and copies only. If it
-reaches a parameter itself (tied weights, `x @ weight.t()`, attention's fused projections), that
+reaches a parameter itself (tied weights, `x @ weight.t()`, attention between two sequences), that
 parameter becomes direct and the forward is run again; if a direct one is still reached (a loss
 that holds a parameter), the method gives up and the caller takes the loop.
 
@@ -21,18 +23,20 @@ This file knows nothing of clipping.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import is_batchedtensor, is_functorch_wrapped_tensor
 from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from hubbub.learning.parameters import Layout
-from hubbub.learning.per_record import Part, Stack
+from hubbub.learning.per_record import Source, Stack
 from hubbub.learning.records import Batch, Loss, single_value
 from hubbub.learning.sites import (
     ConvolutionSite,
@@ -45,6 +49,15 @@ from hubbub.learning.sites import (
     site_parts,
     stand_in,
     stand_in_or_none,
+)
+
+# The layers that hand their parameters to those calls; of attention, what it does to itself.
+_SITED = (
+    nn.Linear,
+    nn.Conv2d,
+    nn.Embedding,
+    nn.MultiheadAttention,
+    nn.modules.linear.NonDynamicallyQuantizableLinear,
 )
 
 Evaluate = Callable[[torch.Tensor], torch.Tensor]
@@ -119,6 +132,79 @@ def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: 
     return _Tap.apply(  # type: ignore[no-untyped-call]
         values, evaluate, lambda: tape.escaped.update(found)
     )
+
+
+class _Attend(torch.autograd.Function):
+    """Attention over the positions of each record, one level below vmap."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(*_: Any) -> Any:
+        """Not reached: `_attention` leaves alone what is the same for all records."""
+        raise UnprovableError("attention without a record")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, attend: Any, *values: Any) -> Any:
+        """Put the records in front, beside the batch of one that each of them is."""
+        if any(map(is_functorch_wrapped_tensor, values)):
+            raise UnprovableError("the model itself uses vmap or grad")
+        pairs = zip(values, in_dims[1:], strict=True)
+        output = attend(*(_in_front(v, dim, info.batch_size) for v, dim in pairs))
+        return output.unflatten(0, (info.batch_size, -1)), 0
+
+
+def _in_front(values: torch.Tensor, dim: int | None, records: int) -> torch.Tensor:
+    """(records * batch, ...), from values that are the same for all records where `dim` is None."""
+    if dim is None:
+        return values.expand(records, *values.shape).flatten(0, 1)
+    return values.movedim(dim, 0).flatten(0, 1)
+
+
+def _attention(_: Tape) -> Callable[..., torch.Tensor]:
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **options: Any,
+    ) -> Any:
+        def attend(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+            return functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, **options
+            )
+
+        values = [query, key, value] + ([] if attn_mask is None else [attn_mask])
+        shaped = all(v.dim() == 4 and v.shape[0] == query.shape[0] for v in values)
+        plain = shaped and dropout_p == 0
+        if plain and any(map(is_batchedtensor, values)):
+            return _Attend.apply(attend, *values)  # type: ignore[no-untyped-call]
+        return attend(*values)
+
+    return attention
+
+
+def _multi_head(tape: Tape) -> Callable[..., Any]:
+    def multi_head(*given: Any, **options: Any) -> Any:
+        with _Intercept(tape):
+            return _INSIDE(*given, **options)
+
+    return multi_head
+
+
+# torch's multi_head_attention_forward, entered by a mode that wants to see the calls inside it: its
+# own question whether anybody overrides it as a whole is answered with no.
+_INSIDE = FunctionType(
+    functional.multi_head_attention_forward.__code__,
+    {**vars(functional), "has_torch_function": lambda _: False},
+    argdefs=functional.multi_head_attention_forward.__defaults__,
+)
 
 
 def _linear(tape: Tape) -> Callable[..., torch.Tensor]:
@@ -211,19 +297,21 @@ _TAKEN: dict[Any, Callable[[Tape], Callable[..., torch.Tensor]]] = {
     functional.linear: _linear,
     functional.conv2d: _conv2d,
     functional.embedding: _embedding,
+    functional.scaled_dot_product_attention: _attention,
+    functional.multi_head_attention_forward: _multi_head,
 }
 
 
 def likely_direct(model: nn.Module, layout: Layout) -> set[str]:
     """A first guess at the parameters that need a copy per record; `vmapped_parts` corrects it."""
-    layers = [m for m in model.modules() if type(m) in (nn.Linear, nn.Conv2d, nn.Embedding)]
+    layers = [m for m in model.modules() if type(m) in _SITED]
     owners = Counter(id(p) for m in layers for p in m.parameters(recurse=False))
     return {name for key, name in layout.names.items() if owners[key] != 1}
 
 
 def vmapped_parts(
     model: nn.Module, loss: Loss, layout: Layout, batch: Batch, direct: set[str]
-) -> list[Part]:
+) -> Iterator[Source]:
     """Per-record gradients of `batch`; adds to `direct` what it finds to need a copy per record."""
     while True:
         tape = Tape(layout, direct)
@@ -258,15 +346,15 @@ def _losses(
         return vmap(one, randomness="different")(copies, batch.inputs, batch.targets)
 
 
-def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> list[Part]:
+def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> Iterator[Source]:
     """One backward for the outputs of all sites and the copies of all direct parameters."""
     wanted: list[Any] = [site.edge for site in tape.sites] + list(copies.values())
     if not losses.requires_grad:
-        return []
+        return iter(())
     gradients: Sequence[torch.Tensor | None]
     gradients = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
     sited = gradients[: len(tape.sites)]
     rest: Iterable[tuple[str, torch.Tensor | None]]
     rest = zip(copies, gradients[len(tape.sites) :], strict=True)
-    stacks: list[Part] = [(name, Stack(gradients=g)) for name, g in rest if g is not None]
-    return site_parts(tape.sites, list(sited)) + stacks
+    stacks = ((name, Stack(gradients=g)) for name, g in rest if g is not None)
+    return chain(site_parts(tape.sites, list(sited)), stacks)

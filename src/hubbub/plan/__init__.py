@@ -9,7 +9,7 @@ how much), `batches` (what joint batches cost) and `planning` (how all of it bec
 from hubbub.plan.asides import EVALUATION, STANDARDISATION, Aside
 from hubbub.plan.batches import JointBatches
 from hubbub.plan.exposure import Exposure, noise_left, sharing_silos, stated_adversary
-from hubbub.plan.pairing import Mechanism, Projected, mechanism_of, releases
+from hubbub.plan.pairing import Mechanism, Projected, joint_batch, mechanism_of, releases
 from hubbub.plan.planning import Plan, PlannedAside, plan
 from hubbub.plan.precision import CLIP_MARGIN, largest_batch
 from hubbub.plan.size import model_dimension, record_shape
@@ -25,6 +25,7 @@ __all__ = [
     "Plan",
     "PlannedAside",
     "Projected",
+    "joint_batch",
     "largest_batch",
     "mechanism_of",
     "model_dimension",

@@ -169,7 +169,8 @@ def owned_records(study: Study, silos: int) -> int:
 
     Rounded up; one record at least is somebody else's.
     """
-    if study.training.sampling != WITHOUT_REPLACEMENT:
+    training = study.training
+    if training.sampling != WITHOUT_REPLACEMENT or training.tokens != "per-step":
         return 0
     records, parties = study.data.records, study.parties
     return min(ceil(records * min(silos, parties.silos - 1) / parties.silos), records - 1)

@@ -7,13 +7,14 @@ Gaussian noise. `releases` says which law accounts for it:
 |---|---|---|---|
 | none | Poisson, or everybody | either | the dominating pair of P1 |
 | none | without replacement | substitute | P10: the mixture over the honest part of the batch |
+| none | parts of a kept list of tokens | substitute | P9: everybody, once in an epoch |
 | fresh, Gaussian | Poisson, or everybody | add-remove | P8 (1): exact, the mixture over the norm |
 | fresh, Gaussian | everybody | substitute | the same for x - x', which is all that differs |
-| fresh, signs | Poisson, or everybody | either | P8 (6): a mixture over norms no shorter |
+| fresh, signs | Poisson, or everybody | either | P8 (7): a mixture over norms no shorter |
 | fresh, either | any other | | P8 (2): the row above it for C~, and a slack in every step |
-| by layers | any | either | P8 (8): the row without projection; clipped after it |
+| by layers | any | either | P8 (6): the row without projection; clipped after it |
 
-P8 (1) and (6) are never dearer than P8 (2), which bounds them, so they are taken wherever they are
+P8 (1) and (7) are never dearer than P8 (2), which bounds them, so they are taken wherever they are
 worked out. Under substitution P8 (2) charges for all three distances of P1: three events a step.
 What has no row is refused by the study (without replacement and add-remove: the batch size would
 show the number of records). A projection that is kept while gradients follow it has no account at
@@ -57,9 +58,9 @@ _SPLITS = np.geomspace(1e-3, 0.5, 60)
 
 # How a projection may be charged, as a reader of the plan sees it.
 EXACT = "exact mixture over the norm of the public projection, P8 (1)"
-LONGER = "mixture over norms no shorter than those of the public projection, P8 (6)"
+LONGER = "mixture over norms no shorter than those of the public projection, P8 (7)"
 BOUNDED = "one bound on the norm and a slack in every step, P8 (2)"
-UNPROJECTED = "as without projection: records are clipped after it, P8 (8)"
+UNPROJECTED = "as without projection: records are clipped after it, P8 (6)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,18 +89,28 @@ class Projected:
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """All of a study that its account depends on, except for the noise and the number of steps."""
+    """All of a study that its account depends on, except for the noise and the number of steps.
+
+    `epoch` is a number of attempts in which every record takes part exactly once: where a list of
+    tokens is used for several batches, its epochs are what is charged (P9).
+    """
 
     sampling: str
     sample_rate: float
     relation: str
     records: int
     projected: Projected | None = None
+    epoch: int = 1
 
     @property
     def batch(self) -> int:
-        """Records in a joint batch, rounded up."""
-        return min(self.records, ceil(self.sample_rate * self.records * (1 - 1e-12)))
+        """Records in a joint batch."""
+        return joint_batch(self.sample_rate, self.records)
+
+
+def joint_batch(sample_rate: float, records: int) -> int:
+    """Records in a joint batch, rounded up."""
+    return min(records, ceil(sample_rate * records * (1 - 1e-12)))
 
 
 def releases(
@@ -113,7 +124,7 @@ def releases(
         steps: attempts, finished or not.
         known_records: records whose part in a batch this adversary knows because it owns them.
     """
-    how = mechanism.projected
+    how, steps = mechanism.projected, ceil(steps / mechanism.epoch)
     if how and how.account == EXACT:
         return [_over_norms(mechanism, how, noise_multiplier, steps)]
     if how and how.account == LONGER:
@@ -188,6 +199,9 @@ def mechanism_of(study: Study) -> Mechanism:
         relation=relation,
         records=study.data.records,
     )
+    if training.sampling == WITHOUT_REPLACEMENT and training.tokens != "per-step":
+        epoch = ceil(plain.records / plain.batch)
+        plain = replace(plain, sampling="none", sample_rate=1.0, epoch=epoch)
     if not training.projection:
         return plain
     return replace(plain, projected=_projected(study))

@@ -1,6 +1,6 @@
 """What finite precision and the mask graph add to the ideal mechanism; grid and word of the sum.
 
-All of docs/privacy.md P4 to P7 and P8 (7) that is a number of the plan. This file knows sizes,
+All of docs/privacy.md P4 to P7 and P8 (8) that is a number of the plan. This file knows sizes,
 steps and noise; it knows no adversary and no sampling.
 """
 
@@ -15,7 +15,7 @@ from hubbub.study import Study
 from hubbub.summation import graph
 
 # Share of the record's clipping norm that is given up so that finite precision stays within it: a
-# quarter for what a projection rounds (P8 (7)), the rest for float32 sums (P6 i).
+# quarter for what a projection rounds (P8 (8)), the rest for float32 sums (P6 i).
 CLIP_MARGIN = 2.0**-8
 SUM_MARGIN = 0.75 * CLIP_MARGIN
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
@@ -30,7 +30,7 @@ _PROJECTED_REACH = 12
 def certificate_for(
     study: Study, numbers: int | None, parameters: int | None = None
 ) -> Certificate:
-    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (7) for the whole study.
+    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (8) for the whole study.
 
     Rounding is charged at the finest noise that a plan may choose on the grid and the sampler at
     the widest, so that the certificate holds for every grid.
@@ -54,7 +54,7 @@ def certificate_for(
     return Certificate(
         epsilon=2 * (rounding + drift),
         slack=slack + lost_tail,
-        failure=_graph_failure(study) + _entries_failure(study, parameters or _ASSUMED_NUMBERS),
+        failure=_graph_failure(study) + _entries_failure(study, parameters),
         delta_factor=1 + expm1(rounding + drift),
     )
 
@@ -79,7 +79,7 @@ def _graph_failure(study: Study) -> float:
 def projection_for(study: Study, parameters: int) -> Projection | None:
     """The matrices of a study; None if it has none, or projects layer by layer.
 
-    Its grid fits the largest likely batch, and `Projection.allowance` the margin that is left to it.
+    The grid fits the largest likely batch, and what it rounds fits the quarter of the margin.
 
     Raises:
         StudyError: the model is too large, or batches are.
@@ -92,23 +92,25 @@ def projection_for(study: Study, parameters: int) -> Projection | None:
         parameters=parameters,
         dimension=training.projection,
         clip=training.clip,
-        records=_largest_batch(study),
+        records=largest_batch(study),
     )
 
 
-def _entries_failure(study: Study, parameters: int) -> float:
-    """Probability that a Gaussian matrix is further from an exact one than P8 (7) allows."""
-    made = projection_for(study, max(parameters, study.training.projection))
-    if made is None or made.kind != "gaussian":
+def _entries_failure(study: Study, parameters: int | None) -> float:
+    """Probability that a Gaussian matrix is further from an exact one than P8 (8) allows."""
+    if parameters:
+        projection_for(study, parameters)  # refuses sums that would be too long for it
+    k = study.training.projection
+    if not k or study.training.projection_kind != "gaussian":
         return 0.0
-    blocks = made.parameters * ceil(made.dimension / 2)  # of which each makes two entries
+    blocks = (parameters or _ASSUMED_NUMBERS) * ceil(k / 2)  # each makes two entries of a row
     return study.training.steps * (blocks * 2.0**-71 + 2.0**-100)
 
 
 def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
     """Word, grid standard deviation of a share, and how many aligned records fit (P7)."""
     share = noise / sqrt(shares)  # in units of C
-    needed = _largest_batch(study)
+    needed = largest_batch(study)
     for bits in (16, 32, 64):
         sigma = float(_MOST_GRID_SIGMA)
         while sigma >= _LEAST_GRID_SIGMA:
@@ -134,7 +136,7 @@ def _largest_coordinate(study: Study) -> float:
     return _PROJECTED_REACH / sqrt(k) if spread else 1.0
 
 
-def _largest_batch(study: Study) -> int:
+def largest_batch(study: Study) -> int:
     """A batch size exceeded with probability below 2^-100; a default if n is not public."""
     records = study.data.records
     if not records:

@@ -40,14 +40,14 @@ _COS = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0]
 class Gaussian:
     """The reference kind."""
 
-    def project(self, integers: Integers, dimension: int, key: bytes, effort: Effort) -> Array:
-        """The k sums of d integers times Gaussian entries."""
-        tiles = _tiles(integers.size)
+    def project(self, whole: Array, dimension: int, key: bytes, effort: Effort) -> Array:
+        """The k sums of d whole numbers times Gaussian entries."""
+        tiles = _tiles(whole.size)
 
         def share(worker: int) -> Integers:
             totals = np.zeros((dimension, LIMBS), dtype=np.int64)
             for tile in range(worker, len(tiles), effort.workers):
-                parts = limbs(integers[tiles[tile]])
+                parts = limbs(whole[tiles[tile]].astype(np.int64))
                 for columns, entries in _entries(key, tile, len(parts), dimension):
                     totals[columns] += (entries @ parts).astype(np.int64)
             return totals

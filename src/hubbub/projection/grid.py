@@ -31,16 +31,17 @@ def quantum(length: float, spread: float) -> float:
     return 2.0 ** (exponent - 1 if mantissa == 0.5 else exponent)
 
 
-def to_grid(vector: NDArray[np.floating], step: float) -> Integers:
-    """The nearest integers, in steps of the grid.
+def rounded(vector: NDArray[np.floating], step: float) -> Array:
+    """The nearest whole numbers, in steps of the grid; float64 holds them exactly.
 
     Raises:
         UserError: an entry is not finite, or the vector is too long for exact sums.
     """
-    integers = np.empty(vector.size, dtype=np.int64)
+    whole = np.empty(vector.size)
     total = 0.0
     for start in range(0, vector.size, _CHUNK):
-        part = np.divide(vector[start : start + _CHUNK], step, dtype=np.float64)
+        part = whole[start : start + _CHUNK]
+        np.divide(vector[start : start + _CHUNK], step, out=part)
         np.rint(part, out=part)
         sizes = np.abs(part)
         total += float(sizes.sum())
@@ -50,8 +51,12 @@ def to_grid(vector: NDArray[np.floating], step: float) -> Integers:
                 "expected a finite vector within the projection's `clip` times `records`, got a "
                 "longer one or one that is not finite; raise `records` or clip the records"
             )
-        integers[start : start + _CHUNK] = part
-    return integers
+    return whole
+
+
+def to_grid(vector: NDArray[np.floating], step: float) -> Integers:
+    """The same as integers."""
+    return rounded(vector, step).astype(np.int64)
 
 
 def limbs(integers: Integers) -> Array:

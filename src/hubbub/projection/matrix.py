@@ -22,8 +22,9 @@ KINDS = ("gaussian", "sign")
 SEED_BYTES = 32
 MOST_PARAMETERS = 1 << 24
 LEAST_MEMORY = 8 << 20
-# A quarter of what the plan keeps free below the clipping norm.
-_MOST_ALLOWANCE = 2.0**-10
+# Of the quarter of its margin, 2^-8, that the plan leaves to the projection (P8 (8)).
+_MOST_ROUNDING = 2.0**-11
+_MOST_RESULTS = 2.0**-17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class Projection:
         _whole("records", self.records, 1, 1 << 40)
         if not (isfinite(self.clip) and self.clip > 0):
             raise StudyError(f"expected clip above 0, got {self.clip!r}; choose a clipping norm")
-        if self.allowance > _MOST_ALLOWANCE:
+        if self._rounding > _MOST_ROUNDING or self._results > _MOST_RESULTS:
             raise StudyError(
                 f"expected sums that fit a grid of {MOST_SUM:.1e} steps, got {self.records} "
                 f"records in {self.parameters} parameters; lower one of them"
@@ -77,13 +78,18 @@ class Projection:
 
     @property
     def allowance(self) -> float:
-        """By how much finite precision may lengthen a record's part in a sum, relative to clip.
+        """By how much finite precision may lengthen a record's part in a sum, relative to clip."""
+        return self._rounding + self._results
 
-        Rounding moves each of two neighbouring sums by at most sqrt(d) / 2 steps; the other term
-        is the rounding of the results, whose operator norm is below 16 sqrt(d).
-        """
-        rounding = self.quantum * sqrt(self.parameters) / self.clip
-        return rounding + 2.0**-46 * sqrt(self.parameters) * self.records
+    @property
+    def _rounding(self) -> float:
+        """Putting the sum on the grid moves each of two neighbours by at most sqrt(d) / 2 steps."""
+        return self.quantum * sqrt(self.parameters) / self.clip
+
+    @property
+    def _results(self) -> float:
+        """The results of both are rounded three times; a matrix's norm is below 16 sqrt(d)."""
+        return 2.0**-46 * sqrt(self.parameters) * self.records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +125,12 @@ class Draw:
 
     def key(self, projection: Projection) -> bytes:
         """The AES-128 key of this matrix; public, as the matrix is."""
-        numbers = (projection.parameters, projection.dimension, self.step, self.attempt)
-        whole = hashlib.sha256(b"hubbub projection v1 " + projection.kind.encode() + b" ")
+        return self.key_of(projection.kind, projection.parameters, projection.dimension)
+
+    def key_of(self, kind: str, parameters: int, dimension: int) -> bytes:
+        """The key of the matrices of any kind of projection from so many numbers to so many."""
+        numbers = (parameters, dimension, self.step, self.attempt)
+        whole = hashlib.sha256(b"hubbub projection v1 " + kind.encode() + b" ")
         whole.update(b"".join(number.to_bytes(4, "little") for number in numbers))
         whole.update(self.seed + self.model)
         return whole.digest()[:KEY_BYTES]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import UserError
 from hubbub.projection import gaussian, signs
-from hubbub.projection.grid import Array, quantum, to_grid
+from hubbub.projection.grid import Array, quantum, rounded, to_grid
 from hubbub.projection.matrix import Draw, Effort, Projection
 
 _DEFAULT = Effort()
@@ -45,8 +45,8 @@ def project(
     [0.707107, 0.707107]
     """
     _expect(vector, projection.parameters)
-    integers = to_grid(vector, projection.quantum)
-    sums = _engine(projection).project(integers, projection.dimension, draw.key(projection), effort)
+    whole = rounded(vector, projection.quantum)
+    sums = _engine(projection).project(whole, projection.dimension, draw.key(projection), effort)
     return sums * (projection.quantum / sqrt(projection.dimension))
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 from hubbub.projection.grid import Array, Integers
 from hubbub.projection.matrix import Effort
@@ -31,7 +32,7 @@ _HALF = 1 << 8
 _STRIP = 32
 # Rows whose words fill one chunk of keystream.
 _ROWS = CHUNK_BYTES // 2
-# Rows that one table is used for while it is in the cache.
+# Rows that are added into the bins, or looked up in one table while it is in the cache, at a time.
 _SPAN = 4 * _ROWS
 _GROUP = 1 << 64  # AES blocks between the streams of two groups of columns
 
@@ -68,17 +69,27 @@ _LOW = _characters(0).reshape(COLUMNS, -1, _STRIP).swapaxes(0, 1)  # (8, 20, 32)
 class Signs:
     """The fast kind."""
 
-    def project(self, integers: Integers, dimension: int, key: bytes, effort: Effort) -> Array:
-        """The k signed sums of d integers."""
+    def project(self, whole: Array, dimension: int, key: bytes, effort: Effort) -> Array:
+        """The k signed sums of d whole numbers."""
+        span = min(_SPAN, whole.size)
+        starts, ones = np.arange(span + 1, dtype=np.int32), np.ones(span)
 
-        def one(group: int) -> Array:
-            bins = np.zeros(_WORDS, dtype=np.int64)
-            for rows, words in _words(key, group, 0, integers.size):
-                np.add.at(bins, words, integers[rows])
-            strips = bins.astype(np.float64).reshape(_HALF, -1, _STRIP).swapaxes(0, 1)
+        def one(task: int) -> Array:
+            group, first = task % groups, task // groups * span
+            part = whole[first : first + span]
+            places = np.empty(part.size, dtype=np.int32)
+            for rows, words in _words(key, group, first, first + part.size):
+                places[rows.start - first : rows.stop - first] = words
+            # Each bin is the sum of the numbers whose word it is. A product with a sparse matrix
+            # says so at the speed of `np.add.at`, and lets other threads run meanwhile.
+            picks = (ones[: part.size], places, starts[: part.size + 1])
+            bins = csc_array(picks, shape=(_WORDS, part.size)) @ part
+            strips = bins.reshape(_HALF, -1, _STRIP).swapaxes(0, 1)
             return np.asarray(((_HIGH @ strips) * _LOW).sum(axis=(0, 2)))
 
-        return np.concatenate(effort.each(one, range(_groups(dimension))))[:dimension]
+        groups = _groups(dimension)
+        sums = effort.each(one, range(groups * -(-whole.size // span)))
+        return np.asarray(sum(np.reshape(sums, (-1, groups * COLUMNS))))[:dimension]
 
     def lift(self, integers: Integers, parameters: int, key: bytes, effort: Effort) -> Array:
         """The d signed sums of k integers."""
@@ -91,11 +102,12 @@ class Signs:
             tables = [_table(y) for y in padded[first : first + at_once]]
 
             def one(start: int, first: int = first, tables: list[Array] = tables) -> None:
-                looked_up = np.empty(_ROWS)
+                indices, looked_up = np.empty(_ROWS, dtype=np.intp), np.empty(_ROWS)
                 for group, table in enumerate(tables, first):
                     for rows, words in _words(key, group, start, min(start + _SPAN, parameters)):
-                        part = looked_up[: words.size]
-                        table.take(words, out=part, mode="clip")
+                        places, part = indices[: words.size], looked_up[: words.size]
+                        places[:] = words
+                        table.take(places, out=part, mode="clip")
                         out[rows] += part
 
             effort.each(one, range(0, parameters, _SPAN))
@@ -115,13 +127,11 @@ def _table(values: Array) -> Array:
 
 def _words(
     key: bytes, group: int, first: int, stop: int
-) -> Iterator[tuple[slice, NDArray[np.intp]]]:
-    """The words of rows from `first`, a multiple of 8, chunk by chunk; buffers are reused."""
+) -> Iterator[tuple[slice, NDArray[np.uint16]]]:
+    """The words of rows from `first`, a multiple of 8, chunk by chunk; the buffer is reused."""
     stream = np.empty(_ROWS, dtype="<u2")
-    words = np.empty(_ROWS, dtype=np.intp)
     cipher = cipher_at(key, group * _GROUP + first * stream.itemsize // BLOCK_BYTES)
     for start in range(first, stop, _ROWS):
         count = min(_ROWS, stop - start)
         keystream_into(cipher, stream[:count].view(np.uint8).data)
-        words[:count] = stream[:count]
-        yield slice(start, start + count), words[:count]
+        yield slice(start, start + count), stream[:count]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.round.terms import Terms
-from hubbub.sampling import schemes
+from hubbub.sampling import chosen_records, partition, without_replacement
 
 
 class Tokens:
@@ -34,7 +34,7 @@ class Tokens:
         when the tokens were wrapped and shuffled.
         """
         self._seed = self._seed or seed
-        scheme = schemes.without_replacement if terms.fresh_lists else schemes.partition
-        drawn = scheme(self._seed, terms.records, terms.batch, self._drawn)
         self._drawn += 1
-        return np.flatnonzero(np.isin(self._positions, drawn))
+        scheme = without_replacement if terms.fresh_lists else partition
+        places = scheme(self._seed, terms.records, terms.batch, self._drawn)
+        return chosen_records(places, self._positions)

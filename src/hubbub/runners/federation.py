@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, IntegrityError
 from hubbub.identity import Keys, Roster
-from hubbub.plan import Plan, largest_batch, mechanism_of
+from hubbub.plan import Plan, joint_batch, largest_batch
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Charge, ComputeNode, LocalTask, Silo, Terms
 from hubbub.round.terms import Parameters
@@ -50,7 +50,7 @@ def terms_of(plan: Plan, dimension: int, *, parameters: int | None = None) -> Te
         parameters: of the model that goes down, if not as many.
     """
     training, parties = plan.study.training, plan.study.parties
-    joint = training.sampling == "without-replacement"
+    joint, records = training.sampling == "without-replacement", plan.study.data.records
     return Terms(
         dimension=training.projection or dimension,
         parameters=dimension if parameters is None else parameters,
@@ -66,8 +66,8 @@ def terms_of(plan: Plan, dimension: int, *, parameters: int | None = None) -> Te
         projection=training.projection_kind if training.projection else "",
         clip=plan.clip,
         most_records=largest_batch(plan.study),
-        batch=mechanism_of(plan.study).batch if joint else 0,
-        records=plan.study.data.records,
+        batch=joint_batch(training.sample_rate, records) if joint else 0,
+        records=records,
         fresh_lists=training.tokens == "per-step",
     )
 

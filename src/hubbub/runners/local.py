@@ -16,7 +16,7 @@ from typing import Any
 
 import hubbub.learning as learning
 from hubbub.errors import StudyError, UserError
-from hubbub.plan import Plan
+from hubbub.plan import Plan, mechanism_of
 from hubbub.runners import store
 from hubbub.runners.asides import Standardisation, evaluation, exactly, standardise, through
 from hubbub.runners.baselines import BASELINES, alone, central
@@ -135,7 +135,8 @@ def resume(folder: str | Path, *, progress: Progress | None = None) -> Result:
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
         start = found.state if found else State(parameters=setting.initial)
-        charged = charged_in(books, opened.sessions(TRAINING))
+        rows = charged_in(books, opened.sessions(TRAINING))
+        charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch
         start = replace(start, attempts=max(start.attempts, charged))
         return _finished(setting, None, progress or _ignore, books, opened, start)
 

@@ -8,6 +8,7 @@ or why.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -17,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError
-from hubbub.plan import Plan
+from hubbub.plan import Mechanism, Plan, mechanism_of
 from hubbub.round import Charge, LocalTask, Terms, decoded
 from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
 from hubbub.runners.federation import Federation, federate, layout_of, terms_of
 from hubbub.runners.ledger import Entry, Ledger
+from hubbub.runners.lists import lists_of
 from hubbub.runners.setting import Lift
 from hubbub.runners.store import RunFolder
 from hubbub.runners.transcript import Transcript
@@ -44,14 +46,17 @@ class Series:
         ledgers: the silos' by roster index; empty where nothing is written down.
         transcript: where the messages are kept, if anywhere.
         lift: from a projected sum and its draw to the whole one, where sums are projected.
+        mechanism: what an attempt costs, or an epoch of attempts (P9).
     """
 
     parties: Federation
     plan: Plan
+    mechanism: Mechanism
     terms: Terms
     ledgers: Mapping[int, Ledger] = field(default_factory=dict, repr=False)
     transcript: Transcript | None = field(default=None, repr=False)
     lift: Lift | None = field(default=None, repr=False)
+    _attempts: Counter[int] = field(default_factory=Counter, repr=False)
 
     def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Array | None, int]:
         """A round's noisy sum, None if every attempt failed, and the attempts made."""
@@ -67,22 +72,28 @@ class Series:
         return found, made
 
     def _record(self, index: int, charge: Charge) -> None:
-        """P15: in the ledger before the answer exists."""
-        plan, session = self.plan, self.parties.sessions[index]
+        """P15: in the ledger before the answer exists.
+
+        Where every record takes part once in an epoch, the row of its first attempt pays for it.
+        """
+        self._attempts[index] += 1
+        if (self._attempts[index] - 1) % self.mechanism.epoch:
+            return
+        session = self.parties.sessions[index]
         entry = Entry(
             study=session.study,
             session=session.id,
             round=charge.round,
             attempt=charge.attempt,
-            noise_multiplier=plan.noise_multiplier,
-            sample_rate=plan.study.training.sample_rate,
-            sampling=plan.study.training.sampling,
-            certificate=plan.certificate,
+            noise_multiplier=self.plan.noise_multiplier,
+            sample_rate=self.mechanism.sample_rate,
+            sampling=self.mechanism.sampling,
+            certificate=self.plan.certificate,
         )
         try:
             self.ledgers[index].charge(entry)
         except BudgetError as error:
-            raise BudgetError(f"{plan.study.parties.names[index - 1]}: {error}") from None
+            raise BudgetError(f"{self.plan.study.parties.names[index - 1]}: {error}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +115,7 @@ class Stage:
     stack: ExitStack = field(repr=False)
 
     def charged(self, purpose: str) -> int:
-        """Attempts that the ledgers hold of the run's sessions for a purpose."""
+        """Rows that the ledgers hold of the run's sessions for a purpose."""
         return charged_in(self.ledgers, self.folder.sessions(purpose)) if self.folder else 0
 
     def open(
@@ -126,9 +137,16 @@ class Stage:
             parties = replace(parties, keep=transcript.keep)
             for anchor in parties.joint.anchors if parties.joint else ():
                 transcript.keep(anchor)
+        mechanism = mechanism_of(plan.study)
+        if terms.batch:
+            every = {"per-step": 1, "per-epoch": mechanism.epoch, "static": 0}
+            counts = [task.count for task in tasks]
+            lists = lists_of(parties, terms, counts, every[plan.study.training.tokens])
+            parties = replace(parties, lists=lists)
         return Series(
             parties=parties,
             plan=plan,
+            mechanism=mechanism,
             terms=terms,
             ledgers=self.ledgers,
             transcript=transcript,

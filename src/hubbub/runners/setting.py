@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,9 @@ class Setting:
             DataError: a silo's records do not fit it.
         """
         _refuse_unavailable(study)
-        records = tuple(sources.records(study, name) for name in study.parties.names)
-        test = sources.records(study, sources.TEST) if sources.has_test_set(study) else None
+        frozen = partial(learning.through_frozen, study.model.frozen)
+        records = tuple(frozen(sources.records(study, name)) for name in study.parties.names)
+        test = frozen(sources.records(study, sources.TEST)) if sources.has_test_set(study) else None
         shape = record_shape(study) or tuple(records[0].inputs.shape[1:])
         for name, one in zip((*study.parties.names, "test"), (*records, test), strict=True):
             _check_shape(name, one, shape)
@@ -185,13 +187,8 @@ def _reused(made: Plan, study: Study, dimension: int) -> Plan:
 
 def _refuse_unavailable(study: Study) -> None:
     """What the study format knows and this version cannot run."""
-    training, parties = study.training, study.parties
-    for key, value, usable in (
-        ("training.sampling", training.sampling, training.sampling != "without-replacement"),
-        ("parties.trust", parties.trust, parties.trust == "none"),
-    ):
-        if not usable:
-            raise StudyError(
-                f"expected {key} to be one that this version can run, got {value!r}; "
-                "it can be planned but not trained yet: use the default"
-            )
+    if study.parties.trust != "none":
+        raise StudyError(
+            f'expected parties.trust = "none", got "{study.parties.trust}"; smaller noise shares '
+            "can be planned but not trained with yet: leave trust out"
+        )

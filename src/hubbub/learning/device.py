@@ -1,0 +1,102 @@
+"""Where a silo computes: its own choice, which changes speed and no guarantee.
+
+A clipping factor is exact to one part in a million only if a float32 product is a float32 product
+(docs/privacy.md P14). Torch can be told to round the factors of a matrix product to 10 or 7 bits,
+for the whole process; `exact_products` takes that back for as long as it lasts. Short cuts for
+attention are likewise taken back. This file knows no records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from hubbub.errors import UserError
+
+_NAME = re.compile(r"cpu|cuda(?::([0-9]{1,3}))?")
+
+
+def device_of(name: str) -> torch.device:
+    """The device that "auto", "cpu" or "cuda" (also "cuda:1") stands for on this machine.
+
+    >>> device_of("cpu")
+    device(type='cpu')
+
+    Args:
+        name: "auto" takes the GPU where torch sees one.
+
+    Raises:
+        UserError: another name, or a GPU that is not there.
+    """
+    if name == "auto":
+        return _first_cuda() if torch.cuda.is_available() else torch.device("cpu")
+    named = _NAME.fullmatch(name)
+    if named is None:
+        raise UserError(f'expected device to be "auto", "cpu" or "cuda", got {name!r}; choose one')
+    if name != "cpu" and int(named[1] or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"expected {name} to be a GPU that torch can use, found {torch.cuda.device_count()} of "
+            'them; take device = "auto" or "cpu", or install torch with CUDA'
+        )
+    return _first_cuda() if name == "cuda" else torch.device(name)
+
+
+def device_under(model: nn.Module) -> torch.device | None:
+    """Where the model's parameters are; None for a model that has none."""
+    return next((parameter.device for parameter in model.parameters()), None)
+
+
+def _first_cuda() -> torch.device:
+    """The GPU that torch takes when none is named, by its number, as its tensors name it."""
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Full float32 precision in matrix products inside, whatever the process has asked for."""
+    restore = _restoration()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        restore()
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention written out, layer by layer, inside.
+
+    For torch's fused forms vmap has no rules, and its short cut for evaluation puts zeros where a
+    record is padded, so that another function is evaluated than was trained.
+    """
+    short_cut = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(short_cut)
+
+
+def _restoration() -> Callable[[], None]:
+    """What puts the process's own choice back, in the words in which it was made."""
+    try:
+        return partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    except RuntimeError:  # it was made backend by backend, and torch wants to be asked so
+        backends: Any = torch.backends
+        chosen = [
+            (one, one.fp32_precision) for one in (backends.cuda.matmul, backends.mkldnn.matmul)
+        ]
+        return partial(_choose, chosen)
+
+
+def _choose(chosen: list[tuple[Any, str]]) -> None:
+    for backend, precision in chosen:
+        backend.fp32_precision = precision

@@ -1,0 +1,154 @@
+"""A silo's choice of device changes speed alone: the same sums come back, in float64 on the CPU."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hubbub.errors import UserError
+from hubbub.learning import (
+    TrainingTask,
+    build_model,
+    device_of,
+    evaluate_records,
+    method_for,
+    parameters_vector,
+)
+from hubbub.learning.device import exact_products
+from hubbub.learning.task import replica
+from hubbub.tabular import Records
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+KINDS = {
+    "logistic": ((20,), 1, ()),
+    "mlp": ((20,), 3, (40, 30)),
+    "cnn": ((3, 16, 16), 3, (20,)),
+}
+
+
+def made(kind: str) -> tuple[nn.Module, Records]:
+    """A model of that kind and made-up records for it."""
+    inputs, outputs, hidden = KINDS[kind]
+    generator = np.random.default_rng(3)
+    classes = generator.integers(max(outputs, 2), size=50)
+    records = Records(
+        inputs=generator.normal(size=(50, *inputs)).astype(np.float32),
+        targets=classes.astype(np.float32 if outputs == 1 else np.int64),
+    )
+    return build_model(kind, inputs=inputs, outputs=outputs, hidden=hidden, seed=b"d"), records
+
+
+def summed(kind: str, **options) -> np.ndarray:
+    """The clipped sum of thirty of the records."""
+    model, records = made(kind)
+    method = method_for(model, records.inputs.shape[1:], records.targets)
+    task = TrainingTask(model, records, clip=1.0, margin=1e-4, method=method, **options)
+    return task.clipped_sum(parameters_vector(model), np.arange(5, 35))
+
+
+def test_a_named_device_is_that_device_and_auto_is_the_best_there_is():
+    assert device_of("cpu") == torch.device("cpu")
+    assert device_of("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["meta", "gpu", "", "cpu:0", "cuda:", "cuda:-1", "cuda:x", "mps"])
+def test_what_is_no_device_of_a_silo_is_refused(name):
+    with pytest.raises(UserError, match='"auto", "cpu" or "cuda"'):
+        device_of(name)
+    model, records = made("logistic")
+    with pytest.raises(UserError, match="choose one"):
+        TrainingTask(model, records, clip=1.0, margin=1e-4, method="loop", device=name)
+    with pytest.raises(UserError, match="choose one"):
+        evaluate_records(model, records, device=name)
+
+
+def test_a_gpu_that_is_not_there_is_refused_with_what_to_take():
+    with pytest.raises(UserError, match='"auto" or "cpu"'):
+        device_of("cuda:99")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sum_comes_back_in_float64_and_is_that_of_the_default(kind):
+    usual, named, best = summed(kind), summed(kind, device="cpu"), summed(kind, device="auto")
+    assert usual.dtype == named.dtype == best.dtype == np.float64
+    assert usual.tobytes() == named.tobytes()
+    assert np.linalg.norm(best - usual) <= 1e-5 * np.linalg.norm(usual)
+    assert np.linalg.norm(usual) > 0.1
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gpus_sum_and_metrics_are_those_of_the_cpu(kind):
+    here, there = summed(kind), summed(kind, device="cuda")
+    assert np.linalg.norm(here - there) <= 1e-5 * np.linalg.norm(here)
+    model, records = made(kind)
+    cpu, cuda = (evaluate_records(model, records, device=name) for name in ("cpu", "cuda"))
+    assert cuda == pytest.approx(cpu, rel=1e-4)
+    assert all(parameter.device.type == "cpu" for parameter in model.parameters())
+
+
+@needs_gpu
+def test_one_record_stays_within_the_clip_on_the_gpu_too():
+    model, records = made("mlp")
+    task = TrainingTask(model, records, clip=0.01, margin=1e-4, method="vmap", device="cuda")
+    for record in range(20):
+        vector = task.clipped_sum(parameters_vector(model), np.array([record]))
+        assert np.linalg.norm(vector) <= 0.01
+
+
+def test_silos_on_one_device_share_a_replica_that_goes_with_the_model():
+    model = nn.Linear(3, 2)
+    place = torch.device("meta")  # a device that every machine has
+    shared = replica(model, place)
+    assert shared.weight.device == place
+    assert replica(model, place) is shared
+    assert replica(model, torch.device("cpu")) is model
+    assert model.weight.device.type == "cpu"
+    gone = weakref.ref(shared)
+    del model, shared
+    gc.collect()
+    assert gone() is None
+
+
+class Asking(nn.Module):
+    """A model that notes how exact matrix products are while it is summed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 1)
+        self.seen: set[str] = set()
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.seen.add(torch.backends.cuda.matmul.fp32_precision)
+        return self.head(x).squeeze(-1)
+
+
+@pytest.fixture
+def precision():
+    """The process's precision of matrix products, put back afterwards."""
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("wish", ["high", "medium"])
+def test_rough_products_are_switched_off_in_a_sum_and_on_again_afterwards(precision, wish):
+    model = Asking()
+    records = Records(inputs=np.ones((4, 3), np.float32), targets=np.ones(4, np.float32))
+    task = TrainingTask(model, records, clip=1.0, margin=1e-4, method="loop")
+    torch.set_float32_matmul_precision(wish)
+    task.clipped_sum(parameters_vector(model), np.arange(4))
+    assert model.seen == {"ieee"}
+    assert torch.get_float32_matmul_precision() == wish
+
+
+def test_a_wish_for_one_backend_alone_is_put_back_too(precision):
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    with exact_products():
+        assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
