@@ -1,20 +1,27 @@
 """Clipped gradient sums against a plain forward and backward, and against Opacus.
 
-    python benchmarks/learning.py [--models A2,B] [--rounds 15] [--threads 2] [--json]
+    python benchmarks/learning.py [--models A2,B] [--rounds 25] [--threads 1] [--write] [--json]
 
-Times are medians over interleaved rounds in one process; peak memory is what one call adds to the
-high-water mark of a fresh process. The limit is the plain sum of gradients, without any clipping.
+Times are the least over interleaved rounds in one process, since other work on the machine only
+ever adds; the ratios are of processor time, which it adds least to (with more than one thread it
+holds their waiting for each other as well). Peak memory is what one call adds to the high-water
+mark of a fresh process, the median of some. The limit is the plain sum of gradients, without any
+clipping. "hubbub-layered" projects every record layer by layer to 400 numbers (half the model's if
+that is less) and then clips; "of clipped" is a method's time over that of "hubbub".
 
     A2  784-536-536-536-10 without biases: the paper's "model 1m"
     B   1600-384-384-384-10 without biases: the paper's CIFAR-10 head on cached features
     C   B with its two convolutions, on 32 x 32 images
     D   embedding, two transformer encoder layers of width 128, 64 words
     E   logistic regression with 30 features
+
+GOALS
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import importlib.util
 import json
@@ -32,8 +39,12 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.learning import build_model, clipped_sum
+from hubbub.learning.layered import LayerProjection
 
 CLIP = 1.0
+DIMENSION = 400
+_LARGE = 200.0  # megabytes, beside which what differs between processes is little
+TABLE = Path(__file__).parent / "results" / "learning.csv"
 LOSS = functools.partial(functional.cross_entropy, reduction="none")
 CASES = [
     ("A2", 13),
@@ -102,6 +113,13 @@ def hubbub(case: Case, method: str = "auto") -> Callable[[], object]:
     return lambda: clipped_sum(case.model, LOSS, case.inputs, case.targets, CLIP, method=method)
 
 
+def layered(case: Case) -> Callable[[], object]:
+    dimension = min(DIMENSION, sum(p.numel() for p in case.model.parameters()) // 2)
+    projection = LayerProjection.of(case.model, dimension)
+    batch = case.inputs, case.targets
+    return lambda: projection.clipped_sum(case.model, LOSS, *batch, CLIP, bytes(16))
+
+
 def opacus_hooks(case: Case) -> Callable[[], object]:
     from opacus import GradSampleModule
     from opacus.validators import ModuleValidator
@@ -149,24 +167,39 @@ METHODS: dict[str, Callable[[Case], Callable[[], object]]] = {
     "hubbub": hubbub,
     "hubbub-vmap": functools.partial(hubbub, method="vmap"),
     "hubbub-loop": functools.partial(hubbub, method="loop"),
+    "hubbub-layered": layered,
     "opacus-ghost": opacus_ghost,
     "opacus-hooks": opacus_hooks,
 }
 
 
-def medians(name: str, records: int, rounds: int, budget: float) -> dict[str, float]:
-    """Milliseconds of every method, interleaved; a slow one stops when its time is spent."""
+class Spent(NamedTuple):
+    """Least milliseconds of one method, by two clocks."""
+
+    wall: float
+    cpu: float
+
+
+def least(name: str, records: int, rounds: int, budget: float) -> dict[str, Spent]:
+    """Of every method, interleaved; a slow one stops when its time is spent."""
     runs = {m: METHODS[m](made(name, records)) for m in METHODS if present(m)}
-    times: dict[str, list[float]] = {method: [] for method in runs}
+    times: dict[str, list[Spent]] = {method: [] for method in runs}
     for run in runs.values():
         run()
     for _ in range(rounds):
         for method, run in runs.items():
-            if len(times[method]) < 2 or sum(times[method]) < budget:
-                start = time.perf_counter()
-                run()
-                times[method].append(time.perf_counter() - start)
-    return {method: 1e3 * statistics.median(spent) for method, spent in times.items()}
+            if len(times[method]) < 3 or sum(t.wall for t in times[method]) < 1e3 * budget:
+                times[method].append(spent(run))
+    return {
+        method: Spent(*(min(clock) for clock in zip(*found, strict=True)))
+        for method, found in times.items()
+    }
+
+
+def spent(run: Callable[[], object]) -> Spent:
+    wall, cpu = time.perf_counter(), time.process_time()
+    run()
+    return Spent(1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu))
 
 
 def present(method: str) -> bool:
@@ -179,11 +212,15 @@ def high_water() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def peak(name: str, records: int, method: str, threads: int) -> float:
-    """Megabytes that one call adds in a fresh process."""
+def peak(name: str, records: int, method: str, options: argparse.Namespace) -> float:
+    """Megabytes that one call adds in a fresh process: small ones are the median of several."""
     command = [sys.executable, str(Path(__file__)), "--peak", f"{name},{records},{method}"]
-    command += ["--threads", str(threads)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    command += ["--threads", str(options.threads)]
+    peaks: list[float] = []
+    while len(peaks) < options.processes and (not peaks or peaks[0] < _LARGE):
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        peaks.append(float(found))
+    return statistics.median(peaks)
 
 
 def peak_here(name: str, records: int, method: str) -> float:
@@ -195,26 +232,32 @@ def peak_here(name: str, records: int, method: str) -> float:
 
 
 def measured(name: str, records: int, options: argparse.Namespace) -> list[dict[str, object]]:
-    times = medians(name, records, options.rounds, options.seconds)
+    times = least(name, records, options.rounds, options.seconds)
+    peaks = {method: peak(name, records, method, options) for method in times}
     return [
         {
             "model": name,
             "batch": records,
             "method": method,
-            "ms": round(ms, 3),
-            "ratio": round(ms / times["plain"], 2),
-            "peak_mb": round(peak(name, records, method, options.threads), 1),
+            "ms": round(found.wall, 3),
+            "cpu_ms": round(found.cpu, 3),
+            "of plain": round(found.cpu / times["plain"].cpu, 2),
+            "of clipped": round(found.cpu / times["hubbub"].cpu, 2),
+            "peak_mb": round(peaks[method], 1),
+            "peak of plain": round(peaks[method] / max(peaks["plain"], 0.1), 2),
         }
-        for method, ms in times.items()
+        for method, found in times.items()
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="A2,B,C,D,E")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=4.0, help="at most, per method")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=3, help="for each peak of memory")
+    parser.add_argument("--write", action="store_true", help="keep the table in results/")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -230,16 +273,33 @@ def main() -> None:
             rows += measured(name, records, options)
             if not options.json:
                 show(rows[-len(METHODS) :], name, records)
+    if options.write:
+        write(rows, options.threads)
     if options.json:
         print(json.dumps({"results": rows, "threads": options.threads, "torch": torch.__version__}))
 
 
+def write(rows: list[dict[str, object]], threads: int) -> None:
+    """Keep the rows in place of older ones of the same models."""
+    new = [row | {"threads": threads, "torch": torch.__version__} for row in rows]
+    models = {row["model"] for row in rows}
+    if TABLE.exists():
+        with TABLE.open(newline="") as file:
+            new += [row for row in csv.DictReader(file) if row["model"] not in models]
+    new.sort(key=lambda row: CASES.index((str(row["model"]), int(str(row["batch"])))))
+    with TABLE.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(new[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(new)
+
+
 def show(rows: list[dict[str, object]], name: str, records: int) -> None:
     """One case as a small table."""
-    print(f"{name}, batch {records}\n  {'method':14}{'ms':>10}{'x plain':>9}{'peak MB':>9}")
+    columns = ("ms", "cpu_ms", "of plain", "of clipped", "peak_mb", "peak of plain")
+    print(f"{name}, batch {records}\n  {'method':14}" + "".join(f"{c:>15}" for c in columns))
     for row in rows:
         if (row["model"], row["batch"]) == (name, records):
-            print(f"  {row['method']:14}{row['ms']:10.2f}{row['ratio']:9.2f}{row['peak_mb']:9.1f}")
+            print(f"  {row['method']:14}" + "".join(f"{row[c]:15.2f}" for c in columns))
     for method in METHODS:
         if not present(method):
             print(f"  {method:14}  not installed (pip install opacus==1.6.0)")

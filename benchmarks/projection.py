@@ -1,19 +1,27 @@
 """Random projections made on the fly: both kinds against a Gaussian matrix from torch.
 
-    python benchmarks/projection.py [--rounds 5] [--threads 2] [--sizes 900000x400] [--json]
+    python benchmarks/projection.py [--rounds 7] [--workers 2] [--sizes 900000x400]
+                                    [--kinds sign,gaussian] [--write] [--json]
 
 Times are minima over interleaved rounds in one process, in milliseconds: other work on the machine
-only ever adds. "torch gaussian", the peer, draws float32 blocks of the same matrix size and
-multiplies. The limit for signs is their keystream, 16/20 bits an entry.
+only ever adds. "torch", the peer, draws float32 blocks of a Gaussian matrix of the same size and
+multiplies, with torch's own number of threads; ours has as many workers as the machine has cores,
+and one for comparison. The limit for signs is their keystream, 16/20 bits an entry, on one core.
+`cpu_ms` is the processor time of all threads, which other work changes less. `load` is the
+machine's when the size was begun: above 0, somebody else had a part of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,17 +30,46 @@ from hubbub.projection import Draw, Effort, Projection, lift, project
 from hubbub.randomness import CHUNK_BYTES, cipher_at, keystream_into
 
 DRAW = Draw(seed=bytes(range(32)), step=1)
-SIZES = "900000x400,1000000x50,1000000x100,1000000x200,1000000x400"
+SIZES = "900000x100,900000x400,900000x1000"
+RESULTS = Path(__file__).with_name("results")
 _BLOCK = 2048
+_SLOW_ROUNDS = 2  # products with Gaussian matrices take seconds
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One product: its time, and that of torch, or of the keystream, in units of it or for it."""
+
+    d: int
+    k: int
+    product: str
+    kind: str
+    threads: int
+    ms: float
+    cpu_ms: float
+    torch_over_this: float
+    this_over_limit: float | None
+    load: float
 
 
 def torch_project(vector: torch.Tensor, dimension: int) -> torch.Tensor:
-    """The same product with a matrix from torch's generator, block by block."""
+    """P^T x with a matrix from torch's generator, block by block."""
     generator = torch.Generator().manual_seed(1)
     out = torch.zeros(dimension)
     for part in vector.split(_BLOCK):
         out += torch.randn(dimension, len(part), generator=generator) @ part
     return out / sqrt(dimension)
+
+
+def torch_lift(projected: torch.Tensor, parameters: int) -> torch.Tensor:
+    """P y with the same matrix."""
+    generator = torch.Generator().manual_seed(1)
+    out = torch.empty(parameters)
+    for part in out.split(_BLOCK):
+        torch.mv(torch.randn(len(projected), len(part), generator=generator).T, projected, out=part)
+    return out / sqrt(len(projected))
 
 
 def keystream(size: int) -> None:
@@ -42,70 +79,108 @@ def keystream(size: int) -> None:
         keystream_into(cipher, buffer.data)
 
 
-def milliseconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def milliseconds(work: Work) -> np.ndarray:
+    """By the clock and by the processors."""
+    clocks = (time.perf_counter, time.process_time)
+    start = [clock() for clock in clocks]
     work()
-    return (time.perf_counter() - start) * 1e3
+    return np.array([clock() - then for clock, then in zip(clocks, start, strict=True)]) * 1e3
 
 
-def cases(parameters: int, dimension: int, threads: int) -> dict[str, Callable[[], object]]:
+def ours(kind: str, vector: np.ndarray, dimension: int, workers: int) -> tuple[Work, Work]:
+    """Both products, seen to belong to one matrix."""
+    shape = Projection(
+        kind=kind, parameters=vector.size, dimension=dimension, clip=1.0, records=400
+    )
+    effort = Effort(workers=workers, memory=max(64, 8 * workers) << 20)
+    projected = project(vector, shape, DRAW, effort)
+    length = float(vector @ vector)
+    there = vector @ lift(projected, shape, DRAW, effort) / length
+    assert abs(there - projected @ projected / length) < 1e-6
+    return (
+        lambda: project(vector, shape, DRAW, effort),
+        lambda: lift(projected, shape, DRAW, effort),
+    )
+
+
+def cases(
+    parameters: int, dimension: int, most: int, kinds: str
+) -> dict[tuple[str, str, int], Work]:
+    """What is timed, by product, kind and threads."""
     vector = np.random.default_rng(0).normal(size=parameters)
     vector *= 20 / np.linalg.norm(vector)
-    tensor = torch.from_numpy(vector).float()
-    work: dict[str, Callable[[], object]] = {
-        "torch gaussian": lambda: torch_project(tensor, dimension),
-        "limit sign": lambda: keystream(parameters * dimension // 10),
+    long, short = torch.from_numpy(vector).float(), torch.randn(dimension)
+    work: dict[tuple[str, str, int], Work] = {
+        ("project", "torch", torch.get_num_threads()): lambda: torch_project(long, dimension),
+        ("lift", "torch", torch.get_num_threads()): lambda: torch_lift(short, parameters),
+        ("both", "limit", 1): lambda: keystream(parameters * dimension // 10),
     }
-    for kind in ("sign", "gaussian"):
-        shape = Projection(
-            kind=kind, parameters=parameters, dimension=dimension, clip=1.0, records=400
-        )
-        for workers in sorted({1, threads}):
-            effort = Effort(workers=workers)
-            projected = project(vector, shape, DRAW, effort)
-            check = vector @ lift(projected, shape, DRAW, effort) / (vector @ vector)
-            assert abs(check - projected @ projected / (vector @ vector)) < 1e-6
-            work[f"{kind} project, {workers} threads"] = lambda shape=shape, effort=effort: project(
-                vector, shape, DRAW, effort
-            )
-            work[f"{kind} lift, {workers} threads"] = (
-                lambda shape=shape, effort=effort, y=projected: lift(y, shape, DRAW, effort)
-            )
+    for kind in kinds.split(","):
+        for workers in sorted({1, most}):
+            there, back = ours(kind, vector, dimension, workers)
+            work |= {("project", kind, workers): there, ("lift", kind, workers): back}
     return work
 
 
-def measured(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    best = dict.fromkeys(work, float("inf"))
-    for turn in range(rounds):
+def rows(parameters: int, dimension: int, options: argparse.Namespace) -> list[Row]:
+    """All products of one size."""
+    load = os.getloadavg()[0]
+    work = cases(parameters, dimension, options.workers, options.kinds)
+    best = {name: np.full(2, np.inf) for name in work}
+    for turn in range(options.rounds):
         for name, one in work.items():
-            # The Gaussian products take seconds; two turns of them are enough.
-            if turn < 2 or not name.startswith("gaussian"):
-                best[name] = min(best[name], milliseconds(one))
-    return best
+            if turn < _SLOW_ROUNDS or name[1] in ("sign", "limit"):
+                best[name] = np.minimum(best[name], milliseconds(one))
+    peers = {product: ms for (product, kind, _), (ms, _) in best.items() if kind == "torch"}
+    limit, _ = best["both", "limit", 1]
+    return [
+        Row(
+            d=parameters, k=dimension, product=product, kind=kind, threads=threads,
+            ms=round(ms, 2), cpu_ms=round(cpu, 2),
+            torch_over_this=round(peers.get(product, peers["project"]) / ms, 2),
+            this_over_limit=round(ms / limit, 2) if kind in ("sign", "limit") else None,
+            load=round(load, 2),
+        )
+        for (product, kind, threads), (ms, cpu) in best.items()
+    ]  # fmt: skip
+
+
+def show(row: Row) -> None:
+    """One line for a reader."""
+    name = f"{row.kind} {row.product}, {row.threads} threads"
+    times = f"{row.ms:>8.1f} ms {row.cpu_ms:>8.1f} cpu  torch / this {row.torch_over_this:>6.1f}"
+    print(f"{row.d:>9} {row.k:>5}  {name:<28} {times}  load {row.load:.1f}", flush=True)
+
+
+def write(found: list[Row]) -> None:
+    """The table that is committed."""
+    with (RESULTS / "projection.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(asdict(found[0])), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in found)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--kinds", default="sign", help="sign, or sign,gaussian: takes minutes")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    rows = []
+    found: list[Row] = []
     for size in options.sizes.split(","):
         parameters, dimension = (int(part) for part in size.split("x"))
-        best = measured(cases(parameters, dimension, options.threads), options.rounds)
-        for name, value in best.items():
-            row = {"d": parameters, "k": dimension, "name": name, "ms": round(value, 1)}
-            rows.append(row | {"torch / this": round(best["torch gaussian"] / value, 1)})
-            if not options.json:
-                ratio = rows[-1]["torch / this"]
-                print(
-                    f"{parameters:>9} {dimension:>5}  {name:<28} {value:>9.1f} ms {ratio:>7.1f} x"
-                )
+        found += rows(parameters, dimension, options)
+        if not options.json:
+            for row in found:
+                if (row.d, row.k) == (parameters, dimension):
+                    show(row)
+    if options.write:
+        write(found)
     if options.json:
-        print(json.dumps({"results": rows}))
+        print(json.dumps({"results": [asdict(row) for row in found]}))
 
 
 if __name__ == "__main__":

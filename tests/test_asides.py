@@ -14,10 +14,11 @@ import pytest
 import hubbub
 from hubbub import learning
 from hubbub.errors import IntegrityError, StudyError
+from hubbub.ledger.book import Ledger
 from hubbub.plan import EVALUATION, STANDARDISATION
 from hubbub.runners import asides as asked
 from hubbub.runners.asides import FeatureSums, standardisation_from
-from hubbub.runners.ledger import Ledger
+from hubbub.runners.federation import layout_of
 from hubbub.runners.local import resume, run
 from hubbub.runners.series import Stage
 from hubbub.runners.setting import Setting
@@ -150,7 +151,12 @@ def test_the_revealed_statistic_has_the_planned_noise():
     tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in setting.records]
     with ExitStack() as stack:
         stage = Stage(
-            study=wanted, parameters=setting.initial.size, ledgers={}, folder=None, stack=stack
+            study=wanted,
+            parameters=setting.initial.size,
+            ledgers={},
+            folder=None,
+            stack=stack,
+            keys=layout_of(setting.plan).keys(),
         )
         series = stage.open(EVALUATION, planned.plan, tasks, 3)
         found = [series.round(n, setting.initial, 1)[0] for n in range(1, STEPS + 1)]

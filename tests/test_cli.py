@@ -25,8 +25,8 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.cli import bench, main
+from hubbub.ledger.book import Cap, Ledger
 from hubbub.runners.baselines import BASELINES
-from hubbub.runners.ledger import Cap, Ledger
 
 HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
 MODES = ("federated", *BASELINES)

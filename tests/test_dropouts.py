@@ -10,7 +10,7 @@ import pytest
 
 import hubbub
 from hubbub.errors import BudgetError, StudyError
-from hubbub.runners.ledger import Cap, Ledger
+from hubbub.ledger.book import Cap, Ledger
 from hubbub.runners.local import run
 
 STEPS = 8

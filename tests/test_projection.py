@@ -282,6 +282,13 @@ def test_lift_in_several_batches_of_tables_is_the_same() -> None:
     assert (lift(y, one, DRAW, Effort(memory=8 << 20)) == lift(y, one, DRAW)).all()
 
 
+def test_a_projection_in_several_spans_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, x = shape("sign", 150_000, 45), vector(150_000)
+    whole = project(x, one, DRAW)
+    monkeypatch.setattr(signs, "_SPAN", 1 << 16)  # three, the last of them short
+    assert (project(x, one, DRAW, Effort(workers=2)) == whole).all()
+
+
 @BOTH
 def test_every_part_of_the_draw_makes_another_matrix(kind: str) -> None:
     one, x = shape(kind, 64, 8), vector(64)
@@ -353,6 +360,16 @@ def test_projections_that_cannot_be_certified_are_refused(
     Projection(**good)
     with pytest.raises(StudyError, match=says):
         Projection(**(good | change))
+
+
+@BOTH
+def test_the_last_grid_within_the_margin_is_taken_and_the_next_refused(kind: str) -> None:
+    """P8 (8): 2^-11 for the grid, 2^-17 for the results, whichever ends first."""
+    for parameters, records in ((2**24, 2**17), (2**10, 2**24)):
+        one = shape(kind, parameters, 10, records=records)
+        assert one.allowance <= 2.0**-11 + 2.0**-17
+        with pytest.raises(StudyError, match="lower one of them"):
+            shape(kind, parameters, 10, records=records + 1)
 
 
 @pytest.mark.parametrize(

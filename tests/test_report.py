@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from math import isclose, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from hubbub.report.markup import tag
 from hubbub.report.scales import bounds, linear
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 COMPARISON = {
     "federated": {"auc": 0.86, "spread": 0.01},
     "alone": {"auc": 0.75, "spread": 0.04},
@@ -40,6 +44,8 @@ def a_plan(**changes: Any) -> dict[str, Any]:
     return {
         "study": "four hospitals",
         "study_id": "d8" * 32,
+        "silos": 5,
+        "steps": 60,
         "noise_multiplier": 11.0866,
         "total_noise_multiplier": 15.6789,
         "share_sigma": 7.8394,
@@ -346,6 +352,132 @@ def test_every_chart_and_table_has_words_for_those_who_cannot_see_it() -> None:
 def test_a_model_of_unknown_size_is_said_to_be_so() -> None:
     plan = a_plan(upload_bytes_per_step=None, dimension=None)
     assert "not known before the model is" in read(rendered(plan=plan)).text
+
+
+PARTS = [
+    {
+        "silo": "ghent",
+        "attempts": 61,
+        "ledger": {"head": "ab" * 32, "rows": 75},
+        "data_set": {"epsilon": 0.61234, "delta": 1e-5, "relation": "add-remove"},
+    },
+    {"silo": HOSTILE, "attempts": 3, "ledger": {"head": "cd" * 32, "rows": 4}, "data_set": None},
+]
+CHECKED = [
+    ("the plan follows", "re-derived"),
+    ("ghent has spoken", "signed"),
+    ("that nobody lied", "on trust"),
+]
+
+
+def rows_of(page: str) -> dict[str, list[str]]:
+    return {
+        one.all("th")[0].text: [cell.text for cell in one.all("td")]
+        for one in read(page).all("tr")
+        if one.all("td")
+    }
+
+
+def test_the_ledgers_are_shown_as_their_silos_signed_them() -> None:
+    page = rendered(parts=PARTS)
+    rows = rows_of(page)
+    assert rows["ghent"] == ["61", "75", "0.613 at δ = 1e-5", "abababababababab…"]
+    assert rows[HOSTILE][:3] == ["3", "4", "–"]
+    assert "hubbub ledger show" in read(rendered()).text
+    assert "What the ledgers say" not in read(rendered(baseline="trusted")).text
+
+
+def test_of_many_silos_the_first_are_shown_and_the_rest_counted() -> None:
+    many = [{**PARTS[0], "silo": f"silo-{k}"} for k in range(40)]
+    page = rendered(parts=many)
+    assert "silo-24" in rows_of(page)
+    assert "silo-25" not in rows_of(page)
+    assert "15 more silos" in read(page).text
+
+
+def test_bytes_and_seconds_are_those_of_the_attempts_made() -> None:
+    rows = rows_of(rendered(attempts=10, seconds=5.0))
+    assert rows["time"] == ["500 ms", "5 s"]
+    assert rows["each silo sends"] == ["192 bytes", "1.92 kB"]
+    assert rows["each silo receives (the model)"] == ["247 bytes", "2.47 kB"]
+    assert rows["all silos together send"] == ["960 bytes", "9.6 kB"]
+    assert "time" not in rows_of(rendered())
+    assert rows_of(rendered())["each silo sends"][1] == "11.5 kB"
+    assert rows_of(rendered(metrics=[], seconds=1.0))["time"] == ["–", "1 s"]
+
+
+def test_findings_are_counted_and_what_is_on_trust_is_listed() -> None:
+    page = rendered(checked=CHECKED)
+    rows = rows_of(page)
+    assert [rows[one][0] for one in ("re-derived", "signed", "on trust")] == ["1", "1", "1"]
+    assert "That nobody lied." in [one.text for one in read(page).all("li")]
+    assert "No claim was found to be wrong" in read(page).all("header")[0].text
+
+
+def test_what_does_not_hold_stands_on_the_first_screen_and_in_full_below() -> None:
+    page = rendered(checked=[*CHECKED, ("the sums add up", "wrong: round 7 does not")])
+    assert "1 claims do not hold" in read(page).all("header")[0].text
+    assert "the sums add up: wrong: round 7 does not" in [one.text for one in read(page).all("li")]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "word", "scale"),
+    [
+        (0.02, "hardly", "strong promise"),
+        (0.9, "hardly", "strong promise"),
+        (2.0, "only a little", "fair promise"),
+        (20.0, "perhaps", "weak promise"),
+        (None, "nothing is promised", "no promise"),
+    ],
+)
+def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(
+    epsilon: float | None, word: str, scale: str
+) -> None:
+    rows = [
+        exposure("aggregator", 0, 0.01),
+        exposure("aggregator + 1 silo", 1, epsilon),
+    ]
+    page = rendered(plan=a_plan(epsilon=rows))
+    header = read(page).all("header")[0]
+    assert word in header.text
+    drawn = header.all("svg")[0]
+    assert (drawn.attributes["aria-label"] or "").endswith(f"{scale}.")
+    pointer = next(one for one in drawn.all("path") if one.attributes["class"] == "pointer")
+    x = float((pointer.attributes["d"] or "")[1:].split()[0])
+    zones = [(one.number("x"), one.number("x") + one.number("width")) for one in drawn.all("rect")]
+    at = {"strong": 0, "fair": 1, "weak": 2, "no": 2}[scale.split(maxsplit=1)[0]]
+    assert zones[at][0] <= x <= zones[at][1] + 2.01
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
+def test_a_real_browser_shows_the_page_without_a_word_on_the_console(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(rendered(parts=PARTS, checked=CHECKED, seconds=3.0), encoding="utf-8")
+    broken = tmp_path / "broken.html"
+    broken.write_text("<script>nothing.here()</script>", encoding="utf-8")
+    assert "CONSOLE" not in shown(page)
+    assert "What the ledgers say" in shown(page)
+    assert "CONSOLE" in shown(broken)
+
+
+def shown(page: Path) -> str:
+    """What a browser makes of a page, and what it says on its console."""
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            *("--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+            *("--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=1000"),
+            f"--user-data-dir={page.parent / 'profile'}",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return done.stdout + "\n".join(console)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))

@@ -26,12 +26,12 @@ from scipy.stats import chisquare
 import hubbub
 from hubbub import Study, learning, noise, sources
 from hubbub.errors import BudgetError, DataError, ProtocolError, StudyError, UserError
+from hubbub.ledger.book import Cap, Ledger
 from hubbub.plan import Plan
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, ComputeNode, Silo, Terms
 from hubbub.runners.baselines import BASELINES
 from hubbub.runners.federation import Federation
-from hubbub.runners.ledger import Cap, Ledger
 from hubbub.runners.local import run
 from hubbub.runners.members import Layout, Members
 from hubbub.runners.setting import Setting

@@ -25,13 +25,14 @@ from hubbub.privacy import (
     trade_off,
 )
 from hubbub.study import Study
+from hubbub.version import VERSION
 
 if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.runners.local import Result, resume, run
     from hubbub.runners.sums import PrivateSum, private_sum, secure_sum
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Bound",

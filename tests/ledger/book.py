@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import hubbub
 from hubbub.errors import IntegrityError
-from hubbub.runners.chain import _digest
-from hubbub.runners.ledger import Cap, Entry, Ledger
+from hubbub.ledger.book import Cap, Entry, Ledger
+from hubbub.ledger.row import digest_of
 
 STUDY, OTHER = b"s" * 32, b"o" * 32
 DELTA, RELATION = 1e-5, "add-remove"
@@ -52,6 +52,11 @@ def key_of(path: Path) -> Path:
     return path.with_name(path.name + ".key")
 
 
+def note_of(path: Path) -> Path:
+    """Where a ledger's newest head is noted."""
+    return path.with_name(path.name + ".head")
+
+
 def behind_its_back(path: Path, statement: str, *values: object) -> None:
     """Change the file with nothing but SQLite."""
     with closing(sqlite3.connect(path)) as database, database:
@@ -83,13 +88,13 @@ def digests(path: Path) -> list[bytes]:
     """The digest of every stored row."""
     found = [bytes(32)]
     for number, text, _ in stored(path):
-        found.append(_digest(number, text, found[-1]))
+        found.append(digest_of(number, text, found[-1]))
     return found[1:]
 
 
 def signed_by(key: Ed25519PrivateKey, path: Path, number: int, text: str) -> bytes:
     """A signature that fits the chain at a row, by any key."""
-    return key.sign(_digest(number, text, digests(path)[number - 1]))
+    return key.sign(digest_of(number, text, digests(path)[number - 1]))
 
 
 def verified(path: Path) -> int:

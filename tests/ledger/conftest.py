@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.runners.ledger import Ledger
+from hubbub.ledger.book import Ledger
 from ledger.book import ROWS, entry
 
 

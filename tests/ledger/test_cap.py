@@ -9,8 +9,8 @@ import pytest
 
 import hubbub
 from hubbub.errors import BudgetError, IntegrityError, StudyError, UserError
+from hubbub.ledger.book import Cap, Ledger
 from hubbub.privacy import Certificate
-from hubbub.runners.ledger import Cap, Ledger
 from ledger.book import (
     DELTA,
     FULL_BATCH,

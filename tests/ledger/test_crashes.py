@@ -13,21 +13,22 @@ from pathlib import Path
 import pytest
 
 from hubbub.errors import BudgetError, HubbubError
-from hubbub.runners.ledger import Ledger
+from hubbub.ledger.book import Ledger
 from ledger.book import ROWS, cap_for, entry, verified
 
 CHARGE_FOR_EVER = """
 import os, sys
 from pathlib import Path
 from hubbub.errors import BudgetError
-from hubbub.runners.ledger import Entry, Ledger
+from hubbub.ledger.book import Entry, Ledger
 ledger = Ledger(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 for round in range(1, 10_000):
     try:
         ledger.charge(Entry(study=bytes(32), session=bytes(16), round=round, attempt=0,
-            noise_multiplier=2.0, sample_rate=1.0, sampling="none"))
+            noise_multiplier=2.0, sample_rate=1.0, sampling="none"),
+            attempts=int(sys.argv[3]) or None)
     except BudgetError:
         print("refused", flush=True)
         break
@@ -37,10 +38,10 @@ for round in range(1, 10_000):
 """
 
 
-def charging(path: Path, suicide_after: int = 0) -> subprocess.Popen[str]:
+def charging(path: Path, suicide_after: int = 0, attempts: int = 0) -> subprocess.Popen[str]:
     """A process that charges from when it reads a line until it is refused or killed."""
     return subprocess.Popen(
-        [sys.executable, "-c", CHARGE_FOR_EVER, str(path), str(suicide_after)],
+        [sys.executable, "-c", CHARGE_FOR_EVER, str(path), str(suicide_after), str(attempts)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -100,11 +101,13 @@ def test_p15_rows_are_synced_to_the_disk_and_not_only_handed_to_it(path):
         assert ledger._chain._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_p15_two_processes_cannot_overspend_together(tmp_path, processes):
+@pytest.mark.parametrize("limit", ["the cap", "the study's attempts"])
+def test_p15_two_processes_cannot_overspend_together(tmp_path, processes, limit):
     place, allowed = tmp_path / "ledger.sqlite", 12
     with Ledger(place) as ledger:
-        ledger.set_cap(cap_for(allowed))
-    processes += [charging(place), charging(place)]
+        ledger.set_cap(cap_for(allowed if limit == "the cap" else 90))
+    attempts = 0 if limit == "the cap" else allowed
+    processes += [charging(place, attempts=attempts), charging(place, attempts=attempts)]
     for process in processes:
         ready(process)
     for process in processes:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hubbub.errors import HubbubError
+from hubbub.ledger.book import Ledger
 from hubbub.round import Charge, Terms
 from hubbub.runners.federation import Federation, federate
-from hubbub.runners.ledger import Ledger
 from hubbub.runners.members import Layout
 from ledger.book import STUDY, cap_for, charges, entry
 

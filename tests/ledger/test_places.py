@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hubbub.errors import IntegrityError
-from hubbub.runners.ledger import Ledger
+from hubbub.ledger.book import Ledger
 from ledger.book import (
     ROWS,
     assert_noticed,
@@ -19,6 +19,7 @@ from ledger.book import (
     charges,
     entry,
     key_of,
+    note_of,
     verified,
 )
 
@@ -121,15 +122,53 @@ def test_p15_a_ledger_cut_to_no_bytes_is_refused_and_not_begun_anew(path):
 
 def test_p15_a_ledger_that_was_deleted_is_not_begun_anew_while_its_key_is_there(path):
     path.unlink()
-    with pytest.raises(IntegrityError, match="restore the ledger"):
-        Ledger(path)
-    key_of(path).unlink()
+    for left in (key_of(path), note_of(path)):
+        with pytest.raises(IntegrityError, match="restore the ledger"):
+            Ledger(path)
+        left.unlink()
     assert verified(path) == 0
 
 
 def test_an_empty_file_that_never_was_a_ledger_becomes_one(tmp_path):
     (tmp_path / "ledger.sqlite").touch()
     assert verified(tmp_path / "ledger.sqlite") == 0
+
+
+# A ledger whose making was cut short -----------------------------------------------------------
+
+
+def first_name(path: Path) -> Path:
+    """Where a key is until the ledger that it signs is on disk."""
+    return path.with_name(path.name + ".key.new")
+
+
+@pytest.mark.parametrize("content", ["", "ab" * 20, "ab" * 32])
+def test_a_key_whose_ledger_was_never_written_is_made_anew(tmp_path, content):
+    place = tmp_path / "ledger.sqlite"
+    first_name(place).write_text(content)
+    with Ledger(place) as ledger:
+        ledger.charge(entry())
+    assert verified(place) == 1
+    assert key_of(place).read_text() != content
+    assert not first_name(place).exists()
+
+
+def test_a_key_that_had_no_time_to_get_its_own_name_gets_it(path):
+    key_of(path).rename(first_name(path))
+    with Ledger(path) as ledger:
+        ledger.charge(entry(5))
+    assert verified(path) == ROWS + 1
+    assert key_of(path).exists()
+    assert not first_name(path).exists()
+
+
+def test_p15_a_key_of_another_ledger_under_its_first_name_is_left_alone(path, tmp_path):
+    Ledger(tmp_path / "other.sqlite").close()
+    key_of(path).unlink()
+    key_of(tmp_path / "other.sqlite").rename(first_name(path))
+    with Ledger(path) as ledger, pytest.raises(IntegrityError, match="restore the key"):
+        ledger.charge(entry(5))
+    assert not key_of(path).exists()
 
 
 # A full disk -------------------------------------------------------------------------------------

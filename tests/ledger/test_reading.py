@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hubbub.errors import HubbubError
-from hubbub.runners.ledger import Entry, Ledger
+from hubbub.ledger.book import Entry, Ledger
 from ledger.book import (
     DELTA,
     RELATION,

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.errors import BudgetError, IntegrityError
-from hubbub.runners.ledger import Ledger
+from hubbub.ledger.book import Ledger
 from ledger.book import (
     OTHER,
     ROWS,
@@ -21,6 +21,7 @@ from ledger.book import (
     entry,
     insert,
     key_of,
+    note_of,
     put,
     signed_by,
     stored,
@@ -204,6 +205,45 @@ def test_p15_a_last_row_that_vanishes_while_the_ledger_is_open_is_noticed(path):
             ledger.charge(entry(5))
 
 
+def test_p15_a_missing_end_is_noticed_by_the_note_beside_the_file(path):
+    behind_its_back(path, "DELETE FROM rows WHERE number = ?", ROWS)
+    assert_noticed(path)
+    with Ledger(path) as ledger, pytest.raises(IntegrityError, match=r"\.head notes"):
+        ledger.charge(entry(5))
+
+
+def test_p15_another_row_in_place_of_the_last_is_noticed_even_with_the_key(path, tmp_path):
+    # The key is stolen and the note is not: row 4 is rewritten and signed anew.
+    key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key_of(path).read_text()))
+    text = json.dumps({"charge": entry(4, noise_multiplier=1000.0).plain()})
+    signature = signed_by(key, path, ROWS, text)
+    put(path, "text", text, ROWS)
+    put(path, "signature", signature, ROWS)
+    assert_noticed(path)
+    note_of(path).unlink()
+    assert verified(path) == ROWS  # the limit: who has key and note writes any history
+
+
+@pytest.mark.parametrize("position", range(86))
+def test_p15_a_flip_of_any_byte_of_the_note_is_noticed(path, position):
+    altered = bytearray(note_of(path).read_bytes())
+    assert len(altered) == 86
+    altered[position] ^= 1
+    note_of(path).write_bytes(altered)
+    with pytest.raises(IntegrityError, match=r"ledger\.sqlite\.head.*restore") as error:
+        verified(path)
+    assert_one_sentence(str(error.value))
+
+
+def test_a_note_that_a_power_cut_took_is_made_again(path):
+    note_of(path).write_bytes(b"")
+    with Ledger(path) as ledger:
+        ledger.charge(entry(5))
+    assert note_of(path).read_bytes() == f"{5:020d} {digests(path)[-1].hex()}\n".encode()
+    note_of(path).unlink()
+    assert verified(path) == ROWS + 1
+
+
 def test_p15_an_older_copy_is_noticed_by_who_noted_the_head(path):
     with Ledger(path) as ledger:
         earlier = ledger.head
@@ -211,6 +251,7 @@ def test_p15_an_older_copy_is_noticed_by_who_noted_the_head(path):
         noted = ledger.head
         assert ledger.verify(head=earlier) == ledger.verify(head=noted) == ROWS + 1
     behind_its_back(path, "DELETE FROM rows WHERE number = 5")
+    note_of(path).unlink()
     with Ledger(path) as ledger:
         assert ledger.verify(head=earlier) == ROWS
         with pytest.raises(IntegrityError, match=r"older copy.*restore") as error:
@@ -218,17 +259,15 @@ def test_p15_an_older_copy_is_noticed_by_who_noted_the_head(path):
     assert_one_sentence(str(error.value))
 
 
-def test_an_older_copy_and_a_missing_last_row_show_only_against_a_head_noted_elsewhere(path):
-    # The limit that the ledger states: alone, a file cannot prove that it is the newest.
+def test_an_older_copy_of_all_files_shows_only_against_a_head_noted_elsewhere(path):
+    # The limit that the ledger states: alone, files cannot prove that they are the newest.
     copy = path.with_name("backup.sqlite")
-    shutil.copy(path, copy)
-    shutil.copy(key_of(path), key_of(copy))
+    for of in (lambda place: place, key_of, note_of):
+        shutil.copy(of(path), of(copy))
     with Ledger(path) as ledger:
         ledger.charge(entry(5))
         noted, count = ledger.head, len(ledger)
     assert noted == digests(path)[-1]
-    behind_its_back(path, "DELETE FROM rows WHERE number = 5")
-    for older in (path, copy):
-        with Ledger(older) as ledger:
-            assert (ledger.verify(), count) == (ROWS, ROWS + 1)
-            assert ledger.head != noted
+    with Ledger(copy) as ledger:
+        assert (ledger.verify(), count) == (ROWS, ROWS + 1)
+        assert ledger.head != noted

@@ -26,13 +26,13 @@ import torch
 
 import hubbub
 from hubbub.errors import HubbubError
+from hubbub.ledger.book import Ledger
 from hubbub.plan import Plan
 from hubbub.round import Aggregator, Silo
 from hubbub.runners import checkpoint, local, store
-from hubbub.runners.ledger import Ledger
 from hubbub.runners.local import resume, run
 from hubbub.runners.store import RunFolder
-from hubbub.runners.transcript import Transcript
+from hubbub.transcript.writing import Transcript
 from hubbub.wire import _HEADER, HEADER_BYTES, Frame, Tag
 
 STEPS = 10
@@ -184,7 +184,9 @@ POINTS = [
     (checkpoint, "write_bytes", 3),
     (local, "train", 1),
     (store, "write_text", 2),
-    (store, "write_results", 1),
+    (store, "write_model", 1),
+    (local, "write_evidence", 1),
+    (local, "write_report", 1),
 ]
 
 

@@ -18,9 +18,9 @@ import pytest
 
 import hubbub
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, UserError
+from hubbub.ledger.book import Cap, Ledger
 from hubbub.plan import Plan
 from hubbub.runners.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.runners.ledger import Cap, Ledger
 from hubbub.runners.local import resume, run
 from hubbub.runners.store import RunFolder
 from hubbub.runners.training import State

@@ -33,7 +33,7 @@ from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")
 _BUDGET = 2**23  # numbers of per-record state held at once
-_FIRST = 32  # records in the first piece of a model whose footprint is not yet known
+_FIRST = 20  # records in the first piece of a model whose footprint is not yet known
 
 # How a model says that vmap cannot take it; warnings, where the user has made them errors.
 UNABLE = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, Warning)

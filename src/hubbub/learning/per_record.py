@@ -30,8 +30,8 @@ def square_norms(values: torch.Tensor) -> torch.Tensor:
     """
     rows = values.reshape(values.shape[0], -1)
     stripes = rows.split(max(1, _STRIPE // max(1, len(rows))), dim=1)
-    norms = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for stripe in stripes:
+    norms: torch.Tensor = torch.linalg.vector_norm(stripes[0], dim=1, dtype=torch.float64).square()
+    for stripe in stripes[1:]:
         norms += torch.linalg.vector_norm(stripe, dim=1, dtype=torch.float64).square()
     return norms
 

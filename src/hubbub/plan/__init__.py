@@ -11,13 +11,13 @@ from hubbub.plan.batches import JointBatches
 from hubbub.plan.exposure import Exposure, noise_left, sharing_silos, stated_adversary
 from hubbub.plan.pairing import Mechanism, Projected, joint_batch, mechanism_of, releases
 from hubbub.plan.planning import Plan, PlannedAside, plan
-from hubbub.plan.precision import CLIP_MARGIN, largest_batch
+from hubbub.plan.precision import SUM_MARGIN, largest_batch
 from hubbub.plan.size import model_dimension, record_shape
 
 __all__ = [
-    "CLIP_MARGIN",
     "EVALUATION",
     "STANDARDISATION",
+    "SUM_MARGIN",
     "Aside",
     "Exposure",
     "JointBatches",

@@ -248,7 +248,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         for one in asides_of(study)
     )
     priced = tuple(one.priced for one in asides)
-    certificate = certificate_for(study, study.training.projection or dimension)
+    certificate = certificate_for(study, study.training.projection or dimension, dimension)
     for one in asides:
         certificate = certificate.after(one.plan.certificate)
     noise = _calibrated(study, mechanism, certificate, priced)

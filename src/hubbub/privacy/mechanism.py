@@ -8,12 +8,12 @@ often it happens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, log, sqrt
+from math import ceil, floor, log, log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammainccinv, gammaincinv
+from scipy.special import gammainc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
 from hubbub.privacy import parameters
@@ -29,7 +29,11 @@ from hubbub.privacy.laws import (
 
 PROJECTIONS = ("gaussian", "sign")
 _CHI_TAIL = 1e-26
+_LEAST_RADIUS = 2.0**-5
 _CHI_NODES = 40  # more of them move epsilon by less than 1e-6 of itself
+_SIGN_TAIL = 1e-26
+_SIGN_CELLS = 40  # more of them lower epsilon by less than 1e-3 of itself
+_SIGN_NODES = 12
 _HYPERGEOMETRIC_TAIL = 1e-26
 # Losses of a sampled step grow with the square of 2 / z, and e^loss must be a float.
 LEAST_SAMPLED_NOISE = 0.08
@@ -89,7 +93,11 @@ def release(step: Step, relation: str) -> Release:
         StudyError: unknown relation.
     """
     parameters.choice("relation", relation, parameters.RELATIONS)
-    shift = 1 / step.noise_multiplier
+    return _moved(step, relation, 1 / step.noise_multiplier)
+
+
+def _moved(step: Step, relation: str, shift: float) -> Release:
+    """The release of a step in which a record moves the sum by at most `shift`."""
     substitute = relation == "substitute"
     if step.sampling == "none" or step.sample_rate == 1:
         moved = 2 * shift if substitute or step.sampling == "without-replacement" else shift
@@ -210,20 +218,102 @@ def release_projected(
     """Poisson steps, each seen through a fresh public Gaussian projection to `dimension` (P8).
 
     Given the projection, the shift is R / z with R^2 = chi^2_k / k; R is public and independent of
-    the data. Gauss-Legendre nodes over R integrate the bin masses, which are analytic in R.
+    the data. Gauss-Legendre nodes over R integrate the bin masses, which are analytic in R. An R
+    below 2^-5 is charged as 2^-5, which pays for matrices of finite precision (P8 (8)).
     """
     half = dimension / 2
-    low = float(np.sqrt(gammaincinv(half, _CHI_TAIL) / half))
+    low = max(_LEAST_RADIUS, float(np.sqrt(gammaincinv(half, _CHI_TAIL) / half)))
+    below = float(gammainc(half, half * low**2))
     high = float(np.sqrt(gammainccinv(half, _CHI_TAIL) / half))
     nodes, weights = np.polynomial.legendre.leggauss(_CHI_NODES)
     radius = (high + low) / 2 + (high - low) / 2 * nodes
     log_density = (dimension - 1) * np.log(radius) - half * radius**2
     weights = weights * np.exp(log_density - log_density.max())
-    weights /= weights.sum()
+    weights *= (1 - below) / weights.sum()
+    radius, weights = np.append(low, radius), np.append(below, weights)
     kept = weights > _CHI_TAIL
     laws = [Removal(rate=sample_rate, shift=float(r) / noise_multiplier) for r in radius[kept]]
-    mixture = _mixture(weights[kept], laws, missing=float(weights[~kept].sum()))
+    missing = float(weights[~kept].sum()) + _CHI_TAIL
+    mixture = _mixture(weights[kept], laws, missing=missing)
     return Release(laws=(mixture, Reversed(law=mixture)), count=count)
+
+
+def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float = 1.0) -> Release:
+    """A step that is seen through a fresh public projection of signs to `dimension` (P8 (7)).
+
+    The law of R = |P^T a| / |a| is not known, but a bound on its tail is. Longer offsets only
+    raise H_a, so the mixture over an R with that very tail dominates. It is gathered on a few
+    radii: H_a is convex in erf(R distance / sqrt 8), so the mass between two of them goes to both
+    with the mean of that kept. Upper bounds remain upper bounds; lower ones are those of this
+    mixture and say nothing about the mechanism.
+
+    Args:
+        step: what every step does; its noise is relative to C *before* projecting.
+        relation: "add-remove" or "substitute".
+        dimension: k, coordinates that are sent.
+        tries: seeds from which somebody may choose; 1 if the seed is revealed after the model is
+            fixed and every reveal counts as a step.
+
+    Raises:
+        StudyError: unknown relation, or `tries` out of range.
+    """
+    parameters.choice("relation", relation, parameters.RELATIONS)
+    parameters.within("tries", tries, least=1, most=2.0**64)
+    shift, one_vector = 1 / step.noise_multiplier, relation == "add-remove"
+    apart = 1 if one_vector and step.sampling != "without-replacement" else 2
+    events = tries * (1 if one_vector or step.sampling == "none" or step.sample_rate == 1 else 2)
+    radii, weights, missing = _gathered_radii(dimension, events, apart * shift)
+    each = [_moved(step, relation, shift * float(radius)).laws for radius in radii]
+    laws = [_mixture(weights, list(way), missing=missing) for way in zip(*each, strict=True)]
+    return Release(laws=tuple(laws), count=step.count)
+
+
+def sign_tail(radius: Array, dimension: int) -> Array:
+    """An upper bound on Pr[|P^T a| >= radius |a|] for signs: Chernoff's or Cantelli's (P8 (5)).
+
+    Above its exact value by a little more than the rounding of floats.
+    """
+    excess = np.maximum((radius - 1) * (radius + 1), 0.0)
+    exponent = np.log1p(excess) - excess + 1e-15 * excess
+    chernoff = np.exp(dimension / 2 * exponent)
+    cantelli = 1 / (1 + dimension * excess**2 / 2)
+    return np.asarray(np.minimum(1.0, np.minimum(chernoff, cantelli) * (1 + 1e-12)))
+
+
+def _gathered_radii(dimension: int, events: float, distance: float) -> tuple[Array, Array, float]:
+    """Radii, their weights, and the weight beyond the last, for the tail `events` * `sign_tail`.
+
+    On a cell between two radii the tail is replaced by its mean with respect to
+    d erf(r distance / sqrt 8); where that levels off within the cell, by its largest value.
+    """
+    ends = _cell_ends(dimension, events)
+    tail = np.minimum(1.0, events * sign_tail(ends, dimension))
+    tail[0] = 1.0
+    inner, weights = np.polynomial.legendre.leggauss(_SIGN_NODES)
+    radii = ends[:-1, None] + np.diff(ends)[:, None] * (1 + inner) / 2
+    falls = (radii**2 - ends[:-1, None] ** 2) * distance**2 / 8
+    slopes = weights * np.exp(-falls)
+    within = np.minimum(1.0, events * sign_tail(radii, dimension))
+    means = (slopes * within).sum(axis=1) / slopes.sum(axis=1) * (1 + 1e-10)
+    levels = np.where(falls[:, -1] < 4, np.minimum(means, tail[:-1]), tail[:-1])
+    return ends, -np.diff(levels, prepend=1.0, append=tail[-1]), float(tail[-1])
+
+
+def _cell_ends(dimension: int, events: float) -> Array:
+    """Radii from where the tail leaves 1 to where it is nothing, closer where it is large."""
+
+    def log_tail(radius: float) -> float:
+        return log(events) + log(float(sign_tail(np.array(radius), dimension)))
+
+    def chernoff_over_cantelli(excess: float) -> float:
+        return dimension / 2 * (log1p(excess) - excess) + log1p(dimension * excess**2 / 2)
+
+    last = projection_factor(dimension, _SIGN_TAIL / events, "sign")
+    first = brentq(log_tail, 1.0, last) if events > 1 else 1.0
+    scale = 1 / sqrt(dimension)
+    corner = sqrt(1 + brentq(chernoff_over_cantelli, scale, 20 * scale))
+    ends = first + (last - first) * np.linspace(0, 1, _SIGN_CELLS + 1) ** 1.5
+    return np.union1d(ends, [corner] if corner > first else [])
 
 
 def _both_ways(removal: Removal, substitute: bool) -> tuple[Law, ...]:

@@ -17,6 +17,7 @@ from hubbub.privacy.mechanism import (
     projection_factor,
     release,
     release_at_quantile,
+    release_by_signs,
     release_projected,
     release_with_malicious,
 )
@@ -218,32 +219,49 @@ def projected_epsilon(
     steps: int,
     delta: float,
     fresh: bool = True,
+    kind: str = "gaussian",
 ) -> Bound:
-    """Epsilon of Poisson DP-SGD (add-remove) that releases a fresh Gaussian projection per step.
+    """Epsilon of Poisson DP-SGD (add-remove) that releases a fresh random projection per step.
 
-    Exact for the mixture over the public projection's norm: no delta is spent on long projections.
+    The mixture over the public projection's norm: no delta is spent on long projections. It is
+    exact for "gaussian". For "sign" a mixture is taken that is longer than any that can occur:
+    `upper` holds as ever, and `lower` is that of the longer mixture, no limit to what the mechanism
+    may be worth.
 
     Args:
         dimension: k, coordinates sent per step.
         noise_multiplier: sigma / C, with C the clipping norm *before* projecting.
         fresh: whether every step draws its own projection, after its model is fixed.
+        kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
 
     Raises:
         StudyError: an argument is out of range; or one projection is kept for all steps.
 
     Source: docs/privacy.md P8.
+
+    >>> paper = dict(noise_multiplier=1.3633, sample_rate=0.008, steps=1250, delta=1e-5)
+    >>> round(projected_epsilon(dimension=100, **paper).upper, 2)
+    0.94
+    >>> round(projected_epsilon(dimension=100, kind="sign", **paper).upper, 2)
+    1.06
     """
+    parameters.choice("kind", kind, PROJECTIONS)
     if fresh is not True:
         raise StudyError(
             "expected a fresh projection for every step, got fresh = False; later gradients depend "
             "on a projection that is kept, and may be lengthened 1 + sqrt(d / k) times by it"
         )
-    one = release_projected(
-        dimension=parameters.whole("dimension", dimension, least=2, most=2**40),
-        sample_rate=parameters.rate(sample_rate),
-        noise_multiplier=parameters.noise(noise_multiplier),
-        count=parameters.whole("steps", steps, least=1, most=parameters.MOST_STEPS),
-    )
+    dimension = parameters.whole("dimension", dimension, least=2, most=2**40)
+    step = _step(noise_multiplier, sample_rate, steps, "poisson")
+    if kind == "sign":
+        one = release_by_signs(step, "add-remove", dimension=dimension)
+    else:
+        one = release_projected(
+            dimension=dimension,
+            sample_rate=step.sample_rate,
+            noise_multiplier=step.noise_multiplier,
+            count=step.count,
+        )
     return _within_reach(Composition([one]).epsilon(delta))
 
 

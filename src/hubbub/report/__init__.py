@@ -6,6 +6,10 @@
     modes     the federation and its baselines in words
     learned   section: the learning curve, and whether joining is worth it
     cost      section: epsilon for every adversary
+    ledger    section: what the silos have signed about their ledgers
+    traffic   section: seconds and bytes
+    checks    section: how all of it can be checked, and what is on trust
+    numbers   section: the plan, for those who check
     page      the order of the sections, and `render`
 
 It works from the plain values in a run folder. It knows no plan, no model and no records, reads no

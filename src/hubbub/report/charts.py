@@ -90,6 +90,29 @@ def off_scale(at: Sequence[float], text: str, across: Scale, up: Scale) -> Html:
     return tag("g", *crosses, tag("text", text, x=x + gap, y=place, text_anchor=side))
 
 
+def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) -> Html:
+    """A band of zones with a mark, on a logarithmic scale.
+
+    Args:
+        at: where the mark stands; None: beyond the end.
+        zones: the upper end and the name of each, by rising end.
+        described: the band in words.
+    """
+    low = zones[0][0] / 20
+    across = Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
+    parts, start = [], low
+    for index, (end, name) in enumerate(zones):
+        left, right = across.place(start), across.place(end)
+        parts += [
+            tag("rect", x=left, y=22, width=right - left - 2, height=18, class_=f"zone-{index}"),
+            tag("text", name, x=(left + right) / 2, y=60, text_anchor="middle"),
+        ]
+        start = end
+    x = across.place(min(max(at if at is not None else across.high, low), across.high))
+    parts.append(tag("path", d=f"M{x:.2f} 22l-7 -13h14z", class_="pointer"))
+    return _svg(parts, 68, described)
+
+
 def bars(items: Sequence[Bar], *, label: str, described: str) -> Html:
     """Lying bars from 0 to their value, each with its label above and its value at its end."""
     pitch, foot = 42, 8 + 42 * len(items)

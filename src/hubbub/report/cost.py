@@ -19,6 +19,8 @@ Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]
 
 _HEIGHT = 270
+# As in the words of `_meaning`; ends of what is called a strong, and not yet a weak, promise.
+_STRONG, _WEAK = 1.0, 8.0
 
 
 def stated(plan: Plan) -> Exposure:
@@ -29,6 +31,27 @@ def stated(plan: Plan) -> Exposure:
 def against(plan: Plan, mode: Mode) -> str | None:
     """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
     return plan["stated_adversary"] if mode.against == "" else mode.against
+
+
+def scale(epsilon: float | None) -> Html:
+    """Where an epsilon stands between a strong promise and none."""
+    zones = [(_STRONG, "strong"), (_WEAK, "fair"), (50.0, "weak")]
+    words = next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
+    described = f"A scale from strong (ε below 1) over fair to weak (above 8): {words} promise."
+    return charts.strip(epsilon, zones, described)
+
+
+def plainly(plan: Plan, against: str) -> str:
+    """What the promise means, for somebody who has not heard of epsilon."""
+    epsilon = stated(plan)["epsilon"]
+    if epsilon is None:
+        return f"Against {against} nothing is promised: it may be able to tell who took part."
+    how = "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK else "perhaps"
+    return (
+        f"In plain words: whoever sees all that {against} can see, and knows everything about one "
+        f"person, can {how} tell whether that person's record was used. Whatever the odds were "
+        f"before, they change by at most a factor of {at_most(exp(epsilon))}, but for the slack δ."
+    )
 
 
 def cost(plan: Plan, mode: Mode) -> Html:

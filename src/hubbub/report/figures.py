@@ -67,6 +67,21 @@ def size(count: float | None) -> str:
     return f"{count:g} bytes"
 
 
+def duration(seconds: float) -> str:
+    """A time in the unit that reads best.
+
+    Example:
+        >>> duration(0.0123), duration(75), duration(3 * 3600 + 120)
+        ('12.3 ms', '75 s', '3 h 2 min')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def finite(row: Mapping[str, float], key: str) -> float | None:
     """A value of a row, unless it is missing or not a number."""
     value = row.get(key)

@@ -1,8 +1,8 @@
 """The page: what stands on it and in which order.
 
 First the answer in four figures, then what was learned, what it cost, whether joining is worth it,
-what each party saw, and the numbers for those who check. Everything that differs between the
-federation and a baseline is decided here.
+what each party saw, what the ledgers hold, what it took, and how all that can be checked.
+Everything that differs between the federation and a baseline is decided here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from hubbub.report import cost, learned
-from hubbub.report.figures import amount, at_most, finite, score, size
+from hubbub.report import checks, cost, learned, ledger, numbers, traffic
+from hubbub.report.figures import amount, at_most, finite, score
 from hubbub.report.markup import Html, join, section, table, tag
 from hubbub.report.modes import BASELINES, FEDERATED, Mode
 
@@ -28,6 +28,10 @@ def render(
     *,
     baseline: str | None,
     comparison: Mapping[str, Mapping[str, float]],
+    parts: Sequence[Mapping[str, Any]] = (),
+    checked: Sequence[checks.Finding] = (),
+    attempts: int | None = None,
+    seconds: float | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page.
 
@@ -41,22 +45,33 @@ def render(
             "accuracy", "auc". May be empty.
         baseline: None for the federation, or the name of the baseline that was run.
         comparison: by mode, the mean "auc" or "accuracy" over runs and its "spread". May be empty.
+        parts: what the silos have signed about their ledgers, as in the evidence.
+        checked: claims and verdicts, as `hubbub verify` gives them.
+        attempts: made in all; as many as the last row has steps if None.
+        seconds: that the run took; None if nobody measured.
 
     Returns:
         HTML, to be stored as UTF-8.
     """
     mode = FEDERATED if baseline is None else BASELINES[baseline]
     against = cost.against(plan, mode)
-    parts = [
-        _summary(plan, metrics, mode, against),
+    made = attempts if attempts is not None else _last_step(metrics)
+    sections = [
+        _summary(plan, metrics, mode, against, checked),
         *_warnings(plan["warnings"]),
         learned.learning(metrics, against),
         cost.cost(plan, mode),
         learned.joining(comparison),
         _views(mode),
-        _numbers(plan, metrics, mode),
+        *([ledger.ledgers(parts), traffic.traffic(plan, made, seconds)] if not baseline else []),
+        checks.checks(checked),
+        numbers.numbers(plan, mode),
     ]
-    return _document(plan["study"], parts)
+    return _document(plan["study"], sections)
+
+
+def _last_step(metrics: Metrics) -> int:
+    return int(metrics[-1]["step"]) if metrics else 0
 
 
 def _document(name: str, parts: Sequence[Html]) -> str:
@@ -74,7 +89,13 @@ def _document(name: str, parts: Sequence[Html]) -> str:
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en').text}\n"
 
 
-def _summary(plan: Plan, metrics: Metrics, mode: Mode, against: str | None) -> Html:
+def _summary(
+    plan: Plan,
+    metrics: Metrics,
+    mode: Mode,
+    against: str | None,
+    checked: Sequence[checks.Finding],
+) -> Html:
     """The first screen: what happened, in one sentence and a few figures."""
     # The last adversary of a plan is all silos but one.
     silos = 1 + max(row["colluding_silos"] for row in plan["epsilon"])
@@ -83,13 +104,15 @@ def _summary(plan: Plan, metrics: Metrics, mode: Mode, against: str | None) -> H
     )
     if mode is not FEDERATED:
         lead = f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
-    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
+    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against), *_stayed_tile(mode)]
     return tag(
         "header",
         tag("p", "hubbub report", class_="kicker"),
         tag("h1", tag("bdi", plan["study"])),
         tag("p", lead, class_="lead"),
         tag("dl", *tiles, class_="tiles"),
+        *([tag("p", cost.plainly(plan, against))] if against else []),
+        *([tag("p", checks.briefly(checked))] if checked else []),
     )
 
 
@@ -105,11 +128,11 @@ def _learned_tile(metrics: Metrics) -> list[Html]:
 def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     if against is None:
         return [_tile("privacy cost ε", "no promise", "this baseline adds no noise")]
-    bound = at_most(cost.stated(plan)["epsilon"])
+    epsilon = cost.stated(plan)["epsilon"]
     power = at_most(100 * plan["attack_power_at_1_percent"])
     remark = f"against {against}, at δ = {amount(plan['delta'])}"
     return [
-        _tile("privacy cost ε, at most", bound, remark),
+        _tile("privacy cost ε, at most", at_most(epsilon), remark, cost.scale(epsilon)),
         _tile(
             "an attacker finds at most",
             f"{power} in 100",
@@ -118,9 +141,17 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     ]
 
 
-def _tile(name: str, value: str, remark: str) -> Html:
+def _stayed_tile(mode: Mode) -> list[Html]:
+    if mode is not FEDERATED:
+        return []
+    remark = "each sent vectors that look random, and nothing else about its data"
+    return [_tile("records that left a silo", "none", remark)]
+
+
+def _tile(name: str, value: str, remark: str, *more: Html) -> Html:
     remark_shown = tag("dd", remark, class_="remark")
-    return tag("div", tag("dt", name), tag("dd", value, class_="figure"), remark_shown)
+    drawn = [tag("dd", one) for one in more]
+    return tag("div", tag("dt", name), tag("dd", value, class_="figure"), *drawn, remark_shown)
 
 
 def _warnings(warnings: Sequence[str]) -> list[Html]:
@@ -143,139 +174,3 @@ def _views(mode: Mode) -> Html:
     )
     head = ("Party", "sees", "does not see")
     return section("What each party saw", table(caption, head, mode.views), tag("p", note))
-
-
-def _numbers(plan: Plan, metrics: Metrics, mode: Mode) -> Html:
-    head = ("Quantity", "value", "what it is")
-    rows = [
-        *_noise_rows(plan),
-        *_projection_rows(plan.get("projection")),
-        *_batch_rows(plan.get("without_replacement")),
-        *_traffic_rows(plan, metrics),
-        *_certificate_rows(plan),
-    ]
-    identity = tag("p", "Study id: ", tag("code", plan["study_id"]))
-    caption = "The plan, for those who check it"
-    if mode is not FEDERATED:
-        caption = "The plan of the federation with which this baseline is compared"
-    return section("The numbers", identity, table(caption, head, rows, numeric=(1,)))
-
-
-Cells = tuple[str, str, str]
-
-
-def _noise_rows(plan: Plan) -> list[Cells]:
-    grid = amount(plan["share_sigma_grid"])
-    return [
-        (
-            "noise multiplier",
-            amount(plan["noise_multiplier"]),
-            "standard deviation of the noise against the stated adversary, over the clipping norm",
-        ),
-        (
-            "total noise multiplier",
-            amount(plan["total_noise_multiplier"]),
-            "the same for the whole noise in the sum when every silo takes part",
-        ),
-        (
-            "noise share",
-            amount(plan["share_sigma"]),
-            f"standard deviation of what one silo adds, in units of the sum; {grid} grid steps",
-        ),
-        ("grid step", amount(plan["grid_step"]), "width of the grid onto which sums are rounded"),
-        ("word", f"{plan['word_bits']} bits", "one number on the wire"),
-        ("capacity", amount(plan["capacity"]), "records, all pulling alike, that fit into a word"),
-        (
-            "quorum",
-            amount(plan["quorum"]),
-            "least silos in a round; with fewer nothing is revealed",
-        ),
-    ]
-
-
-def _projection_rows(found: Plan | None) -> list[Cells]:
-    """How the random projection is charged, if there is one."""
-    if not found:
-        return []
-    rows = [("projection", amount(found["dimension"]), "numbers that are sent for the parameters")]
-    if found["exact"]:
-        return [*rows, ("its account", "exact", "over the law of the public matrix; costs no δ")]
-    return [
-        *rows,
-        ("its longest", amount(found["factor"]), "clipping norms that a projected record may have"),
-        ("slack for longer ones", amount(found["slack"]), "of δ, paid in every step"),
-    ]
-
-
-def _batch_rows(found: Plan | None) -> list[Cells]:
-    """What joint batches cost beside Poisson sampling, if they are joint."""
-    if not found:
-        return []
-    return [
-        (
-            "records of the promised adversary",
-            amount(found["known_records"]),
-            "whose part in each joint batch it knows",
-        ),
-        (
-            "ε if it knew none of them",
-            at_most(found["epsilon_nobody"]),
-            "sampling without replacement with nobody malicious",
-        ),
-        (
-            "ε by a quantile of the honest part",
-            at_most(found["epsilon_slack"]),
-            f"the same with {amount(found['slack'])} of δ paid in every step; not used here",
-        ),
-        (
-            "ε under Poisson sampling",
-            at_most(found["epsilon_poisson"]),
-            "at the same noise and rate, where owning records tells nothing",
-        ),
-        (
-            "noise multiplier under Poisson sampling",
-            amount(found["noise_poisson"]),
-            "that would keep the promised ε",
-        ),
-    ]
-
-
-def _traffic_rows(plan: Plan, metrics: Metrics) -> list[Cells]:
-    each = plan["upload_bytes_per_step"]
-    rows = [
-        ("parameters", amount(plan["dimension"]), "numbers that the model learns"),
-        ("upload per step", size(each), "sent by each silo"),
-    ]
-    if each is not None and metrics:
-        total = size(each * metrics[-1]["step"])
-        rows.append(("upload in all", total, "sent by each silo in the whole run"))
-    rows.append(
-        (
-            "mask partners",
-            amount(plan["degree"]),
-            "silos with which each silo shares masks (in studies without compute nodes)",
-        )
-    )
-    return rows
-
-
-def _certificate_rows(plan: Plan) -> list[Cells]:
-    added = plan["certificate"]
-    return [
-        ("δ", amount(plan["delta"]), "slack of the guarantee"),
-        (
-            "certificate: added to ε",
-            amount(added["epsilon"]),
-            "what rounding and finite precision may add; already in every ε of this page",
-        ),
-        (
-            "certificate: added to δ",
-            amount(added["delta"]),
-            "the same for δ, with the chance that the mask graph falls apart",
-        ),
-        (
-            "certificate: factor on δ",
-            f"1 + {added['delta_factor'] - 1:.2g}",
-            "by which δ of the ideal mechanism is multiplied",
-        ),
-    ]

@@ -19,7 +19,7 @@ from hubbub.errors import IntegrityError
 from hubbub.plan import EVALUATION, STANDARDISATION, PlannedAside
 from hubbub.round import LocalTask
 from hubbub.runners.checkpoint import write_bytes
-from hubbub.runners.series import Venue
+from hubbub.runners.series import Stage
 from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.training import Look, Row
 from hubbub.tabular import Records
@@ -153,13 +153,13 @@ def _told(total: Array) -> Row:
     }
 
 
-def through(venue: Venue) -> Opened:
+def through(stage: Stage) -> Opened:
     """Asides through the protocol, by the run's ledgers."""
 
     def opened(planned: PlannedAside, tasks: Sequence[LocalTask]) -> Ask:
         purpose = planned.aside.purpose
-        made = venue.charged(purpose)
-        series = venue.open(purpose, planned.plan, tasks, planned.aside.numbers)
+        made = stage.charged(purpose)
+        series = stage.open(purpose, planned.plan, tasks, planned.aside.numbers)
 
         def ask(number: int, parameters: Parameters) -> Array | None:
             nonlocal made

@@ -18,7 +18,8 @@ from hubbub.randomness import SecureSource
 from hubbub.round import LocalTask, Terms
 from hubbub.round.projected import clipped_sum, draw_of
 from hubbub.runners.federation import terms_of
-from hubbub.runners.setting import Lift, Parameters, Setting
+from hubbub.runners.public import Lift
+from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.training import Progress, State, Summation, Summed, train
 
 Array = NDArray[np.float64]

@@ -6,6 +6,7 @@ because one test set of a few hundred records says little.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.plan import Plan
-from hubbub.runners import store
 from hubbub.runners.baselines import BASELINES
 from hubbub.runners.local import Result, run
+from hubbub.runners.reporting import COMPARISON, write_report
+from hubbub.runners.store import write_text
 from hubbub.study import Study
 
 MODES = ("federated", *BASELINES)
@@ -89,5 +91,6 @@ def compare(
         first=first,
     )
     if out is not None:
-        store.write_results(out, first.plan, first.model, first.metrics, None, found.as_rows())
+        write_text(out / COMPARISON, json.dumps(found.as_rows(), indent=2))
+        write_report(out)
     return found

@@ -190,8 +190,10 @@ class Federation:
                 self.nodes[node].keep(share)
             self._use(answer)
         if self.nodes:
-            requests = self.aggregator.requests().items()
-            totals = ((index, partial(self.nodes[index].total, each)) for index, each in requests)
+            requests = self.aggregator.requests()
+            for request in requests.values():
+                self.keep(request)
+            totals = ((i, partial(self.nodes[i].total, each)) for i, each in requests.items())
             for _, answer in in_order(totals, self.threads):
                 self._use(answer)
         return self.aggregator.integers()
@@ -240,8 +242,9 @@ def federate(
     study: bytes,
     source: Callable[[int], SecureSource] | None = None,
     threads: int = 1,
+    keys: Sequence[Keys] | None = None,
 ) -> Federation:
-    """Make keys, set up a session among all parties, and give each its part.
+    """Set up a session among all parties, and give each its part.
 
     Args:
         layout: who there is.
@@ -250,8 +253,9 @@ def federate(
         study: the study id.
         source: a party's randomness by its index; the operating system's if None.
         threads: how many silos, and then compute nodes, work at once; changes speed only.
+        keys: everybody's, in the order of the roster; fresh ones if None.
     """
-    members = Members.gather(layout, study=study, source=source, terms=terms)
+    members = Members.gather(layout, study=study, source=source, terms=terms, keys=keys)
     masking, joint = Masking(), members.joint
     return Federation(
         roster=members.roster,

@@ -7,6 +7,7 @@ and with what the ledgers hold counted as spent (docs/privacy.md P15).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,18 +17,22 @@ from typing import Any
 
 import hubbub.learning as learning
 from hubbub.errors import StudyError, UserError
+from hubbub.evidence.collecting import STANDARDISED
+from hubbub.ledger import Ledger
 from hubbub.plan import Plan, mechanism_of
 from hubbub.runners import store
 from hubbub.runners.asides import Standardisation, evaluation, exactly, standardise, through
 from hubbub.runners.baselines import BASELINES, alone, central
 from hubbub.runners.checkpoint import Checkpoint
-from hubbub.runners.ledger import Ledger
+from hubbub.runners.federation import layout_of
+from hubbub.runners.reporting import write_report
 from hubbub.runners.series import Stage, charged_in, opened_ledgers
 from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.store import RunFolder
+from hubbub.runners.testimony import write_evidence
 from hubbub.runners.training import Look, Progress, State, Summation, Summed, train
-from hubbub.runners.transcript import TRAINING
 from hubbub.study import Study
+from hubbub.transcript.writing import TRAINING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +155,7 @@ def _finished(
     start: State | None,
 ) -> Result:
     """Train, and put the results where they belong."""
+    began = time.perf_counter()
     with learning.threads_for(setting.initial.size), ExitStack() as stack:
         stage = Stage(
             study=setting.study,
@@ -157,11 +163,11 @@ def _finished(
             ledgers=books,
             folder=folder,
             stack=stack,
+            keys=layout_of(setting.plan).keys(),
         )
         ask = exactly if baseline == "non-private" else through(stage)
-        setting = standardise(
-            setting, ask, folder.path / "standardisation.json" if folder else None
-        )
+        kept = folder.path / STANDARDISED if folder else None
+        setting = standardise(setting, ask, kept)
         trained = _trained(setting, baseline, progress, stage, start, evaluation(setting, ask))
     result = Result(
         model=setting.trained(trained.parameters),
@@ -172,7 +178,10 @@ def _finished(
         standardisation=setting.standardisation,
     )
     if folder is not None:
-        store.write_results(folder.path, setting.plan, result.model, result.metrics, baseline)
+        store.write_model(folder.path, setting.plan, result.model)
+        if books:
+            write_evidence(stage, setting.plan, trained.attempts, folder.path)
+        write_report(folder.path, seconds=time.perf_counter() - began)
     return result
 
 

@@ -96,6 +96,7 @@ class Members:
         study: bytes,
         source: Callable[[int], SecureSource] | None = None,
         terms: Terms | None = None,
+        keys: Sequence[Keys] | None = None,
     ) -> Members:
         """Make keys and set up a session among all parties.
 
@@ -104,9 +105,10 @@ class Members:
             study: the study id.
             source: a party's randomness by its index; the operating system's if None.
             terms: of rounds that may need joint seeds; None where they surely do not.
+            keys: everybody's, in the order of the roster; fresh ones if None.
         """
         draw = source or (lambda _: SecureSource())
-        keys = layout.keys()
+        keys = keys or layout.keys()
         roster = Roster.of(keys)
         session = SecureSource().bytes(SESSION_BYTES)
         sources = {index: draw(index) for index in range(1, len(keys))}

@@ -12,23 +12,26 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError
+from hubbub.identity import Keys
+from hubbub.ledger import Entry, Kind, Ledger
 from hubbub.plan import Mechanism, Plan, mechanism_of
+from hubbub.plan.pairing import WITHOUT_REPLACEMENT
 from hubbub.round import Charge, LocalTask, Terms, decoded
 from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
 from hubbub.runners.federation import Federation, federate, layout_of, terms_of
-from hubbub.runners.ledger import Entry, Ledger
 from hubbub.runners.lists import lists_of
-from hubbub.runners.setting import Lift
+from hubbub.runners.public import Lift
 from hubbub.runners.store import RunFolder
-from hubbub.runners.transcript import Transcript
 from hubbub.study import Study
+from hubbub.transcript.writing import Transcript
 
 Array = NDArray[np.float64]
 # Coordinates from which a silo's step is long enough to be worth a thread of its own.
@@ -71,6 +74,23 @@ class Series:
             found = self.lift(found, draw_of(seed, number, made - 1, parameters))
         return found, made
 
+    @cached_property
+    def kind(self) -> Kind:
+        """What an attempt costs, or an epoch of attempts (P9)."""
+        mechanism, stated = self.mechanism, self.plan.stated
+        how, joint = mechanism.projected, mechanism.sampling == WITHOUT_REPLACEMENT
+        return Kind(
+            noise_multiplier=self.plan.noise_multiplier,
+            sample_rate=mechanism.sample_rate,
+            sampling=mechanism.sampling,
+            records=mechanism.records if joint else 0,
+            known_records=stated.known_records,
+            projection=how.kind if how else "",
+            dimension=how.dimension if how else 0,
+            factor=how.factor if how else 1.0,
+            slack=how.slack if how else 0.0,
+        )
+
     def _record(self, index: int, charge: Charge) -> None:
         """P15: in the ledger before the answer exists.
 
@@ -85,10 +105,8 @@ class Series:
             session=session.id,
             round=charge.round,
             attempt=charge.attempt,
-            noise_multiplier=self.plan.noise_multiplier,
-            sample_rate=self.mechanism.sample_rate,
-            sampling=self.mechanism.sampling,
             certificate=self.plan.certificate,
+            **self.kind._asdict(),
         )
         try:
             self.ledgers[index].charge(entry)
@@ -106,6 +124,7 @@ class Stage:
         ledgers: the silos' by roster index.
         folder: the run's, if it has one.
         stack: closes the transcripts.
+        keys: everybody's, in the order of the roster: the same in all of the run's sessions.
     """
 
     study: Study
@@ -113,10 +132,16 @@ class Stage:
     ledgers: Mapping[int, Ledger] = field(repr=False)
     folder: RunFolder | None
     stack: ExitStack = field(repr=False)
+    keys: Sequence[Keys] = field(repr=False)
 
     def charged(self, purpose: str) -> int:
         """Rows that the ledgers hold of the run's sessions for a purpose."""
         return charged_in(self.ledgers, self.folder.sessions(purpose)) if self.folder else 0
+
+    @property
+    def epoch(self) -> int:
+        """Attempts of the training that one row in a ledger pays for."""
+        return mechanism_of(self.study).epoch
 
     def open(
         self,
@@ -129,7 +154,14 @@ class Stage:
         """Set up a session for sums of so many numbers."""
         terms = terms_of(plan, numbers, parameters=self.parameters)
         threads = (os.cpu_count() or 1) if terms.dimension >= _WORTH_THREADS else 1
-        parties = federate(layout_of(plan), terms, tasks, study=self.study.id, threads=threads)
+        parties = federate(
+            layout_of(plan),
+            terms,
+            tasks,
+            study=self.study.id,
+            threads=threads,
+            keys=self.keys,
+        )
         transcript = None
         if self.folder is not None:
             transcript = self.folder.new_transcript(parties, terms, purpose=purpose)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,18 +13,14 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub import sources
 from hubbub.errors import DataError, StudyError
-from hubbub.plan import CLIP_MARGIN, Plan, record_shape
+from hubbub.plan import SUM_MARGIN, Plan, record_shape
 from hubbub.plan import plan as plan_study
-from hubbub.projection import Draw, lift
 from hubbub.round import LocalTask, Terms
-from hubbub.round.projected import LAYERS, draw_key, projection_of
+from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
 from hubbub.study import Study
 from hubbub.tabular import Records
 
 Parameters = NDArray[np.float32]
-Array = NDArray[np.float64]
-# From a projected sum and its draw to the whole sum.
-Lift = Callable[[Array, Draw], Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +52,7 @@ class Setting:
         shape = record_shape(study) or tuple(records[0].inputs.shape[1:])
         for name, one in zip((*study.parties.names, "test"), (*records, test), strict=True):
             _check_shape(name, one, shape)
-        model = learning.build_model(
-            study.model.kind,
-            inputs=shape,
-            outputs=study.model.outputs,
-            hidden=study.model.hidden,
-            bias=study.model.bias,
-            seed=study.id,
-        )
+        model = model_of(study, shape)
         initial = learning.parameters_vector(model)
         method = learning.method_for(model, shape, records[0].targets)
         kept = _held_back(study, records)
@@ -93,7 +82,7 @@ class Setting:
                 self.model,
                 records,
                 clip=self.plan.record_clip,
-                margin=CLIP_MARGIN,
+                margin=SUM_MARGIN,
                 method=self.method,
                 device=self.device,
             )
@@ -102,13 +91,7 @@ class Setting:
 
     def lift(self, terms: Terms) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
-        if not terms.projection:
-            return None
-        if terms.projection == LAYERS:
-            layers = learning.LayerProjection.of(self.model, terms.dimension)
-            return lambda found, draw: layers.lift(found, draw_key(terms, draw))
-        projection = projection_of(terms)
-        return lambda found, draw: lift(found, projection, draw)
+        return lift_of(terms, self.model)
 
     @property
     def evaluation_tasks(self) -> list[LocalTask]:
@@ -131,9 +114,7 @@ class Setting:
 
     def optimizer(self) -> learning.Optimizer:
         """A fresh optimizer."""
-        options: dict[str, Any] = dict(self.study.training.optimizer)
-        kind = str(options.pop("name"))
-        return learning.Optimizer(kind, steps=self.study.training.steps, **options)
+        return optimizer_of(self.study)
 
     def trained(self, parameters: Parameters) -> Any:
         """The model with these parameters."""

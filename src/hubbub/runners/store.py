@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,9 +29,7 @@ from typing import Any
 from hubbub import learning
 from hubbub.errors import IntegrityError, UserError
 from hubbub.plan import Plan
-from hubbub.report import render
 from hubbub.round import Terms
-from hubbub.runners import transcript
 from hubbub.runners.checkpoint import (
     Checkpoint,
     newest_checkpoint,
@@ -40,8 +38,8 @@ from hubbub.runners.checkpoint import (
 )
 from hubbub.runners.federation import Federation
 from hubbub.runners.training import State
-from hubbub.runners.transcript import TRAINING, Transcript
 from hubbub.study import Study
+from hubbub.transcript import TRAINING, Transcript, files, recover
 
 _FORMAT = 1
 
@@ -169,8 +167,8 @@ class RunFolder:
             IntegrityError: the checkpoint or a transcript was altered.
         """
         with _usable(self.path):
-            for path in transcript.files(self.path):
-                transcript.recover(path)
+            for path in files(self.path):
+                recover(path)
             found = newest_checkpoint(self.path / "checkpoints")
             rows = found.state.rows if found else ()
             write_text(self.path / "metrics.jsonl", "".join(_line(row) for row in rows))
@@ -196,19 +194,10 @@ class RunFolder:
         write_text(self.path / "run.json", json.dumps(said, indent=2))
 
 
-def write_results(
-    folder: Path,
-    plan: Plan,
-    model: Any,
-    metrics: Sequence[Mapping[str, float]],
-    baseline: str | None,
-    comparison: Mapping[str, Mapping[str, float]] | None = None,
-) -> None:
-    """Put the results of a run into its folder; with the report, which is last, it is finished."""
+def write_model(folder: Path, plan: Plan, model: Any) -> None:
+    """Put the trained model into a run's folder."""
     header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
     learning.save_model(folder / "model.safetensors", model, header)
-    page = render(plan.as_json(), metrics, baseline=baseline, comparison=comparison or {})
-    write_text(folder / "report.html", page)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -16,17 +16,8 @@ from typing import BinaryIO, Self
 from hubbub.errors import IntegrityError
 from hubbub.identity import Roster
 from hubbub.round import Terms
-from hubbub.runners.kept import (
-    TRAINING,
-    Header,
-    end_of,
-    files,
-    first_head,
-    path_of,
-    read,
-    record_of,
-    written_header,
-)
+from hubbub.transcript.heading import TRAINING, Header
+from hubbub.transcript.kept import end_of, files, first_head, path_of, read, record_of, start_of
 
 __all__ = ["TRAINING", "Transcript", "files", "path_of", "read", "recover"]
 
@@ -76,7 +67,7 @@ class Transcript:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._path.exists():
                 raise FileExistsError("there is a transcript of this session already")
-            self._head = self._begin(written_header(header))
+            self._head = self._begin(start_of(header))
 
     def __enter__(self) -> Self:
         return self
@@ -122,11 +113,11 @@ class Transcript:
             raise OSError("it was closed, or an earlier frame could not be written")
         return self._file
 
-    def _begin(self, header: bytes) -> bytes:
+    def _begin(self, start: bytes) -> bytes:
         """Write the header and only then give the file its name; the first head."""
-        part, head = self._path.with_name(self._path.name + ".part"), first_head(header)
+        part, head = self._path.with_name(self._path.name + ".part"), first_head(start)
         self._file = part.open("wb", buffering=0)
-        _write(self._file, header + head)
+        _write(self._file, start + head)
         os.fsync(self._file.fileno())
         part.rename(self._path)
         _sync_folder(self._path.parent)

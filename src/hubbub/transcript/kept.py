@@ -27,22 +27,18 @@ no signature.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from hubbub.errors import IntegrityError, UserError
-from hubbub.identity import Identity, Roster
-from hubbub.round import Terms
+from hubbub.transcript.heading import Header, parsed, written
 from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 
 FOLDER = "transcript"
-TRAINING = "training"
 _FORMAT = 1
 _MAGIC = b"hubbub" + _FORMAT.to_bytes(2, "little")
 _START = b"hubbub transcript v1"
@@ -54,27 +50,6 @@ _VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
 # apart here because of a payload there may be nothing left but its hash.
 _FRAME = struct.Struct("<BB32s16sIIIIQ")
 _SIGNED = b"hubbub frame v1"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Header:
-    """What a file says of its session before the first frame.
-
-    Args:
-        study: the study id.
-        session: the session's, 16 bytes.
-        purpose: what the session is for; "training" makes steps of the model.
-        number: how many sessions the run had before.
-        roster: everybody, with public keys.
-        terms: the numbers of the rounds; None if they were not told.
-    """
-
-    study: bytes
-    session: bytes
-    purpose: str
-    number: int
-    roster: Roster = field(repr=False)
-    terms: Terms | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,50 +108,15 @@ def record_of(
     return (b"".join((bytes([_HASHED]), words, digest, signature, after)),), after
 
 
-def first_head(header: bytes) -> bytes:
-    """The head before the first frame."""
-    return hashlib.sha256(_START + header).digest()
-
-
-def written_header(header: Header) -> bytes:
-    """The bytes of a header, without the head that follows it."""
-    plain = {
-        "study": header.study.hex(),
-        "session": header.session.hex(),
-        "purpose": header.purpose,
-        "number": header.number,
-        "terms": None if header.terms is None else asdict(header.terms),
-        "roster": plain_roster(header.roster),
-    }
-    text = json.dumps(plain, separators=(",", ":")).encode()
+def start_of(header: Header) -> bytes:
+    """The bytes of a file up to its first head."""
+    text = written(header)
     return _MAGIC + struct.pack("<I", len(text)) + text
 
 
-def plain_roster(roster: Roster) -> list[dict[str, str]]:
-    """Everybody's public half as JSON knows it, in the roster's order."""
-    return [
-        {
-            "name": party.name,
-            "role": party.role,
-            "verifying": b64encode(party.verifying).decode(),
-            "sealing": b64encode(party.sealing).decode(),
-        }
-        for party in roster.parties
-    ]
-
-
-def roster_of(plain: list[Mapping[str, str]]) -> Roster:
-    """The roster that `plain_roster` wrote."""
-    parties = [
-        Identity(
-            name=one["name"],
-            role=one["role"],
-            verifying=b64decode(one["verifying"], validate=True),
-            sealing=b64decode(one["sealing"], validate=True),
-        )
-        for one in plain
-    ]
-    return Roster(parties=tuple(parties))
+def first_head(start: bytes) -> bytes:
+    """The head before the first frame."""
+    return hashlib.sha256(_START + start).digest()
 
 
 def read_header(path: Path) -> Header:
@@ -189,7 +129,7 @@ def read_header(path: Path) -> Header:
     with _opened(path) as file:
         text, _ = _header(file, path)
     try:
-        return _parsed(json.loads(text))
+        return parsed(text)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise IntegrityError(
             f"expected the header of {path} to name a session and its parties, found something "
@@ -338,17 +278,6 @@ def _header(file: BinaryIO, path: Path) -> tuple[bytes, bytes]:
     if head != first_head(start + text):
         raise _altered(path, 0)
     return text, head
-
-
-def _parsed(plain: Mapping[str, Any]) -> Header:
-    return Header(
-        study=bytes.fromhex(plain["study"]),
-        session=bytes.fromhex(plain["session"]),
-        purpose=str(plain["purpose"]),
-        number=int(plain["number"]),
-        roster=roster_of(plain["roster"]),
-        terms=None if plain["terms"] is None else Terms(**plain["terms"]),
-    )
 
 
 def _opened(path: Path) -> BinaryIO:

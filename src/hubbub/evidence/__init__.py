@@ -1,0 +1,8 @@
+"""Evidence of a run: one signed file, and what can be shown with nothing but that file.
+
+`collecting` puts it together, `claims` checks it, `finding` is one thing that was checked.
+"""
+
+from hubbub.evidence.collecting import FILE, collect, part_of
+
+__all__ = ["FILE", "collect", "part_of"]

@@ -1,0 +1,331 @@
+"""The claims of an evidence file, and how each stands for somebody who holds nothing else.
+
+The plan is made again from the study's text, and epsilon from the attempts; signatures are
+verified; the rest is said to be on trust. Other machines may calibrate to other last digits, so
+numbers agree if they agree to six. Nothing of what a study names is imported or run here: the file
+may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from math import inf, isclose
+from pathlib import Path
+from typing import Any
+
+from hubbub.errors import HubbubError, IntegrityError, UserError
+from hubbub.evidence.finding import Finding, judged, on_trust, signed, wrong
+from hubbub.identity import Roster
+from hubbub.plan import Exposure, Plan
+from hubbub.plan import plan as plan_study
+from hubbub.plan.exposure import epsilon_against
+from hubbub.plan.pairing import mechanism_of
+from hubbub.report.figures import at_most
+from hubbub.study import Study
+from hubbub.transcript.heading import TRAINING, roster_of
+
+FORMAT = "hubbub evidence 1"
+MODEL = "model.safetensors"
+_KINDS = {
+    **dict.fromkeys(("study", "epsilon", "plan", "files", "versions"), dict),
+    **dict.fromkeys(("silos", "transcripts", "trust", "roster"), list),
+}
+_WHOLE = b"hubbub evidence v1"
+_PART = b"hubbub evidence part v1"
+_SIGNED = re.compile(rb'(.*),\n "signature": "([0-9a-f]{128})"\n\}\n', re.DOTALL)
+_CLOSE = 1e-6
+_MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
+# What a well-signed file of anything may raise while it is read as evidence.
+_MALFORMED = (HubbubError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+Plain = dict[str, Any]
+
+
+def load(path: Path) -> Plain:
+    """The content of an evidence file that is as its aggregator signed it.
+
+    Raises:
+        IntegrityError: it is not.
+        UserError: it cannot be read.
+    """
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"expected evidence that can be read at {path}, got: {error.strerror}; check the path"
+        ) from None
+    content = _verified(whole)
+    if content is None:
+        raise IntegrityError(
+            f"expected {path} to be as its aggregator signed it, it was altered; get it again from "
+            "whom it came from, or restore a backup"
+        )
+    return content
+
+
+def check(path: Path) -> list[Finding]:
+    """Everything that the file alone can show.
+
+    Raises:
+        IntegrityError, UserError: as for `load`.
+    """
+    return check_content(load(path))
+
+
+def check_content(content: Plain) -> list[Finding]:
+    """The claims of evidence whose signature was verified, and how each stands."""
+    if content.get("format") != FORMAT:
+        why = "it is of another; use the version of hubbub that wrote it"
+        return [wrong(f"the file has the format “{FORMAT}”", why)]
+    odd = [key for key, kind in _KINDS.items() if not isinstance(content.get(key), kind)]
+    if odd:
+        return [wrong("the file has the members of its format", f"{', '.join(odd)}: another kind")]
+    found = [signed("the file is as the aggregator of its roster signed it, to the last byte")]
+    found += _guarded("the study has the id that is claimed", _study_claims, content)
+    if not all(one.holds for one in found):
+        return found
+    study = Study.parse(content["study"]["toml"])
+    for claim, claims in (
+        ("the plan follows from the study", _plan_claims),
+        ("every silo speaks for its ledger", _part_claims),
+        ("the model and the transcripts have digests", _digest_claims),
+        ("what has to be trusted is said", _trust_claims),
+    ):
+        found += _guarded(claim, claims, content, study)
+    return found
+
+
+def with_signature(content: Plain, sign: Callable[[bytes], bytes]) -> str:
+    """The text of a file, whose last member signs all bytes before it."""
+    body = json.dumps(content, indent=1, allow_nan=False).removesuffix("\n}")
+    return f'{body},\n "signature": "{sign(_signed_words(body.encode())).hex()}"\n}}\n'
+
+
+def part_words(said: Mapping[str, Any]) -> bytes:
+    """What a silo signs: JSON with sorted keys and without spaces, as for a study's id."""
+    plain = {key: value for key, value in said.items() if key != "signature"}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _PART + text.encode()
+
+
+def spent(plan: Plan, attempts: int) -> list[Plain]:
+    """Epsilon for every adversary of a plan after so many attempts; null past 50."""
+    rows = {
+        one.adversary: one.epsilon
+        if attempts == plan.study.training.steps
+        else _epsilon(plan, one, attempts)
+        for one in plan.exposures
+    }
+    return [
+        {"adversary": name, "epsilon": epsilon if epsilon < inf else None}
+        for name, epsilon in rows.items()
+    ]
+
+
+def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
+    """What one adversary has learnt by then; what else is asked of the silos is counted with it."""
+    if attempts == 0 and not plan.asides:
+        return 0.0
+    asked = plan.study.privacy
+    return epsilon_against(
+        mechanism_of(plan.study),
+        plan.certificate,
+        asked.delta,
+        max(attempts, 1),
+        asked.epsilon,
+        against.noise_multiplier,
+        against.known_records,
+        asides=tuple(one.priced for one in plan.asides),
+        left=against.noise_multiplier / plan.noise_multiplier,
+    )
+
+
+def difference(found: Any, made: Any, where: str = "it") -> str:
+    """Where two plain values first differ by more than last digits; "" if nowhere."""
+    if isinstance(found, dict) and isinstance(made, dict):
+        if set(found) != set(made):
+            odd = min(map(str, set(found) ^ set(made)))
+            return f"{where} has or lacks {odd}, unlike what follows from the study"
+        pairs = ((found[key], made[key], key) for key in made)
+    elif isinstance(found, list) and isinstance(made, list) and len(found) == len(made):
+        pairs = (
+            (a, b, f"{where} {k}") for k, (a, b) in enumerate(zip(found, made, strict=True), 1)
+        )
+    elif _is_number(found) and _is_number(made):
+        same = found == made or isclose(found, made, rel_tol=_CLOSE)
+        return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
+    else:
+        same = type(found) is type(made) and found == made
+        return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
+    return next((said for one in pairs if (said := difference(*one))), "")
+
+
+@lru_cache(maxsize=4)  # asked for by the run's folder and by its evidence
+def remade(study: Study, dimension: int | None) -> Plan | None:
+    """The plan of a study; None if that needs the size of a model that only its own code knows."""
+    foreign = study.data.source.startswith("python:") and not study.model.inputs
+    if dimension is None and foreign:
+        return None
+    return plan_study(study, dimension=dimension)
+
+
+def trusted(study: Study) -> list[str]:
+    """What no file can show, each a clause that begins with “that”."""
+    parties = study.parties
+    said = [
+        "that the keys in the roster belong to the parties that it names; compare its digest with "
+        "that of the roster which they exchanged",
+        "that the silos' software clipped their records and drew their shares of the noise as the "
+        "study says",
+        "that the silos' ledgers, which stay with them, hold what the silos have signed",
+        "that no more silos help the aggregator than the stated epsilon is for, which is "
+        f"{parties.colluders}; the plan says what more of them would learn",
+        "that no person has several records in the study; who has is protected less",
+        "that the metrics were measured as they are told",
+    ]
+    if parties.compute_nodes:
+        said.append("that of the compute nodes which a silo uses one at least does not collude")
+    return said
+
+
+def _verified(whole: bytes) -> Plain | None:
+    """The content of a file, None unless its aggregator signed exactly these bytes."""
+    found = _SIGNED.fullmatch(whole)
+    if found is None:
+        return None
+    try:
+        content: Plain = json.loads(found[1] + b"\n}")
+        (aggregator,) = roster_of(content["roster"][:1]).parties
+        signature = bytes.fromhex(found[2].decode())
+        return content if aggregator.verifies(signature, _signed_words(found[1])) else None
+    except (*_MALFORMED, RecursionError):
+        return None
+
+
+def _signed_words(body: bytes) -> bytes:
+    return _WHOLE + hashlib.sha256(body).digest()
+
+
+def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
+    """The findings of a check; content that is not what the format says is a finding too."""
+    try:
+        return list(claims(*given))
+    except _MALFORMED as error:
+        return [wrong(claim, f"it cannot be read as evidence: {type(error).__name__}, {error}")]
+
+
+def _study_claims(content: Plain) -> Iterator[Finding]:
+    said = content["study"]
+    study = Study.parse(said["toml"])
+    made = {"name": study.name, "id": study.id.hex(), "toml": said["toml"]}
+    claim = f"the study is “{study.name}” with the id {study.id.hex()[:16]}…"
+    yield judged(claim, difference(said, made, "study"))
+
+
+def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    found, said = content["plan"], content["epsilon"]
+    made = remade(study, found["dimension"])
+    if made is None:
+        yield on_trust(
+            "that the plan and its epsilons follow from the study, whose model's size "
+            "only code of its own knows"
+        )
+        return
+    yield judged("the plan's numbers follow from the study", difference(found, made.as_json()))
+    steps, attempts = study.training.steps, said["attempts"]
+    yield judged(
+        f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
+        f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed against "
+        "every other adversary",
+        difference(said["claimed"], spent(made, steps)),
+    )
+    rows = spent(made, int(attempts))
+    stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
+    why = difference(said["after_attempts"], rows)
+    if not 0 <= attempts <= steps:
+        why = f"the study allows for {steps} attempts"
+    yield judged(f"after the {attempts} attempts made, it is {at_most(stated['epsilon'])}", why)
+
+
+def _part_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    roster, parts = roster_of(content["roster"]), content["silos"]
+    names = [roster.name(index) for index in roster.silos]
+    why = "" if names == list(study.parties.names) else f"it lists {', '.join(names)}"
+    yield judged("the roster lists the study's silos", why)
+    spoken = [part["silo"] for part in parts]
+    wrongs = {part["silo"]: _wrong_in(part, content, roster, study) for part in parts}
+    claims = [wrong(_said_by(p), wrongs[p["silo"]]) for p in parts if wrongs[p["silo"]]]
+    if len(set(spoken)) < len(spoken):
+        claims.append(wrong("every silo speaks once", "one speaks twice"))
+    yield from claims
+    if len(parts) > _MANY:
+        yield signed(f"{len(parts) - len(claims)} silos say what their ledgers hold")
+    else:
+        yield from (signed(_said_by(part)) for part in parts if not wrongs[part["silo"]])
+    silent = [name for name in names if name not in spoken]
+    if silent:
+        yield on_trust(
+            f"what the ledgers of {', '.join(silent[:_MANY])} hold: they have not signed"
+        )
+
+
+def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
+    """What is wrong with a silo's part; "" if nothing is."""
+    silo = next((p for p in roster.parties if p.name == part["silo"] and p.role == "silo"), None)
+    sessions = {one["session"] for one in content["transcripts"]}
+    if silo is None or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
+        return "the signature is not that of a silo of the roster"
+    if part["study"] != study.id.hex():
+        return "it is about another study"
+    if not set(part["sessions"]) <= sessions:
+        return "it names a session of which there is no transcript"
+    if part["attempts"] > content["epsilon"]["attempts"]:
+        return f"epsilon was counted for {content['epsilon']['attempts']} attempts only"
+    return ""
+
+
+def _said_by(part: Plain) -> str:
+    """A silo's part in words."""
+    ledger, told = part["ledger"], part["data_set"]
+    words = (
+        f"{part['silo']}: {part['attempts']} attempts charged; its ledger has {ledger['rows']} "
+        f"rows and the head {ledger['head'][:16]}…"
+    )
+    if told is None:
+        return f"{words}; what its data set has spent in all, it does not tell"
+    return (
+        f"{words}; its data set has spent epsilon {at_most(told['epsilon'])} at delta "
+        f"{told['delta']:g} ({told['relation']}) in all"
+    )
+
+
+def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
+    model, digests = content["model"], content["files"]
+    why = "" if model == digests.get(MODEL) else "the list of files has another digest for it"
+    yield judged("the model is the one in the list of files", why)
+    said = "none" if model is None else f"{model[:16]}…"
+    yield signed(f"the model has the SHA-256 {said}; `sha256sum {MODEL}` shows whether you have it")
+    training = [one for one in content["transcripts"] if one["purpose"] == TRAINING]
+    frames = sum(one["frames"] for one in content["transcripts"])
+    yield signed(
+        f"{len(training)} sessions of training and {len(content['transcripts']) - len(training)} "
+        f"others, {frames} messages; `hubbub verify` of the run's folder plays them again"
+    )
+    versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
+    yield signed(f"made by {versions}")
+
+
+def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    roster = roster_of(content["roster"])
+    yield signed(f"the roster has the digest {roster.digest.hex()}")
+    own = trusted(study)
+    yield from map(on_trust, own)
+    yield from (on_trust(str(one)) for one in content["trust"] if one not in own)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,168 @@
+"""Evidence: what an ethics board asks of a run, in one file that the aggregator signs.
+
+`collect` puts together plain values: the study's text, the plan, epsilon for every adversary, the
+heads of the transcripts, the digests of the files, and the parts that the silos have signed about
+their own ledgers (`part_of`). What it is worth is the business of `claims.py`, whose `check` needs
+nothing but the file; with the run's folder more can be checked: see `verification.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hubbub.evidence.claims import (
+    FORMAT,
+    MODEL,
+    Plain,
+    check,
+    load,
+    part_words,
+    spent,
+    trusted,
+    with_signature,
+)
+from hubbub.identity import Keys, Roster
+from hubbub.plan import Plan
+from hubbub.transcript.heading import plain_roster
+from hubbub.transcript.kept import FOLDER, files, head_of, read, read_header
+from hubbub.version import VERSION
+
+__all__ = ["FILE", "ONE_PROCESS", "check", "collect", "digests_of", "load", "part_of", "summary_of"]
+
+FILE = "evidence.json"
+STANDARDISED = "standardisation.json"
+# What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
+# digests in their names, and the report can be written again at any time.
+_FILES = (*("study.toml", "plan.json", "run.json", STANDARDISED, "metrics.jsonl", MODEL),)
+_PACKAGES = ("torch", "numpy", "scipy", "cryptography")
+ONE_PROCESS = (
+    "that whoever ran the study could be trusted by all: every party ran in one process on one "
+    "machine, which saw all records; what is promised holds where the parties run apart"
+)
+
+
+def part_of(
+    keys: Keys,
+    *,
+    study: bytes,
+    sessions: Iterable[bytes],
+    ledger_head: bytes,
+    ledger_rows: int,
+    attempts: int,
+    data_set: Mapping[str, Any] | None = None,
+) -> Plain:
+    """What one silo says of its own ledger, signed with its key of the roster.
+
+    Args:
+        keys: the silo's.
+        study: the study id.
+        sessions: that it took part in and that have a transcript.
+        ledger_head: digest of the ledger's last row after the study.
+        ledger_rows: how many rows there were then.
+        attempts: of the study's training that it has charged, over all sessions.
+        data_set: {"epsilon", "delta", "relation"} of everything that was ever spent on its data
+            set, if it wishes to tell; an epsilon past what is certified is None.
+    """
+    said = {
+        "silo": keys.identity.name,
+        "study": study.hex(),
+        "sessions": sorted(one.hex() for one in sessions),
+        "ledger": {"head": ledger_head.hex(), "rows": int(ledger_rows)},
+        "attempts": int(attempts),
+        "data_set": None if data_set is None else dict(data_set),
+    }
+    return {**said, "signature": keys.sign(part_words(said)).hex()}
+
+
+def collect(
+    keys: Keys,
+    folder: Path,
+    *,
+    plan: Plan,
+    roster: Roster,
+    parts: Sequence[Mapping[str, Any]],
+    attempts: int,
+    trust: Sequence[str] = (ONE_PROCESS,),
+) -> str:
+    """The evidence of a run, as the text of its file.
+
+    Args:
+        keys: the aggregator's.
+        folder: of the run, with everything in it but evidence and report; transcripts are sealed.
+        plan: that was carried out.
+        roster: everybody, with the keys that sign here.
+        parts: what `part_of` gave, of every silo that speaks.
+        attempts: that were charged for training, finished or not.
+        trust: what has to be trusted besides what is said of every run.
+
+    Raises:
+        IntegrityError: a transcript was altered.
+    """
+    digests, asked = digests_of(folder), plan.study.privacy
+    content = {
+        "format": FORMAT,
+        "study": {
+            "name": plan.study.name,
+            "id": plan.study.id.hex(),
+            "toml": plan.study.as_toml(),
+        },
+        "epsilon": {
+            "delta": asked.delta,
+            "relation": asked.relation,
+            "stated_adversary": plan.stated.adversary,
+            "claimed": spent(plan, plan.study.training.steps),
+            "attempts": int(attempts),
+            "after_attempts": spent(plan, int(attempts)),
+        },
+        "plan": plan.as_json(),
+        "silos": [dict(part) for part in parts],
+        "transcripts": [summary_of(path) for path in files(folder)],
+        "model": digests.get(MODEL),
+        "files": digests,
+        "versions": _versions(),
+        "trust": [*trusted(plan.study), *trust],
+        "roster": plain_roster(roster),
+    }
+    return with_signature(content, keys.sign)
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of the files of a run, by name."""
+    there = [folder / name for name in _FILES if (folder / name).is_file()]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in there}
+
+
+def summary_of(path: Path) -> Plain:
+    """A transcript in a few values; the whole file is read and its chain checked.
+
+    Raises:
+        IntegrityError: it was altered.
+    """
+    header, frames, full, head = read_header(path), 0, True, None
+    for kept in read(path):
+        frames, head = frames + 1, kept.head
+        full = full and kept.payload is not None
+    return {
+        "file": f"{FOLDER}/{path.name}",
+        "session": header.session.hex(),
+        "purpose": header.purpose,
+        "mode": "full" if full else "hashes",
+        "frames": frames,
+        "head": head.hex() if head else head_of(path).hex(),
+    }
+
+
+def _versions() -> dict[str, str | None]:
+    """What ran."""
+    found: dict[str, str | None] = {"hubbub": VERSION, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found

@@ -1,0 +1,136 @@
+"""What a ledger's rows say: an attempt that was charged, or a cap that was set.
+
+Both are checked when they are made, here or from a stored row, so that what cannot be composed is
+never written. This file does not know where rows are kept, nor what they add up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hubbub.privacy import Certificate, Step, parameters
+
+_NOTHING_ADDED = Certificate()
+_PROJECTIONS = ("gaussian", "sign", "layers")
+
+
+class Kind(NamedTuple):
+    """A mechanism: entries of one kind differ in nothing that costs privacy.
+
+    Args:
+        noise_multiplier: what is left of the noise against the stated adversary (P3).
+        sample_rate: of the batches.
+        sampling: "poisson", "without-replacement" or "none".
+        records: of all silos, where batches are joint (P10).
+        known_records: those that the stated adversary owns, where batches are joint.
+        projection: kind of the random projection; empty for none (P8).
+        dimension: numbers that are sent, where there is a projection.
+        factor: C~ / C, where the projection is charged by a bound.
+        slack: delta that each attempt spends on longer projections, where it is.
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    sampling: str
+    records: int = 0
+    known_records: int = 0
+    projection: str = ""
+    dimension: int = 0
+    factor: float = 1.0
+    slack: float = 0.0
+
+
+_MORE = Kind._fields[3:]  # what only joint batches and projections have
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One attempt at one round, and the mechanism that it ran: see `Kind`.
+
+    The certificate is the plan's, for the whole session: however many of its attempts are in the
+    ledger, it is counted once.
+    """
+
+    study: bytes
+    session: bytes
+    round: int
+    attempt: int
+    noise_multiplier: float
+    sample_rate: float
+    sampling: str
+    records: int = 0
+    known_records: int = 0
+    projection: str = ""
+    dimension: int = 0
+    factor: float = 1.0
+    slack: float = 0.0
+    certificate: Certificate = _NOTHING_ADDED
+
+    def __post_init__(self) -> None:
+        parameters.epsilon(self.certificate.epsilon)
+        parameters.within("slack", self.certificate.slack, least=0.0, most=1.0)
+        parameters.within("failure", self.certificate.failure, least=0.0, most=1.0)
+        parameters.within("delta_factor", self.certificate.delta_factor, least=1.0, most=2.0)
+        parameters.whole("round", self.round, least=0, most=2**63 - 1)
+        parameters.whole("attempt", self.attempt, least=0, most=2**63 - 1)
+        # Refused here, what cannot be composed is never written.
+        parameters.whole("records", self.records, least=0, most=10**12)
+        parameters.whole("known_records", self.known_records, least=0, most=10**12)
+        parameters.choice("projection", self.projection, ("", *_PROJECTIONS))
+        parameters.whole("dimension", self.dimension, least=0, most=10**7)
+        parameters.within("factor", self.factor, least=1.0, most=1e6)
+        parameters.within("slack", self.slack, least=0.0, most=1.0)
+        Step(
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            sampling=self.sampling,
+        )
+
+    @property
+    def kind(self) -> Kind:
+        """The mechanism that it ran."""
+        return Kind(**{name: getattr(self, name) for name in Kind._fields})
+
+    def plain(self) -> dict[str, Any]:
+        """The entry as JSON knows it."""
+        return {
+            "study": self.study.hex(),
+            "session": self.session.hex(),
+            "round": int(self.round),
+            "attempt": int(self.attempt),
+            "noise_multiplier": float(self.noise_multiplier),
+            "sample_rate": float(self.sample_rate),
+            "sampling": self.sampling,
+            **{name: value for name, value in self.kind._asdict().items() if name in _MORE},
+            "certificate": dict(vars(self.certificate)),
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Entry:
+        """The entry that `plain` gave."""
+        keys = {key: bytes.fromhex(plain[key]) for key in ("study", "session")}
+        return cls(**{**plain, **keys, "certificate": Certificate(**plain["certificate"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cap:
+    """The most that the owner of a data set allows all studies together."""
+
+    epsilon: float
+    delta: float
+    relation: str
+
+    def __post_init__(self) -> None:
+        parameters.epsilon(self.epsilon)
+        parameters.delta(self.delta)
+        parameters.choice("relation", self.relation, parameters.RELATIONS)
+
+    def plain(self) -> dict[str, Any]:
+        """The cap as JSON knows it."""
+        return {
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "relation": self.relation,
+        }

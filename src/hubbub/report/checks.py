@@ -1,0 +1,66 @@
+"""How the page can be checked: what was checked already, how anybody does it again, and the rest.
+
+It shows findings as they were found: a claim, and whether it was re-derived, is signed, or is on
+trust. It checks nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hubbub.report.figures import amount
+from hubbub.report.markup import Html, section, table, tag
+
+Finding = tuple[str, str]
+
+_HOW = {
+    "re-derived": ("computed again from what is public", "and found equal"),
+    "signed": ("signed by the party that it is about", "and the signature verified"),
+    "on trust": ("shown by nothing", "and left to trust"),
+}
+
+
+def checks(findings: Sequence[Finding]) -> Html:
+    """The section."""
+    how = tag(
+        "p",
+        "This page proves nothing by itself. ",
+        tag("code", "hubbub verify FOLDER"),
+        " makes the plan, every sum and every step of the model again from the signed messages of "
+        "the run, where they were kept, and names the first round that does not fit. ",
+        tag("code", "hubbub verify evidence.json"),
+        " does, on any other machine, what can be done without them.",
+    )
+    if not findings:
+        return section("How to check it", how)
+    counts = [(_counted(findings, verdict), verdict) for verdict in _HOW]
+    rows = [(verdict, amount(count), " ".join(_HOW[verdict])) for count, verdict in counts]
+    wrongs = [one for one in findings if one[1] not in _HOW]
+    parts: list[Html] = [how]
+    if wrongs:
+        heading = tag("h3", "What does not hold")
+        items = (tag("li", f"{claim}: {verdict}") for claim, verdict in wrongs)
+        parts.append(tag("div", heading, tag("ul", *items), class_="warnings"))
+    caption = "The claims of evidence.json when this page was written"
+    parts.append(table(caption, ("Verdict", "claims", "what it means"), rows, numeric=(1,)))
+    return section("How to check it", *parts, *_trusted(findings))
+
+
+def briefly(findings: Sequence[Finding]) -> str:
+    """The findings in one sentence."""
+    counts = ", ".join(f"{_counted(findings, verdict)} {verdict}" for verdict in _HOW)
+    wrongs = sum(one[1] not in _HOW for one in findings)
+    start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
+    return f"{start}: {counts}. How to check it yourself is said below."
+
+
+def _counted(findings: Sequence[Finding], verdict: str) -> int:
+    return sum(one[1] == verdict for one in findings)
+
+
+def _trusted(findings: Sequence[Finding]) -> list[Html]:
+    trusted = [claim for claim, verdict in findings if verdict == "on trust"]
+    if not trusted:
+        return []
+    items = (tag("li", f"{claim[0].upper()}{claim[1:]}.") for claim in trusted)
+    return [tag("p", "What has to be trusted:"), tag("ul", *items)]

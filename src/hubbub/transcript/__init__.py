@@ -1,0 +1,11 @@
+"""The transcript of a session: what the aggregator sent and used, in one file that cannot change.
+
+`heading` is what a file says first, `kept` its records and how they are read, `writing` how they
+are written. What they add up to is found out in `verification`.
+"""
+
+from hubbub.transcript.heading import TRAINING
+from hubbub.transcript.kept import files
+from hubbub.transcript.writing import Transcript, recover
+
+__all__ = ["TRAINING", "Transcript", "files", "recover"]

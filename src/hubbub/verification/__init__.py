@@ -1,0 +1,9 @@
+"""Verifying a run from its folder: everything that can be done again is done again.
+
+`checking` is the whole of `hubbub verify DIR`; `damage` looks at bytes, `replay` plays a session,
+`course` follows the model over all of them.
+"""
+
+from hubbub.verification.checking import steps_of, verify
+
+__all__ = ["steps_of", "verify"]

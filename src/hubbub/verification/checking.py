@@ -1,0 +1,295 @@
+"""`hubbub verify DIR`: everything about a run that can be done again is done again.
+
+First the bytes (`damage.py`): what was altered is named, and nothing is built on it. Then the study
+and its plan; then every session of the transcript is played (`replay.py`), which gives the model
+bit for bit; then the attempts are counted, and at last come the claims of the evidence itself. This
+file knows where a run keeps what; it holds no data of any silo and runs no code that a study names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from hubbub import learning
+from hubbub.errors import HubbubError, IntegrityError, UserError
+from hubbub.evidence.claims import MODEL, Plain, check_content, difference, load, remade
+from hubbub.evidence.collecting import FILE, STANDARDISED
+from hubbub.evidence.finding import Finding, judged, on_trust, rederived, wrong
+from hubbub.plan import STANDARDISATION, Plan, record_shape
+from hubbub.round import Terms
+from hubbub.round.projected import LAYERS
+from hubbub.round.terms import Parameters
+from hubbub.runners.asides import standardisation_from
+from hubbub.runners.federation import terms_of
+from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
+from hubbub.study import Study
+from hubbub.transcript.heading import TRAINING, Header, plain_roster
+from hubbub.transcript.kept import FOLDER, files, read_header
+from hubbub.verification.course import Course
+from hubbub.verification.damage import RESTORE, damage
+from hubbub.verification.replay import Played, Replay, first_round
+
+
+def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:
+    """What of a run holds, what does not, and what nobody can show.
+
+    Args:
+        folder: of the run.
+        look: called after every attempt that was played, to show progress.
+
+    Raises:
+        UserError: there is no run in the folder.
+    """
+    if not (folder / "study.toml").exists() and not (folder / FILE).exists():
+        raise UserError(
+            f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
+            "that --out named"
+        )
+    found = list(damage(folder))
+    if found:
+        return found
+    content = _content(folder)
+    found = [_intact(folder, content)]
+    try:
+        study = Study.load(folder / "study.toml")
+        stated = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        made = remade(study, stated["dimension"])
+    except (HubbubError, OSError, LookupError, TypeError, ValueError) as error:
+        return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
+    if made is None:
+        return [*found, on_trust("the plan, which needs the size of a model of the study's own")]
+    why = difference(stated, made.as_json())
+    found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
+    claims = [_without_evidence()] if content is None else check_content(content)
+    if found[-1].holds:
+        sound = content if all(one.holds for one in claims) else None
+        found += _played(folder, made, sound, look)
+    return found + claims
+
+
+def steps_of(folder: Path) -> int:
+    """How many attempts there may be to play; 0 if the study cannot be read."""
+    try:
+        return Study.load(folder / "study.toml").training.steps
+    except UserError:
+        return 0
+
+
+def _content(folder: Path) -> Plain | None:
+    return load(folder / FILE) if (folder / FILE).exists() else None
+
+
+def _intact(folder: Path, content: Plain | None) -> Finding:
+    count = len(files(folder))
+    if content is None:
+        return rederived(f"{count} transcripts, each a whole chain")
+    return rederived(
+        f"{len(content['files'])} files and {count} transcripts are those that {FILE} lists"
+    )
+
+
+def _without_evidence() -> Finding:
+    return on_trust(
+        f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
+        "nor what the ledgers hold; a finished run has one"
+    )
+
+
+def _played(
+    folder: Path, plan: Plan, content: Plain | None, look: Callable[[], None]
+) -> Iterator[Finding]:
+    """The sessions, the attempts and the model."""
+    headers = {path: read_header(path) for path in files(folder)}
+    paths = sorted(headers, key=lambda path: (headers[path].number, path.name))
+    training = [path for path in paths if headers[path].purpose == TRAINING]
+    if not training:
+        yield on_trust("there is no transcript of training, as of a baseline: nothing to play")
+        return
+    initial = _initial(plan)
+    course = Course(
+        initial,
+        optimizer_of(plan.study),
+        divisor=plan.divisor,
+        starts=[first for path in training if (first := first_round(path)) is not None],
+    )
+    done: list[tuple[Header, Played]] = []
+    for path in paths:
+        header, name = headers[path], f"{FOLDER}/{path.name}"
+        try:
+            terms = _terms(path, header, plan)
+            is_training = path in training
+            lifted, liftable = _lift(terms, plan.study)
+            played = Replay(
+                header,
+                terms,
+                course if is_training else None,
+                lift=lifted,
+                liftable=liftable,
+            ).play(path, look)
+        except HubbubError as error:
+            yield wrong(f"{name} fits", error)
+            return
+        done += [(header, played)] if is_training else []
+        yield from _said_of(name, header, played)
+        yield from _made_of_sums(folder, plan.study, header, played)
+        yield from _other_keys(name, header, content)
+    yield _first_model(initial, plan)
+    yield from _attempts(plan.study, done, content)
+    if (folder / MODEL).exists():
+        yield _last_model(folder / MODEL, plan.study, course.parameters)
+
+
+def _terms(path: Path, header: Header, plan: Plan) -> Terms:
+    """The numbers of a session's rounds, which are those of the plan."""
+    if header.study != plan.study.id:
+        raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
+    if header.terms is None:
+        raise IntegrityError(f"expected {path} to tell the numbers of its rounds, it does not")
+    size = plan.dimension or header.terms.parameters
+    aside = plan.aside(header.purpose)
+    if aside is None and header.purpose != TRAINING:
+        raise IntegrityError(
+            f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
+        )
+    planned = (
+        terms_of(aside.plan, aside.aside.numbers, parameters=size)
+        if aside
+        else terms_of(plan, size)
+    )
+    if why := difference(asdict(header.terms), asdict(planned)):
+        raise IntegrityError(f"expected {path} to keep to the plan: {why}")
+    return header.terms
+
+
+def _said_of(name: str, header: Header, played: Played) -> Iterator[Finding]:
+    """What playing a session showed."""
+    purpose = "" if header.purpose == TRAINING else f" ({header.purpose})"
+    yield rederived(
+        f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
+        f"signatures and order; {played.attempts} attempts, one answer of each party to each"
+    )
+    if played.unseen:
+        yield on_trust(
+            f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
+            'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
+            "for a model of the study's own"
+        )
+    elif header.purpose == TRAINING:
+        yield rederived(f"{name}: every sum, and every step of the model, bit for bit")
+
+
+def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) -> Iterator[Finding]:
+    """What a session besides the training gave."""
+    path, asked = folder / STANDARDISED, study.data.standardise
+    if header.purpose == STANDARDISATION and asked is not None and played.sums and path.exists():
+        made = standardisation_from(played.sums[1], asked.bound).json()
+        same = path.read_text(encoding="utf-8") == made
+        yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
+    elif header.purpose != TRAINING:
+        yield on_trust(f"that what is told of the session for {header.purpose} follows from it")
+
+
+def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
+    """A session is the parties' own if it has the keys with which they sign the evidence."""
+    if content is not None and plain_roster(header.roster) != content["roster"]:
+        yield on_trust(
+            f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
+            "run in one process was resumed"
+        )
+
+
+def _first_model(initial: Parameters | None, plan: Plan) -> Finding:
+    if initial is None:
+        return on_trust(f"the first model, which {plan.study.model.kind} makes; it is not run here")
+    return rederived("the first model follows from the study id")
+
+
+def _attempts(
+    study: Study, done: list[tuple[Header, Played]], content: Plain | None
+) -> Iterator[Finding]:
+    """Attempts that somebody answered, against what may be made and what was charged."""
+    made, steps = sum(played.attempts for _, played in done), study.training.steps
+    why = "" if made <= steps else "the epsilon that is claimed does not hold"
+    yield judged(f"{made} attempts were made, of {steps} that the study allows", why)
+    if content is None:
+        return
+    counted = content["epsilon"]["attempts"]
+    why = "" if made <= counted else f"the evidence counts {counted}"
+    yield judged("no attempt is missing from the epsilon of the evidence", why)
+    answers: Counter[str] = Counter()
+    for header, played in done:
+        answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
+    charged = {part["silo"]: part["attempts"] for part in content["silos"]}
+    less = [name for name, number in charged.items() if answers[name] > number]
+    why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
+    yield judged("every silo has charged what it answered", why)
+
+
+def _initial(plan: Plan) -> Parameters | None:
+    """The model before round 1; None if only code that the study names can make it."""
+    model = _built(plan.study)
+    return None if model is None else learning.parameters_vector(model)
+
+
+def _built(study: Study) -> Any:
+    """The study's model with its first weights; None if that would run a study's own code."""
+    foreign = study.data.source.startswith("python:") and not study.model.inputs
+    shape = None if foreign else record_shape(study)
+    if shape is None or study.model.kind.startswith("python:"):
+        return None
+    return model_of(study, shape)
+
+
+def _lift(terms: Terms, study: Study) -> tuple[Lift | None, bool]:
+    """From projected sums to whole ones, if they are projected; and whether that can be done."""
+    model = _built(study) if terms.projection == LAYERS else None
+    if terms.projection == LAYERS and model is None:
+        return None, False
+    return lift_of(terms, model), True
+
+
+def _last_model(path: Path, study: Study, parameters: Parameters | None) -> Finding:
+    claim = f"{path} holds the model that the last step gave"
+    if parameters is None:
+        return on_trust(f"that {claim}: the last step could not be made again")
+    model = _built(study)
+    try:
+        if model is None:
+            same = _holds(path, parameters)
+        else:
+            learning.load_model(path, model)
+            same = learning.parameters_vector(model).tobytes() == parameters.tobytes()
+    except (HubbubError, SafetensorError, OSError) as error:
+        return wrong(claim, error)
+    return judged(claim, "" if same else f"it holds another; {RESTORE}")
+
+
+def _holds(path: Path, parameters: Parameters) -> bool:
+    """Whether the tensors of a file, in some order, are these parameters; others may be there.
+
+    A model of the study's own making is not built here, so the order is not known.
+    """
+    tensors = Counter(
+        array.astype("<f4").tobytes() for array in load_file(path).values() if array.size
+    )
+
+    def rest(left: bytes) -> bool:
+        if not left:
+            return True
+        for one in [one for one, count in tensors.items() if count and left.startswith(one)]:
+            tensors[one] -= 1
+            if rest(left[len(one) :]):
+                return True
+            tensors[one] += 1
+        return False
+
+    return rest(np.asarray(parameters, dtype="<f4").tobytes())

@@ -1,0 +1,312 @@
+"""What others signed of a ledger's head shows an older copy, whoever holds the ledger's key."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hubbub.errors import HubbubError, IntegrityError, ProtocolError
+from hubbub.ledger.book import Ledger
+from hubbub.ledger.row import Head
+from hubbub.ledger.statement import Statement, Witnessed, confirm, countersign, exchange
+from hubbub.ledger.witness import Witness
+from ledger.book import ROWS, assert_noticed, assert_one_sentence, entry, key_of, note_of, put
+
+NOON = "2030-01-01T12:00:00+00:00"
+BOB = Ed25519PrivateKey.generate()
+BOBS = BOB.public_key().public_bytes_raw()
+
+
+def stated(path: Path, time: str = NOON) -> Statement:
+    """What a ledger says now."""
+    with Ledger(path) as ledger:
+        return ledger.statement(time)
+
+
+def charged(path: Path, number: int, **changed: object) -> Statement:
+    """What it says after one more entry."""
+    with Ledger(path) as ledger:
+        ledger.charge(entry(number, **changed))
+        return ledger.statement(NOON)
+
+
+def copied(path: Path, name: str) -> Path:
+    """A backup of all files of a ledger."""
+    place = path.with_name(name)
+    for of in (lambda one: one, key_of, note_of):
+        shutil.copy(of(path), of(place))
+    return place
+
+
+def verified_against(path: Path, *witnessed: Statement) -> int:
+    with Ledger(path) as ledger:
+        return ledger.verify(witnessed=witnessed)
+
+
+@pytest.fixture
+def witness(tmp_path):
+    with Witness(tmp_path / "bob") as one:
+        yield one
+
+
+def test_a_statement_tells_what_the_ledger_holds(path):
+    statement = stated(path)
+    with Ledger(path) as ledger:
+        assert (statement.rows, statement.head, statement.time) == (ROWS + 1, ledger.head, NOON)
+    assert Statement.of(json.loads(json.dumps(statement.plain()))) == statement
+    assert verified_against(path, statement, stated(path, "another time")) == ROWS
+
+
+def test_a_ledger_that_grew_still_holds_every_head_that_was_witnessed(path, witness):
+    witnessed = [witness.sign(stated(path))]
+    witnessed += [witness.sign(charged(path, number)) for number in (5, 6, 7)]
+    for one in witnessed:
+        assert one.witness == witness.public
+        assert Witnessed.of(json.loads(json.dumps(one.plain()))) == one
+    assert verified_against(path, *(one.statement for one in witnessed)) == ROWS + 3
+    assert witness.known == {witnessed[0].statement.ledger: witnessed[-1].statement}
+
+
+# Older copies ------------------------------------------------------------------------------------
+
+
+def test_p15_an_older_copy_put_back_is_proven_by_what_was_witnessed(path):
+    older = copied(path, "older.sqlite")
+    later = charged(path, 5)
+    assert verified_against(older) == ROWS  # by itself it is a good ledger
+    with pytest.raises(IntegrityError, match=r"older\.sqlite.*older copy.*restore") as error:
+        verified_against(older, later)
+    assert_one_sentence(str(error.value))
+
+
+def test_p15_an_older_copy_that_grew_past_the_witnessed_row_is_proven(path):
+    older, later = copied(path, "older.sqlite"), charged(path, 5)
+    for number in range(5, 9):
+        charged(older, number, noise_multiplier=9.0)
+    assert verified_against(older) == ROWS + 4
+    with pytest.raises(IntegrityError, match="older copy"):
+        verified_against(older, later)
+
+
+def test_p15_a_ledger_that_was_begun_anew_is_proven(path):
+    before = stated(path)
+    for of in (lambda one: one, key_of, note_of):
+        of(path).unlink()
+    charged(path, 1)
+    with pytest.raises(IntegrityError, match=r"begun anew.*restore") as error:
+        verified_against(path, before)
+    assert_one_sentence(str(error.value))
+
+
+def test_p15_a_witness_refuses_a_ledger_with_fewer_rows(path, witness):
+    older = copied(path, "older.sqlite")
+    witness.sign(charged(path, 5))
+    with pytest.raises(IntegrityError, match=r"fewer rows.*set back.*proof") as error:
+        witness.sign(stated(older))
+    assert_one_sentence(str(error.value))
+
+
+def test_p15_a_witness_refuses_two_histories_of_one_length(path, witness):
+    fork = copied(path, "fork.sqlite")
+    witness.sign(charged(path, 5))
+    with pytest.raises(IntegrityError, match="another head"):
+        witness.sign(charged(fork, 5, noise_multiplier=9.0))
+    witness.sign(stated(path, "the same head at another time"))
+
+
+def test_p15_two_histories_shown_to_two_witnesses_do_not_both_verify(path, witness, tmp_path):
+    fork = copied(path, "fork.sqlite")
+    one, other = charged(path, 5), charged(fork, 5, noise_multiplier=9.0)
+    with Witness(tmp_path / "carol") as carol:
+        witness.sign(one)
+        carol.sign(other)
+        # Nobody saw both; whoever holds both statements has the proof, whichever file is shown.
+        for place in (path, fork):
+            with pytest.raises(IntegrityError, match="older copy"):
+                verified_against(place, one, other)
+        with pytest.raises(IntegrityError, match="another head"):
+            carol.sign(one)
+
+
+def test_p15_a_refused_statement_leaves_the_witness_as_it_was(path, witness):
+    older, latest = copied(path, "older.sqlite"), charged(path, 5)
+    witness.sign(latest)
+    for _ in range(2):
+        with pytest.raises(IntegrityError):
+            witness.sign(stated(older))
+    assert list(witness.known.values()) == [latest]
+    witness.sign(charged(path, 6))
+
+
+def test_p15_a_witness_remembers_over_a_restart_and_across_processes(path, tmp_path):
+    older = copied(path, "older.sqlite")
+    with Witness(tmp_path / "bob") as one, Witness(tmp_path / "bob") as other:
+        assert one.known == other.known == {}
+        one.sign(charged(path, 5))
+        with pytest.raises(IntegrityError, match="fewer rows"):
+            other.sign(stated(older))
+    with Witness(tmp_path / "bob") as again, pytest.raises(IntegrityError, match="fewer rows"):
+        again.sign(stated(older))
+
+
+def test_p15_a_witness_whose_list_was_lost_or_altered_signs_nothing(path, tmp_path):
+    place = tmp_path / "bob"
+    with Witness(place) as one:
+        one.sign(stated(path))
+        one.sign(charged(path, 5))
+    put(place, "text", json.dumps(stated(path).plain()), 1)
+    with Witness(place) as altered, pytest.raises(IntegrityError, match=r"row 1 of .*bob"):
+        altered.sign(charged(path, 6))
+    place.unlink()
+    with pytest.raises(IntegrityError, match="found none; restore the witness"):
+        Witness(place)
+
+
+def test_the_same_statement_twice_is_one_row(path, witness, tmp_path):
+    assert witness.sign(stated(path)) == witness.sign(stated(path))
+    with Witness(tmp_path / "bob") as again:
+        assert again._chain.after(None)[-1].number == 1
+
+
+def test_a_ledger_is_no_list_of_a_witness_and_a_list_is_no_ledger(path, witness, tmp_path):
+    with pytest.raises(IntegrityError, match="expected a witness at"):
+        Witness(path)
+    with pytest.raises(IntegrityError, match="expected a ledger at"):
+        Ledger(tmp_path / "bob")
+
+
+# Statements that nobody made ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rows", ROWS + 2),
+        ("rows", 0),
+        ("rows", 5.0),
+        ("rows", True),
+        ("rows", 2**70),
+        ("head", "00" * 32),
+        ("head", "00"),
+        ("head", None),
+        ("time", "2031-01-01T12:00:00+00:00"),
+        ("time", "x" * 65),
+        ("time", "a\nb"),
+        ("time", 5),
+        ("ledger", BOBS.hex()),
+        ("ledger", "zz"),
+        ("signature", "00" * 64),
+        ("signature", ""),
+        ("more", 1),
+    ],
+)
+def test_p15_an_altered_statement_is_refused(path, key, value):
+    plain = {**stated(path).plain(), key: value}
+    with pytest.raises(IntegrityError) as error:
+        Statement.of(plain)
+    assert_one_sentence(str(error.value))
+
+
+@pytest.mark.parametrize("plain", [None, [], "text", 5, {}, {"statement": {}}, {"rows": 1}])
+def test_other_json_is_refused_in_a_sentence(plain):
+    for kind in (Statement, Witnessed):
+        with pytest.raises(IntegrityError) as error:
+            kind.of(plain)
+        assert_one_sentence(str(error.value))
+
+
+def test_p15_a_statement_by_a_forged_key_says_nothing_of_the_ledger(path):
+    real = stated(path)
+    forged = Statement.made(BOBS, Head(99, bytes(32)), NOON, BOB.sign)
+    with pytest.raises(IntegrityError, match="of another one"):
+        verified_against(path, forged)
+    with pytest.raises(IntegrityError, match="altered or made up"):
+        Statement.made(real.ledger, Head(99, bytes(32)), NOON, BOB.sign)
+
+
+def test_p15_a_signature_of_another_witness_or_of_another_statement_is_refused(path, witness):
+    good, other = witness.sign(stated(path)), witness.sign(charged(path, 5))
+    for changed in ({"witness": BOBS.hex()}, {"signature": other.plain()["signature"]}):
+        with pytest.raises(IntegrityError, match="ask the witness"):
+            Witnessed.of({**good.plain(), **changed})
+    with pytest.raises(IntegrityError, match="ask the witness"):
+        Witnessed.of({**good.plain(), "statement": other.plain()["statement"]})
+
+
+def test_p15_no_statement_can_be_made_into_a_row_of_the_chain(path):
+    with Ledger(path) as ledger, pytest.raises(ValueError, match="purpose"):
+        ledger._chain.sign(bytes(32))
+    statement = stated(path)
+    put(path, "signature", statement.signature, ROWS)
+    assert_noticed(path)
+
+
+# In a session, without hands ---------------------------------------------------------------------
+
+
+def signers(count: int) -> dict[str, Ed25519PrivateKey]:
+    return {f"silo-{number}": Ed25519PrivateKey.generate() for number in range(count)}
+
+
+def test_a_session_exchanges_statements_and_everybody_holds_everybodys_signature(tmp_path):
+    keys = signers(3)
+    public = {name: key.public_key().public_bytes_raw() for name, key in keys.items()}
+    own = {name: charged(tmp_path / name, 1) for name in keys}
+    known: dict[str, dict[bytes, Statement]] = {name: {} for name in keys}
+    replies: dict[str, dict[str, Witnessed]] = {name: {} for name in keys}
+    for name, key in keys.items():
+        others = [other for other in keys if other != name]
+        known[name], signed = exchange(
+            [own[other] for other in others], known[name], witness=public[name], sign=key.sign
+        )
+        for other, one in zip(others, signed, strict=True):
+            replies[other][name] = one
+    for name in keys:
+        wanted = {other: public[other] for other in keys if other != name}
+        assert len(confirm(own[name], replies[name], wanted)) == 2
+        assert verified_against(tmp_path / name, own[name]) == 1
+        assert len(known[name]) == 2
+
+
+def test_p15_in_a_session_a_ledger_that_was_set_back_is_signed_by_nobody(path):
+    older, latest = copied(path, "older.sqlite"), charged(path, 5)
+    known, _ = exchange([latest], {}, witness=BOBS, sign=BOB.sign)
+    for lie in ([stated(older)], [charged(path, 6), stated(older)]):
+        with pytest.raises(IntegrityError, match="set back"):
+            exchange(lie, known, witness=BOBS, sign=BOB.sign)
+    assert known == {latest.ledger: latest}
+
+
+def test_a_party_that_does_not_sign_this_head_is_named(path):
+    own, older = charged(path, 5), stated(path, "earlier")
+    good = countersign(own, None, witness=BOBS, sign=BOB.sign)
+    stale = countersign(older, None, witness=BOBS, sign=BOB.sign)
+    eve = Ed25519PrivateKey.generate()
+    false = countersign(own, None, witness=eve.public_key().public_bytes_raw(), sign=eve.sign)
+    assert confirm(own, {"bob": good}, {"bob": BOBS}) == (good,)
+    for replies in ({}, {"bob": stale}, {"bob": false}, {"carol": good}):
+        with pytest.raises(ProtocolError, match="bob: expected a signature") as error:
+            confirm(own, replies, {"bob": BOBS})
+        assert error.value.culprit == "bob"
+
+
+def test_p15_a_party_that_signs_with_its_own_key_keeps_the_list_too(path, witness, tmp_path):
+    first, second = stated(path), charged(path, 5)
+    signed = witness.exchange([first, second], witness=BOBS, sign=BOB.sign)
+    assert [one.witness for one in signed] == [BOBS, BOBS]
+    with Witness(tmp_path / "bob") as again, pytest.raises(HubbubError, match="fewer rows"):
+        again.exchange([first], witness=BOBS, sign=BOB.sign)
+
+
+def test_p15_nothing_depends_on_the_time_that_a_statement_tells(path, witness):
+    with Ledger(path) as ledger:
+        late = ledger.statement("2999-01-01T00:00:00+00:00")
+        witness.sign(late)
+        ledger.charge(entry(5))
+        early = ledger.statement("1970-01-01T00:00:00+00:00")
+    witness.sign(early)
+    assert verified_against(path, late, early) == ROWS + 1

@@ -1,0 +1,394 @@
+"""Evidence: what can be re-derived is, what was signed is verified, and a lie is called one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from importlib import resources
+from math import isclose
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hubbub
+from hubbub.cli import main
+from hubbub.errors import IntegrityError, UserError
+from hubbub.evidence.claims import difference, part_words, with_signature
+from hubbub.evidence.collecting import FILE, ONE_PROCESS, check, load, part_of
+from hubbub.evidence.finding import ON_TRUST, REDERIVED, SIGNED, Finding
+from hubbub.identity import Keys
+from hubbub.runners.federation import Federation
+from hubbub.runners.local import Result
+from run.finished import a_study, finished
+
+SCHEMA = json.loads((resources.files("hubbub.evidence") / "evidence.schema.json").read_text())
+
+
+@cache
+def _made() -> tuple[str, Result, Federation]:
+    with TemporaryDirectory() as home:
+        return _evidence_of_a_run(Path(home) / "run")
+
+
+def _evidence_of_a_run(folder: Path) -> tuple[str, Result, Federation]:
+    result, parties = finished(a_study(), folder)
+    return (folder / FILE).read_text(encoding="utf-8"), result, parties
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    """The evidence of a run, alone in a folder, as on another machine."""
+    path = tmp_path / "theirs.json"
+    path.write_text(_made()[0], encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def lied(tmp_path: Path) -> Callable[[Callable[[dict[str, Any]], object]], list[Finding]]:
+    """What is found in evidence that the aggregator changed, and signed as it should be signed."""
+
+    def changed(change: Callable[[dict[str, Any]], object]) -> list[Finding]:
+        text, _, parties = _made()
+        content = deepcopy(json.loads(text))
+        del content["signature"]
+        change(content)
+        path = tmp_path / "lie.json"
+        path.write_text(with_signature(content, parties.keys[0].sign), encoding="utf-8")
+        return check(path)
+
+    return changed
+
+
+def wrongs(found: list[Finding]) -> str:
+    return "\n".join(f"{one.claim}? {one.verdict}" for one in found if not one.holds)
+
+
+def test_the_evidence_of_a_run_is_as_its_schema_says(evidence: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="checks the published schema")
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    content = json.loads(evidence.read_text())
+    assert list(validator.iter_errors(content)) == []
+    for change in (
+        lambda c: c.pop("trust"),
+        lambda c: c["epsilon"].update(attempts=-1),
+        lambda c: c["silos"][0]["ledger"].update(head="00"),
+        lambda c: c.update(more=1),
+    ):
+        other = deepcopy(content)
+        change(other)
+        assert list(validator.iter_errors(other))
+
+
+def test_everything_holds_and_each_claim_says_how(evidence: Path) -> None:
+    found = check(evidence)
+    assert wrongs(found) == ""
+    by = {verdict: [one.claim for one in found if one.verdict == verdict] for _, verdict in found}
+    assert set(by) == {REDERIVED, SIGNED, ON_TRUST}
+    derived, signed, trusted = ("\n".join(by[one]) for one in (REDERIVED, SIGNED, ON_TRUST))
+    assert "epsilon is at most 0.5" in derived
+    assert "after the 6 attempts made" in derived
+    assert "the plan's numbers follow from the study" in derived
+    for name in ("cleveland", "hungary", "switzerland", "va-long-beach"):
+        assert f"{name}: 6 attempts charged" in signed
+    assert ONE_PROCESS in trusted
+    assert "keys in the roster" in trusted
+
+
+def test_it_holds_what_the_run_says_it_holds(evidence: Path) -> None:
+    content, (_, result, parties) = load(evidence), _made()
+    plan = result.plan
+    assert content["study"]["id"] == plan.study.id.hex()
+    assert hubbub.Study.parse(content["study"]["toml"]).id == plan.study.id
+    assert content["plan"] == plan.as_json()
+    claimed = {one["adversary"]: one["epsilon"] for one in content["epsilon"]["claimed"]}
+    assert claimed[plan.stated.adversary] == plan.stated.epsilon
+    assert len(claimed) == len(plan.exposures)
+    assert content["versions"]["hubbub"] == hubbub.__version__
+    assert [one["silo"] for one in content["silos"]] == list(plan.study.parties.names)
+    keys = [base64.b64decode(one["verifying"]) for one in content["roster"]]
+    assert keys == [one.verifying for one in parties.roster.parties]
+
+
+def test_fewer_attempts_cost_less_and_are_counted_as_the_accountant_does(evidence: Path) -> None:
+    from hubbub.evidence.claims import spent
+
+    plan = _made()[1].plan
+    steps = plan.study.training.steps
+    rows = [spent(plan, attempts) for attempts in range(steps + 1)]
+    at = next(k for k, one in enumerate(plan.exposures) if one == plan.stated)
+    values = [row[at]["epsilon"] for row in rows]
+    assert values[0] == 0
+    assert values == sorted(values)
+    assert isclose(values[3], plan.epsilon_after(3))
+    assert values[steps] == plan.stated.epsilon
+
+
+def test_every_flipped_byte_is_noticed(evidence: Path) -> None:
+    content = evidence.read_bytes()
+    chance = random.Random(8)
+    for place in chance.sample(range(len(content)), 1500):
+        altered = bytearray(content)
+        altered[place] ^= chance.randrange(1, 256)
+        evidence.write_bytes(altered)
+        with pytest.raises(IntegrityError, match=r"theirs\.json .* get it again"):
+            check(evidence)
+    for other in (content[:-1], content + b" ", content.replace(b"\n ", b"\n  ", 1), b"", b"{}"):
+        evidence.write_bytes(other)
+        with pytest.raises(IntegrityError):
+            check(evidence)
+    evidence.write_bytes(content)
+    check(evidence)
+
+
+def cheaper(content: dict[str, Any]) -> None:
+    for row in content["epsilon"]["claimed"]:
+        row["epsilon"] = row["epsilon"] and row["epsilon"] * 0.9
+
+
+def less_noise(content: dict[str, Any]) -> None:
+    content["plan"]["noise_multiplier"] *= 0.99
+
+
+def fewer_attempts(content: dict[str, Any]) -> None:
+    content["epsilon"]["attempts"] = 3
+
+
+def fewer_attempts_with_their_epsilon(content: dict[str, Any]) -> None:
+    from hubbub.evidence.claims import spent
+
+    content["epsilon"] |= {"attempts": 3, "after_attempts": spent(_made()[1].plan, 3)}
+
+
+def more_attempts(content: dict[str, Any]) -> None:
+    content["epsilon"]["attempts"] = 7
+
+
+def another_study(content: dict[str, Any]) -> None:
+    content["study"]["toml"] = content["study"]["toml"].replace("epsilon = 0.5", "epsilon = 0.4")
+
+
+def renamed(content: dict[str, Any]) -> None:
+    content["study"]["name"] = "another name"
+
+
+def less_charged(content: dict[str, Any]) -> None:
+    content["silos"][2]["attempts"] = 1
+
+
+def swapped_parts(content: dict[str, Any]) -> None:
+    content["silos"][0]["silo"], content["silos"][1]["silo"] = "hungary", "cleveland"
+
+
+def spoken_twice(content: dict[str, Any]) -> None:
+    content["silos"].append(content["silos"][0])
+
+
+def another_silo(content: dict[str, Any]) -> None:
+    content["roster"][2]["name"] = "bucharest"
+
+
+def no_adversary(content: dict[str, Any]) -> None:
+    content["epsilon"]["after_attempts"].pop()
+
+
+def another_model(content: dict[str, Any]) -> None:
+    content["model"] = "00" * 32
+
+
+def another_format(content: dict[str, Any]) -> None:
+    content["format"] = "hubbub evidence 2"
+
+
+def no_silos(content: dict[str, Any]) -> None:
+    content["silos"] = "none"
+
+
+def no_plan(content: dict[str, Any]) -> None:
+    content["plan"] = [1, 2]
+
+
+def no_toml(content: dict[str, Any]) -> None:
+    content["study"]["toml"] = "[study"
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (cheaper, "epsilon is"),
+        (less_noise, "noise_multiplier is"),
+        (fewer_attempts, "epsilon is"),
+        (fewer_attempts_with_their_epsilon, "counted for 3 attempts only"),
+        (more_attempts, "allows for 6"),
+        (another_study, "id is"),
+        (renamed, "name is"),
+        (less_charged, "not that of a silo"),
+        (swapped_parts, "not that of a silo"),
+        (spoken_twice, "speaks twice"),
+        (another_silo, "bucharest"),
+        (no_adversary, "follows from the study"),
+        (another_model, "another digest"),
+        (another_format, "another"),
+        (no_silos, "another kind"),
+        (no_plan, "another kind"),
+        (no_toml, "cannot be read"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_lie_that_the_aggregator_signs_is_called_one(
+    lied: Callable[..., list[Finding]], lie: Callable[[dict[str, Any]], None], why: str
+) -> None:
+    assert why in wrongs(lied(lie))
+
+
+def test_a_silo_that_does_not_speak_is_mentioned(lied: Callable[..., list[Finding]]) -> None:
+    found = lied(lambda content: content["silos"].pop(1))
+    assert wrongs(found) == ""
+    (claim,) = [one.claim for one in found if "have not signed" in one.claim]
+    assert "hungary" in claim
+
+
+def test_what_the_aggregator_admits_is_shown_and_what_it_hides_is_said_all_the_same(
+    lied: Callable[..., list[Finding]],
+) -> None:
+    found = lied(lambda content: content.update(trust=["that the moon is made of cheese"]))
+    trusted = [one.claim for one in found if one.verdict == ON_TRUST]
+    assert "that the moon is made of cheese" in trusted
+    assert any("keys in the roster" in claim for claim in trusted)
+
+
+def test_a_silo_signs_for_its_own_words_only() -> None:
+    keys = Keys.generate("s", "silo")
+    said = part_of(
+        keys,
+        study=bytes(32),
+        sessions=[bytes(16)],
+        ledger_head=bytes(32),
+        ledger_rows=3,
+        attempts=2,
+    )
+    signature = bytes.fromhex(said["signature"])
+    assert keys.identity.verifies(signature, part_words(said))
+    for key, value in {"attempts": 1, "silo": "t", "sessions": [], "data_set": {}}.items():
+        assert not keys.identity.verifies(signature, part_words({**said, key: value}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["format", "study", "epsilon", "plan", "silos", "transcripts", "files", "roster"]
+        ),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner),
+            max_leaves=6,
+        ),
+    )
+)
+def test_evidence_of_anything_is_refused_or_called_wrong(
+    tmp_path_factory: pytest.TempPathFactory, replaced: dict[str, Any]
+) -> None:
+    text, _, parties = _made()
+    content = json.loads(text) | {k: v for k, v in replaced.items() if v not in ([], {})}
+    del content["signature"]
+    path = tmp_path_factory.mktemp("any") / FILE
+    try:
+        path.write_text(with_signature(content, parties.keys[0].sign), encoding="utf-8")
+        found = check(path)
+    except (IntegrityError, ValueError):
+        return
+    changed = any(content[key] != json.loads(text).get(key) for key in replaced)
+    assert bool(wrongs(found)) or not changed or set(replaced) <= {"transcripts", "files"}
+
+
+NO_TORCH = """
+import sys
+sys.modules["torch"] = None
+sys.modules["safetensors"] = None
+from pathlib import Path
+from hubbub.evidence.claims import check
+assert all(one.holds for one in check(Path(sys.argv[1])))
+print("holds")
+"""
+
+
+def test_another_machine_needs_no_torch_and_no_run_folder(evidence: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", NO_TORCH, str(evidence)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=elsewhere,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "holds\n"
+
+
+def test_nothing_that_a_study_names_is_imported(
+    lied: Callable[..., list[Finding]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = _made()[1].plan.study.as_toml()
+    trapped = text.replace('"hubbub.datasets:heart"', '"python:trap:records"').replace(
+        'kind = "logistic"', 'kind = "python:trap:factory"'
+    )
+    study = hubbub.Study.parse(trapped)
+
+    def change(content: dict[str, Any]) -> None:
+        content["study"] = {"name": study.name, "id": study.id.hex(), "toml": trapped}
+        content["plan"]["dimension"] = None
+
+    found = lied(change)
+    assert any("only code of its own knows" in one.claim for one in found)
+    assert "trap" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("found", "made", "same"),
+    [
+        (1.0, 1.0 + 1e-9, True),
+        (1.0, 1.0 + 1e-5, False),
+        (3, 3.0, True),
+        (3, 4, False),
+        (True, 1, False),
+        (None, 0.0, False),
+        ({"a": [1, {"b": 2.0}]}, {"a": [1, {"b": 2.0000000001}]}, True),
+        ({"a": [1, {"b": 2.0}]}, {"a": [1, {"b": 2.1}]}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ([1], [1, 2], False),
+        ("x", "x", True),
+    ],
+)
+def test_numbers_agree_to_six_digits_and_the_rest_exactly(
+    found: object, made: object, same: bool
+) -> None:
+    assert (difference(found, made) == "") == same
+
+
+def test_the_command_checks_a_file_alone(
+    evidence: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(evidence), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["holds"]
+    evidence.write_bytes(evidence.read_bytes().replace(b"hungary", b"hungarx", 1))
+    assert main(["verify", str(evidence)]) == 1
+    assert "get it again" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="check the path"):
+        check(tmp_path / FILE)

@@ -1,0 +1,631 @@
+"""`hubbub verify`: an honest run is made again bit for bit; no lie and no flipped bit passes."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from hubbub.cli import main
+from hubbub.errors import IntegrityError, UserError
+from hubbub.evidence.claims import with_signature
+from hubbub.evidence.collecting import FILE
+from hubbub.evidence.finding import ON_TRUST, REDERIVED, Finding
+from hubbub.ledger.book import Cap, Ledger
+from hubbub.round import Terms
+from hubbub.runners.federation import Federation
+from hubbub.runners.local import Result, resume, run
+from hubbub.runners.reporting import write_report
+from hubbub.study import Study
+from hubbub.transcript.kept import Kept, files, read, read_header
+from hubbub.transcript.writing import Transcript
+from hubbub.verification import replay
+from hubbub.verification.checking import verify
+from hubbub.verification.damage import damage
+from hubbub.wire import Frame, Tag
+from run.finished import a_study, finished, write_evidence
+
+FLIPS = 2500
+Run = tuple[Path, Result, Federation]
+
+
+_MADE: dict[tuple[object, ...], Run] = {}
+
+
+@pytest.fixture
+def a_run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """A finished run in a folder of the test's own, ledgers beside it; each kind is run once."""
+
+    def copied(
+        transcript: str = "full", steps: int = 6, changes: tuple[tuple[str, str], ...] = ()
+    ) -> Run:
+        key = (transcript, steps, changes)
+        if key not in _MADE:
+            folder = tmp_path_factory.mktemp("made") / "run"
+            study = a_study(transcript=transcript, steps=steps, changes=changes)
+            _MADE[key] = (folder, *finished(study, folder))
+        folder, result, parties = _MADE[key]
+        shutil.copytree(folder.parent, tmp_path, dirs_exist_ok=True)
+        return tmp_path / "run", result, parties
+
+    return copied
+
+
+def wrongs(found: list[Finding]) -> list[Finding]:
+    return [one for one in found if not one.holds]
+
+
+def claims(found: list[Finding], verdict: str) -> str:
+    return "\n".join(one.claim for one in found if one.verdict == verdict)
+
+
+# Honest runs -----------------------------------------------------------------------------------
+
+
+NO_NODES = "compute_nodes = 0 "
+CLIP = "clip = 1.0\n"
+GAUSSIAN = ((CLIP, f"{CLIP}projection = 9\n"),)
+ADAM = '{ name = "adam", lr = 0.1 }'
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        ((NO_NODES, "compute_nodes = 3 "),),
+        ((NO_NODES, 'shares = "full"\ncompute_nodes = 2 '),),
+        ((ADAM, '{ name = "sgd", lr = 0.5, momentum = 0.9 }'),),
+        GAUSSIAN,
+        (
+            (CLIP, f'{CLIP}projection = 8\nprojection_kind = "sign"\n'),
+            (NO_NODES, "compute_nodes = 2 "),
+        ),
+    ],
+    ids=["pairwise", "nodes", "full-shares", "sgd", "gaussian-projection", "sign-projection"],
+)
+def test_every_sum_and_step_of_an_honest_run_is_made_again(
+    a_run: Callable[..., Run], changes: tuple[tuple[str, str], ...]
+) -> None:
+    folder, _, _ = a_run(steps=3, changes=changes)
+    found = verify(folder)
+    assert wrongs(found) == []
+    said = claims(found, REDERIVED)
+    assert "every sum, and every step of the model, bit for bit" in said
+    assert "holds the model that the last step gave" in said
+    assert "the first model follows from the study id" in said
+    assert "sums" not in claims(found, ON_TRUST)
+
+
+def test_sessions_besides_the_training_are_played_too(tmp_path: Path) -> None:
+    records = 'source = "hubbub.datasets:heart"\n'
+    changes = (
+        (CLIP, CLIP + "evaluate = { every = 2, epsilon = 0.1 }\n"),
+        (records, records + "standardise = { epsilon = 0.1, bound = 3.0 }\n"),
+    )
+    result, parties = finished(a_study(steps=4, changes=changes), tmp_path / "run")
+    found = verify(tmp_path / "run")
+    assert wrongs(found) == []
+    said = claims(found, REDERIVED)
+    assert "(evaluation): 10 messages" in said
+    assert said.count("every sum, and every step of the model") == 1
+    assert "standardisation.json follows from the sums" in said
+    assert "the session for evaluation" in claims(found, ON_TRUST)
+    path = tmp_path / "run" / "standardisation.json"
+    path.write_text(path.read_text().replace("0.", "0.0", 1))
+    write_evidence(result, parties, tmp_path / "run")
+    (wrong,) = wrongs(verify(tmp_path / "run"))
+    assert "standardisation.json" in wrong.claim
+
+
+def test_attempts_that_a_refusal_ended_are_counted_and_cost_nothing_in_the_sums(
+    tmp_path: Path,
+) -> None:
+    study = a_study(steps=6, changes=(("dropouts = 0", "dropouts = 1"),))
+    with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as ledger:
+        ledger.set_cap(Cap(epsilon=0.35, delta=1e-5, relation="add-remove"))
+    finished(study, tmp_path / "run")
+    kept = list(read(files(tmp_path / "run")[0]))
+    assert {one.attempt for one in kept if one.tag is Tag.MODEL} == {0, 1}
+    found = verify(tmp_path / "run")
+    assert wrongs(found) == []
+    assert "every sum, and every step of the model" in claims(found, REDERIVED)
+
+
+def test_of_hashes_signatures_and_order_are_checked_and_what_is_not_is_said(
+    a_run: Callable[..., Run],
+) -> None:
+    folder, _, _ = a_run("hashes")
+    found = verify(folder)
+    assert wrongs(found) == []
+    assert "30 messages of 5 parties" in claims(found, REDERIVED)
+    assert "bit for bit" not in claims(found, REDERIVED)
+    assert "the sums of 6 rounds" in claims(found, ON_TRUST)
+    assert "holds the model" in claims(found, ON_TRUST)
+
+
+class StoppedError(Exception):
+    """The run is stopped here, as a crash would stop it."""
+
+
+@pytest.mark.parametrize("stops", [(3,), (1, 4), (2, 2)])
+def test_a_run_that_was_resumed_is_made_again_over_all_its_sessions(
+    tmp_path: Path, stops: tuple[int, ...]
+) -> None:
+    folder = tmp_path / "run"
+
+    def stopping(at: int) -> Callable[..., None]:
+        def progress(step: int, _: object) -> None:
+            if step >= at:
+                raise StoppedError
+
+        return progress
+
+    with pytest.raises(StoppedError):
+        run(a_study(steps=8), folder, progress=stopping(stops[0]))
+    for at in stops[1:]:
+        with pytest.raises(StoppedError):
+            resume(folder, progress=stopping(at))
+    assert wrongs(verify(folder)) == []
+    resume(folder)
+    found = verify(folder)
+    assert wrongs(found) == []
+    assert len(files(folder)) == 1 + len(stops)
+    assert claims(found, REDERIVED).count("bit for bit") >= 1
+    assert "holds the model that the last step gave" in claims(found, REDERIVED)
+
+
+def test_a_resumed_session_that_begins_where_none_came_to_is_refused(
+    a_run: Callable[..., Run],
+) -> None:
+    folder, result, parties = a_run()
+    forge(folder, result, parties, lambda kept, _: [one for one in kept if one.round > 2])
+    (found,) = wrongs(verify(folder))
+    assert "beginning with round 3" in found.verdict
+
+
+def test_a_baseline_has_nothing_to_play(tmp_path: Path) -> None:
+    run(a_study(steps=2), tmp_path / "run", baseline="trusted")
+    found = verify(tmp_path / "run")
+    assert wrongs(found) == []
+    assert "no transcript of training" in claims(found, ON_TRUST)
+    assert "plan.json follows from study.toml" in claims(found, REDERIVED)
+
+
+def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
+    a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _, _ = a_run()
+    monkeypatch.setattr("hubbub.verification.checking._built", lambda _: None)
+    found = verify(folder)
+    assert wrongs(found) == []
+    assert "holds the model that the last step gave" in claims(found, REDERIVED)
+    assert "the first model" in claims(found, ON_TRUST)
+    tensors = load_file(folder / "model.safetensors")
+    name = max(tensors, key=lambda key: tensors[key].size)
+    tensors[name] = np.ascontiguousarray(tensors[name][:, ::-1])
+    save_file(tensors, folder / "model.safetensors")
+    (folder / FILE).unlink()
+    (wrong,) = wrongs(verify(folder))
+    assert "model.safetensors" in wrong.claim
+
+
+# A dishonest aggregator, who makes the file anew and signs what it likes ------------------------
+
+Change = Callable[[list[Kept], Federation], list[Kept | bytes]]
+
+
+def forge(folder: Path, result: Result, parties: Federation, change: Change) -> None:
+    """The transcript as the aggregator would like it, its chain and the evidence in order."""
+    (path,) = files(folder)
+    header, kept = read_header(path), list(read(path))
+    path.unlink()
+    with Transcript(
+        folder,
+        study=header.study,
+        session=header.session,
+        roster=header.roster,
+        full=True,
+        terms=header.terms,
+    ) as transcript:
+        for one in change(kept, parties):
+            transcript.keep(one if isinstance(one, bytes) else as_bytes(one))
+    if (folder / FILE).exists():
+        write_evidence(result, parties, folder)
+    assert list(damage(folder)) == []
+
+
+def as_bytes(kept: Kept, keys: Any = None, **changes: Any) -> bytes:
+    """A kept frame again; signed anew, with changes, if there are keys."""
+    assert kept.payload is not None
+    if keys is None:
+        return kept.words + kept.payload + kept.signature
+    given = {
+        name: getattr(kept, name)
+        for name in (
+            *("tag", "study", "session", "round", "attempt", "sender", "receiver", "payload"),
+        )
+    }
+    return Frame(**given | changes).sealed(keys)
+
+
+def first(kept: list[Kept], tag: Tag, round: int) -> int:
+    return next(k for k, one in enumerate(kept) if one.tag is tag and one.round == round)
+
+
+def swapped_model(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """One parameter of round 4's model by one unit in the last place."""
+    at = first(kept, Tag.MODEL, 4)
+    payload = bytearray(kept[at].payload or b"")
+    payload[-4] ^= 1
+    return [
+        *kept[:at],
+        as_bytes(kept[at], parties.keys[0], payload=bytes(payload)),
+        *kept[at + 1 :],
+    ]
+
+
+def altered_answer(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """One residue of one silo's answer by one, signed by a silo that helps."""
+    at = first(kept, Tag.MASKED, 3)
+    payload = bytearray(kept[at].payload or b"")
+    payload[0] ^= 1
+    keys = parties.keys[kept[at].sender]
+    return [*kept[:at], as_bytes(kept[at], keys, payload=bytes(payload)), *kept[at + 1 :]]
+
+
+def forged_answer(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """The same by the aggregator, who has no key of a silo."""
+    at = first(kept, Tag.MASKED, 3)
+    return [*kept[:at], as_bytes(kept[at], parties.keys[0]), *kept[at + 1 :]]
+
+
+def left_out(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """A silo's answer is left out of round 2, and the step taken all the same."""
+    at = first(kept, Tag.MASKED, 2)
+    return [*kept[:at], *kept[at + 1 :]]
+
+
+def twice(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    at = first(kept, Tag.MASKED, 2)
+    return [*kept[: at + 1], *kept[at:]]
+
+
+def out_of_order(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """An answer of round 5 before round 4."""
+    early, late = first(kept, Tag.MODEL, 4), first(kept, Tag.MASKED, 5)
+    return [*kept[:early], kept[late], *kept[early:late], *kept[late + 1 :]]
+
+
+def revealed_late(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """A silo's link of round 2 after the first answer."""
+    at = first(kept, Tag.SEED_LINK, 2)
+    answer = first(kept, Tag.MASKED, 2)
+    return [*kept[:at], *kept[at + 1 : answer + 1], kept[at], *kept[answer + 1 :]]
+
+
+def another_link(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """A link that its silo had not committed to, signed by it all the same."""
+    at = first(kept, Tag.SEED_LINK, 2)
+    changed = as_bytes(kept[at], parties.keys[kept[at].sender], payload=bytes(32))
+    return [*kept[:at], changed, *kept[at + 1 :]]
+
+
+def no_links(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    return [one for one in kept if one.tag is not Tag.SEED_LINK]
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "why"),
+    [
+        (revealed_late, "round 2", "before the answers"),
+        (another_link, "round 2", "committed to"),
+        (no_links, "round 2", "a link of every active silo"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_joint_seed_that_could_have_been_chosen_is_found(
+    a_run: Callable[..., Run], change: Change, place: str, why: str
+) -> None:
+    folder, result, parties = a_run(steps=3, changes=GAUSSIAN)
+    forge(folder, result, parties, change)
+    (found,) = wrongs(verify(folder))
+    assert place in found.verdict
+    assert why in found.verdict
+
+
+def repeated(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """Another attempt at round 2, though all had answered: the aggregator picks a sum."""
+    at, after = first(kept, Tag.MODEL, 2), first(kept, Tag.MODEL, 3)
+    again = [as_bytes(one, parties.keys[one.sender], attempt=1) for one in kept[at:after]]
+    return [*kept[:after], *again, *kept[after:]]
+
+
+def skipped(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """Round 2 never was."""
+    return [one for one in kept if one.round != 2]
+
+
+def another_session(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    at = first(kept, Tag.MASKED, 2)
+    stray = as_bytes(kept[at], parties.keys[kept[at].sender], session=bytes(16))
+    return [*kept[:at], stray, *kept[at + 1 :]]
+
+
+def stranger(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    at = first(kept, Tag.MASKED, 2)
+    return [*kept[:at], as_bytes(kept[at], parties.keys[1], sender=77), *kept[at + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "why"),
+    [
+        (swapped_model, "round 4", "did not take that step"),
+        (altered_answer, "round 4", "did not take that step"),
+        (forged_answer, "round 3", "false signature"),
+        (left_out, "round 3", "did not take that step"),
+        (twice, "round 2", "expected one MASKED"),
+        (out_of_order, "round 5", "expected an answer to 3.0"),
+        (repeated, "round 2", "no further attempt"),
+        (skipped, "round 3", "did not take that step"),
+        (another_session, "round 2", "another's"),
+        (stranger, "round 2", "false signature"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_what_a_dishonest_aggregator_did_is_found_at_its_first_round(
+    a_run: Callable[..., Run], change: Change, place: str, why: str
+) -> None:
+    folder, result, parties = a_run()
+    forge(folder, result, parties, change)
+    (found,) = wrongs(verify(folder))
+    assert place in found.verdict
+    assert why in found.verdict
+    assert files(folder)[0].name in found.verdict
+
+
+@pytest.mark.parametrize("named", [(1, 2, 3, 4), (1, 2, 3)])
+def test_a_request_must_name_those_who_answered(
+    a_run: Callable[..., Run], named: tuple[int, ...]
+) -> None:
+    folder, result, parties = a_run(steps=3, changes=((NO_NODES, "compute_nodes = 3 "),))
+    terms = read_header(files(folder)[0]).terms
+    assert terms is not None
+
+    def asking(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+        at = first(kept, Tag.TOTAL, 2)
+        asked = [
+            as_bytes(
+                kept[at],
+                parties.keys[0],
+                tag=Tag.REQUEST,
+                sender=0,
+                receiver=node,
+                payload=terms.bitmap(named),
+            )
+            for node in parties.roster.nodes
+        ]
+        rest = [one for one in kept if one.tag is not Tag.REQUEST or one.round != 2]
+        at = first(rest, Tag.TOTAL, 2)
+        return [*rest[:at], *asked, *rest[at:]]
+
+    forge(folder, result, parties, asking)
+    found = wrongs(verify(folder))
+    if len(named) == 4:
+        assert found == []
+    else:
+        assert "round 2" in found[0].verdict
+        assert "at least 4" in found[0].verdict or "another set" in found[0].verdict
+
+
+def test_well_signed_nonsense_in_the_evidence_of_a_run_is_a_finding(
+    a_run: Callable[..., Run],
+) -> None:
+    folder, _, parties = a_run()
+    content = json.loads((folder / FILE).read_text())
+    del content["signature"]
+    for key in ("epsilon", "silos", "transcripts", "files", "roster", "plan"):
+        nonsense = with_signature({**content, key: 7}, parties.keys[0].sign)
+        (folder / FILE).write_text(nonsense)
+        assert wrongs(verify(folder)), key
+
+
+def test_another_model_in_the_file_than_the_last_step_gave_is_found(
+    a_run: Callable[..., Run],
+) -> None:
+    folder, result, parties = a_run()
+    model = result.model
+    from hubbub import learning
+
+    vector = learning.parameters_vector(model)
+    vector[0] = np.nextafter(vector[0], np.float32(9))
+    learning.load_parameters(model, vector)
+    learning.save_model(folder / "model.safetensors", model, {})
+    vector[0] = np.nextafter(vector[0], np.float32(-9))
+    learning.load_parameters(model, vector)
+    write_evidence(result, parties, folder)
+    (found,) = wrongs(verify(folder))
+    assert "model.safetensors holds the model that the last step gave" in found.claim
+
+
+def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(
+    a_run: Callable[..., Run],
+) -> None:
+    folder, result, parties = a_run()
+    (folder / FILE).unlink()
+    write_evidence(result, parties, folder, attempts=5, parts=[])
+    found = "\n".join(one.claim for one in wrongs(verify(folder)))
+    assert "no attempt is missing" in found
+
+
+def test_another_plan_than_the_study_gives_is_found(a_run: Callable[..., Run]) -> None:
+    folder, result, parties = a_run()
+    stated = json.loads((folder / "plan.json").read_text())
+    stated["noise_multiplier"] *= 1 - 1e-5
+    (folder / "plan.json").write_text(json.dumps(stated, indent=2))
+    write_evidence(result, parties, folder)
+    (found,) = wrongs(verify(folder))
+    assert found.claim == "plan.json follows from study.toml"
+    assert "noise_multiplier" in found.verdict
+
+
+def test_rounds_with_other_numbers_than_the_plan_has_are_found(
+    a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, result, parties = a_run()
+    (path,) = files(folder)
+    header, kept = read_header(path), list(read(path))
+    assert header.terms is not None
+    path.unlink()
+    terms = Terms(**{**vars(header.terms), "sigma_grid": 2.0})
+    with Transcript(
+        folder,
+        study=header.study,
+        session=header.session,
+        roster=header.roster,
+        full=True,
+        terms=terms,
+    ) as transcript:
+        for one in kept:
+            transcript.keep(as_bytes(one))
+    write_evidence(result, parties, folder)
+    (found,) = wrongs(verify(folder))
+    assert "sigma_grid" in found.verdict
+
+
+def test_the_verifier_takes_the_same_step_as_the_training(
+    a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _, _ = a_run()
+    real = replay.gradient_of
+    monkeypatch.setattr(replay, "gradient_of", lambda *given: -real(*given))
+    (found,) = wrongs(verify(folder))
+    assert "round 2" in found.verdict
+
+
+# Damage ----------------------------------------------------------------------------------------
+
+
+def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
+    a_run: Callable[..., Run],
+) -> None:
+    folder, _, _ = a_run()
+    assert list(damage(folder)) == []
+    paths = [
+        *(folder / name for name in ("study.toml", "plan.json", "metrics.jsonl")),
+        *(folder / "model.safetensors", folder / FILE, folder / "run.json"),
+        *files(folder),
+    ]
+    chance = random.Random(6)
+    for _ in range(FLIPS):
+        path = chance.choice(paths)
+        content = path.read_bytes()
+        altered = bytearray(content)
+        altered[chance.randrange(len(content))] ^= chance.randrange(1, 256)
+        path.write_bytes(altered)
+        found = list(damage(folder))
+        assert found, path
+        assert not any(one.holds for one in found)
+        assert all(path.name in one.claim for one in found)
+        assert any(word in found[0].verdict for word in ("restore", "get it again"))
+        path.write_bytes(content)
+    assert list(damage(folder)) == []
+
+
+def test_cut_missing_and_added_files_are_noticed(a_run: Callable[..., Run]) -> None:
+    folder, _, _ = a_run()
+    (transcript,) = files(folder)
+    for path in (folder / "metrics.jsonl", folder / "model.safetensors", transcript):
+        content = path.read_bytes()
+        for size in (0, len(content) // 2, len(content) - 1):
+            path.write_bytes(content[:size])
+            (found,) = damage(folder)
+            assert path.name in found.claim
+        path.unlink()
+        (found,) = damage(folder)
+        assert "missing" in found.verdict
+        path.write_bytes(content)
+    frames = list(read(transcript))
+    content = transcript.read_bytes()
+    transcript.write_bytes(content[: -len(as_bytes(frames[-1])) - 33])
+    (found,) = damage(folder)
+    assert "altered or cut" in found.verdict
+    transcript.write_bytes(content)
+    shutil.copy(transcript, transcript.with_name("00" * 16 + ".frames"))
+    (found,) = damage(folder)
+    assert "does not know it" in found.verdict
+
+
+def test_what_is_damaged_is_not_built_upon(a_run: Callable[..., Run]) -> None:
+    folder, _, _ = a_run()
+    (folder / "study.toml").write_text("nonsense = ")
+    (found,) = verify(folder)
+    assert "study.toml" in found.claim
+    (folder / FILE).unlink()
+    found = verify(folder)[-1]
+    assert "study.toml" in found.claim
+    assert not found.holds
+
+
+# The command -----------------------------------------------------------------------------------
+
+
+def test_the_exit_code_is_the_answer(
+    a_run: Callable[..., Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _, _ = a_run()
+    assert main(["verify", str(folder), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["holds"]
+    assert {one["verdict"] for one in said["findings"]} == {"re-derived", "signed", "on trust"}
+    assert main(["verify", str(folder)]) == 0
+    assert "re-derived" in capsys.readouterr().out
+    (folder / "metrics.jsonl").write_text("{}\n")
+    assert main(["verify", str(folder)]) == 1
+    assert "restore it from a backup" in capsys.readouterr().out.replace("\n", " ")
+    assert main(["verify", str(folder / "nothing")]) == 2
+    assert main(["verify", str(folder / "checkpoints")]) == 2
+
+
+def test_the_report_is_written_from_the_folder(a_run: Callable[..., Run]) -> None:
+    folder, result, _ = a_run()
+    rows = [*map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())]
+    page = write_report(folder, seconds=2.0).read_text(encoding="utf-8")
+    assert result.plan.study.name in page
+    assert page.count('<th scope="row" class="words">switzerland</th>') == 1
+    assert f"{rows[-1]['auc']:.3f}" in page
+    assert "No claim was found to be wrong" in page
+    assert "2 s" in page
+    assert list(damage(folder)) == []
+    (folder / FILE).unlink()
+    bare = write_report(folder, comparison={"alone": {"auc": 0.5}}).read_text(encoding="utf-8")
+    assert "No claim" not in bare
+    assert "each silo alone" in bare
+    (folder / "plan.json").write_text("{")
+    with pytest.raises(IntegrityError, match=r"plan\.json"):
+        write_report(folder)
+    with pytest.raises(UserError, match=r"plan\.json"):
+        write_report(folder / "checkpoints")
+
+
+def test_a_folder_without_a_run_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"study\.toml"):
+        verify(tmp_path)
+
+
+def test_a_study_of_another_run_does_not_fit_its_transcript(
+    a_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    folder, _, _ = a_run()
+    (folder / FILE).unlink()
+    other = Study.parse(
+        (folder / "study.toml").read_text().replace('name = "heart', 'name = "hart')
+    )
+    (folder / "study.toml").write_text(other.as_toml())
+    assert wrongs(verify(folder))

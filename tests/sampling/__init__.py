@@ -1,0 +1,1 @@
+"""Lists of tokens: how they are made, what is caught, and what they hide."""
