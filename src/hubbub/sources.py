@@ -7,12 +7,12 @@ whoever evaluates on the public test set. This file knows studies and tables, no
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from hubbub.errors import DataError, StudyError
+from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.study import Data, Study
 from hubbub.tabular import Records, read_table
 
@@ -42,13 +42,27 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
             f"expected data.options that {study.data.source} takes, got {sorted(options)} "
             f"({error}); correct them"
         ) from None
-    found = source(party, **options)
+    found = _asked(study.data.source, source, party, options)
     if not isinstance(found, Records):
         raise DataError(
             f"expected {study.data.source} to return hubbub.tabular.Records, "
             f"got {type(found).__name__}; mend the function"
         )
     return found
+
+
+def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[str, Any]) -> object:
+    """What the function gives; its own errors may quote records, so only their kind is told."""
+    try:
+        return source(party, **options)
+    except HubbubError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the function is the user's, and raises what it likes)
+        kind = type(error).__name__
+    raise DataError(
+        f"expected {name} to return the records of {party}, it raised {kind}; call it where the "
+        "records are to see why"
+    )
 
 
 def has_test_set(study: Study) -> bool:

@@ -17,7 +17,7 @@ from hubbub.ledger.witness import Witness
 from ledger.book import ROWS, assert_noticed, assert_one_sentence, entry, key_of, note_of, put
 
 NOON = "2030-01-01T12:00:00+00:00"
-BOB = Ed25519PrivateKey.generate()
+BOB = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 BOBS = BOB.public_key().public_bytes_raw()
 
 

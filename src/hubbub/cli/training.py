@@ -44,6 +44,9 @@ def add_commands(commands: Any) -> None:
     trained.add_argument(
         "--resume", type=Path, metavar="DIR", help="go on with the run in this folder instead"
     )
+    trained.add_argument(
+        "--device", default="auto", help="auto (a GPU if there is one), cpu or cuda; default auto"
+    )
     trained.set_defaults(command=_run)
     for parser in (demo, planned, trained):
         add_json(parser)
@@ -104,6 +107,7 @@ def _started(options: argparse.Namespace) -> Result:
             baseline=options.baseline,
             ledgers=options.ledgers,
             progress=lambda step, row: progress.reach(step, _note(row)),
+            device=options.device,
         )
 
 
@@ -120,7 +124,11 @@ def _resumed(options: argparse.Namespace) -> Result:
     toml = options.resume / "study.toml"
     steps = Study.load(toml).training.steps if toml.is_file() else 0
     with bar("resuming", steps, quiet=options.json) as progress:
-        return resume(options.resume, progress=lambda step, row: progress.reach(step, _note(row)))
+        return resume(
+            options.resume,
+            progress=lambda step, row: progress.reach(step, _note(row)),
+            device=options.device,
+        )
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -7,16 +7,17 @@ nothing about the others (docs/privacy.md P16).
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.device import device_of
+from hubbub.learning.device import device_of, exact_products, plain_attention
 from hubbub.learning.models import default_loss
 from hubbub.learning.parameters import load_parameters
-from hubbub.learning.task import REPLICA, outputs_of, replica
+from hubbub.learning.task import REPLICA, outputs_of, replica, unquoted
 from hubbub.tabular import Records
 
 # A loss beyond this counts as this, so that what a record adds is bounded.
@@ -76,14 +77,14 @@ class EvaluationTask:
     ) -> NDArray[np.float64]:
         """(3,): each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up to 1."""
         total = np.zeros(3)
-        with REPLICA, torch.no_grad():
+        with REPLICA, exact_products(), plain_attention(), torch.no_grad():
             load_parameters(self._model, parameters)
             training = self._model.training
             self._model.eval()
             try:
                 for part in np.split(chosen, range(0, chosen.size, _CHUNK)):
                     if part.size:
-                        total += self._part(torch.from_numpy(part))
+                        total += unquoted(partial(self._part, torch.from_numpy(part)))
             finally:
                 self._model.train(training)
         return total

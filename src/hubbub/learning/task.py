@@ -12,6 +12,7 @@ import copy
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,6 +30,8 @@ from hubbub.learning.models import default_loss
 from hubbub.learning.parameters import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
 from hubbub.tabular import Records
+
+Made = TypeVar("Made")
 
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
@@ -125,19 +128,32 @@ class TrainingTask:
     def _part(self, summed: Callable[..., ClippedSum], index: torch.Tensor) -> ClippedSum:
         """The sum over a few records."""
         inputs, targets = (values[index] for values in (self._inputs, self._targets))
-        try:
-            return summed(
+        device = self._device
+        return unquoted(
+            partial(
+                summed,
                 self._loss,
-                inputs.to(self._device),
-                targets.to(self._device),
+                inputs.to(device),
+                targets.to(device),
                 self._clip,
                 method=self._method,
             )
-        except HubbubError:
-            raise
-        except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
-            kind = type(error)
-        raise _unable(kind)
+        )
+
+
+def unquoted(work: Callable[[], Made]) -> Made:
+    """What `work` gives; an error of the user's model is told by its kind alone.
+
+    Raises:
+        ModelError: without the model's own words, also as a context.
+    """
+    try:
+        return work()
+    except HubbubError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
+        kind = type(error)
+    raise _unable(kind)
 
 
 def _unable(kind: type[Exception]) -> ModelError:
@@ -191,13 +207,7 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
 
 def _outputs_on(model: nn.Module, inputs: torch.Tensor) -> int:
     """The same for a silo's records, on the model's device."""
-    try:
-        return outputs_of(model, inputs[:1].to(device_under(model)))
-    except HubbubError:
-        raise
-    except Exception as error:  # noqa: BLE001 (as above)
-        kind = type(error)
-    raise _unable(kind)
+    return unquoted(lambda: outputs_of(model, inputs[:1].to(device_under(model))))
 
 
 def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:

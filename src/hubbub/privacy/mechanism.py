@@ -163,10 +163,13 @@ def release_at_quantile(
 
 def honest_rate(*, records: int, batch: int, malicious: int, slack: float) -> float:
     """The least b* / n_honest with Pr[b' > b*] <= slack (P10)."""
+    honest = records - malicious
+    if slack <= 0:  # the least weights are below the smallest float
+        return min(batch, honest) / honest
     members, weights = _honest_members(records, batch, malicious)
     beyond = np.append(np.cumsum(weights[::-1])[::-1][1:], 0.0)
     quantile = int(members[np.argmax(beyond <= slack)])
-    return quantile / (records - malicious)
+    return quantile / honest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,7 @@ def run(
     ledgers: str | Path | None = None,
     progress: Progress | None = None,
     plan: Plan | None = None,
+    device: str = "auto",
 ) -> Result:
     """Train a study with all parties in this process.
 
@@ -87,6 +88,8 @@ def run(
         ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None.
         progress: called after every step with its number and the newest metrics.
         plan: a plan made for this study, or for one that differs in the data's options only.
+        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
+            changes no guarantee.
 
     Raises:
         StudyError: the study cannot be run.
@@ -98,7 +101,7 @@ def run(
         raise StudyError(
             f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
         )
-    setting = Setting.of(study, plan)
+    setting = Setting.of(study, plan, device)
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
         folder = None
@@ -111,7 +114,7 @@ def run(
         return _finished(setting, baseline, progress or _ignore, books, folder, None)
 
 
-def resume(folder: str | Path, *, progress: Progress | None = None) -> Result:
+def resume(folder: str | Path, *, progress: Progress | None = None, device: str = "auto") -> Result:
     """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
 
     Guarantees:
@@ -121,7 +124,7 @@ def resume(folder: str | Path, *, progress: Progress | None = None) -> Result:
 
     Args:
         folder: of the run.
-        progress: as for `run`.
+        progress, device: as for `run`.
 
     Raises:
         UserError: there is no run in the folder, it is finished, or another process works on it.
@@ -135,7 +138,7 @@ def resume(folder: str | Path, *, progress: Progress | None = None) -> Result:
                 f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
                 "charges nothing, so run it anew"
             )
-        setting = Setting.of(study)
+        setting = Setting.of(study, device=device)
         books = opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)

@@ -1,0 +1,509 @@
+"""Projected sums in rounds and runs: what is revealed, which matrix it went through, what it costs.
+
+Spies stand where a silo encodes and where it reveals. The seed of an attempt and the draw of its
+matrix are worked out again here from the links on the wire, by the words of docs/sampling.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache, partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import hubbub
+from hubbub import learning, noise
+from hubbub.ledger import Cap, Ledger
+from hubbub.plan import Plan
+from hubbub.projection import Draw, Projection, lift, project
+from hubbub.round import Aggregator, Silo, Terms, decoded, projected
+from hubbub.runners.federation import Federation, federate, terms_of
+from hubbub.runners.local import run
+from hubbub.runners.members import Layout
+from hubbub.runners.setting import Setting
+from hubbub.tabular import Records
+from hubbub.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag, parse
+
+HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
+KINDS = ("gaussian", "sign", "layers")
+WHOLE, SENT, RECORDS, STUDY = 27, 10, 6, bytes(range(32))
+TOPOLOGIES = {"pairwise": {}, "nodes": {"nodes": 2}, "full": {"nodes": 2, "full_shares": True}}
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+# Rounds of made-up silos ------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def model() -> Any:
+    return learning.build_model("logistic", inputs=(WHOLE - 1,), outputs=1, seed=STUDY)
+
+
+@lru_cache(maxsize=8)
+def task(number: int) -> learning.TrainingTask:
+    """A silo with a few made-up records, all of which are in every batch."""
+    random = np.random.default_rng(number)
+    inputs = random.normal(size=(RECORDS, WHOLE - 1)).astype(np.float32)
+    targets = random.integers(2, size=RECORDS).astype(np.float32)
+    records = Records(inputs=inputs, targets=targets)
+    return learning.TrainingTask(model(), records, clip=0.99, margin=2**-9, method="auto")
+
+
+class Nothing:
+    """A silo without records: all that it sends is noise."""
+
+    count = 0
+
+    def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
+        return np.zeros(WHOLE)
+
+    def projected_sum(self, parameters: object, chosen: object, size: int, key: bytes) -> Any:
+        return np.zeros(size)
+
+
+def terms(kind: str, *, nodes: int = 0, full_shares: bool = False, **changed: Any) -> Terms:
+    numbers = {
+        "dimension": SENT,
+        "parameters": WHOLE,
+        "silos": 4,
+        "quorum": 3,
+        "steps": 9,
+        "word_bits": 32,
+        "grid_step": 2.0**-12,
+        "sigma_grid": 8.0,
+        "sample_rate": 1.0,
+        "most_records": 4 * RECORDS,
+    }
+    return Terms(
+        **(numbers | changed), nodes=nodes, full_shares=full_shares, projection=kind, clip=1.0
+    )
+
+
+def federation(kind: str, topology: str = "pairwise") -> Federation:
+    layout = Layout(names=HOSPITALS, nodes=TOPOLOGIES[topology].get("nodes", 0))
+    tasks = [task(number) for number in range(4)]
+    return federate(layout, terms(kind, **TOPOLOGIES[topology]), tasks, study=STUDY)
+
+
+def parameters(number: int = 0) -> np.ndarray:
+    return np.random.default_rng(100 + number).normal(size=WHOLE).astype(np.float32)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What each silo puts on the grid, before noise and after it."""
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    original = noise.add_noise_and_round
+
+    def spy(vector: Any, sigma_grid: float, source: Any, word_bits: int) -> Any:
+        before = vector.copy()
+        residues = original(vector, sigma_grid, source, word_bits)
+        seen.append((before, residues.view(f"i{word_bits // 8}").astype(np.int64)))
+        return residues
+
+    monkeypatch.setattr(noise, "add_noise_and_round", spy)
+    return seen
+
+
+@pytest.fixture
+def revealed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every link that a silo has revealed."""
+    seen: list[bytes] = []
+    original = Silo.reveal
+
+    def spy(self: Silo) -> bytes:
+        seen.append(original(self))
+        return seen[-1]
+
+    monkeypatch.setattr(Silo, "reveal", spy)
+    return seen
+
+
+def seed_of(parties: Federation, links: list[bytes]) -> bytes:
+    """docs/sampling.md, joint randomness: from the links of one attempt to its seed."""
+    session = parties.session
+    frames = [parse(x, parties.roster, study=session.study, session=session.id) for x in links]
+    (time,) = {(one.round, one.attempt) for one in frames}
+    whole = b"hubbub attempt seed v1" + session.study + session.id
+    whole += b"".join(number.to_bytes(4, "little") for number in time)
+    for one in sorted(frames, key=lambda one: one.sender):
+        whole += one.sender.to_bytes(4, "little") + bytes(one.payload)
+    return hashlib.sha256(whole).digest()
+
+
+def draw_from(seed: bytes, round: int, attempt: int, model: np.ndarray) -> Draw:
+    digest = hashlib.sha256(model.astype("<f4").tobytes()).digest()
+    return Draw(seed=seed, step=round, attempt=attempt, model=digest)
+
+
+def by_hand(kind: str, draw: Draw, model_now: np.ndarray) -> list[np.ndarray]:
+    """Every silo's projected clipped sum."""
+    everybody = np.arange(RECORDS)
+    if kind == "layers":
+        key = draw.key_of("layers", WHOLE, SENT)
+        return [task(n).projected_sum(model_now, everybody, SENT, key) for n in range(4)]
+    through = shape(kind)
+    sums = [task(n).clipped_sum(model_now, everybody) for n in range(4)]
+    return [project(one, through, draw) for one in sums]
+
+
+def shape(kind: str) -> Projection:
+    return Projection(
+        kind=kind, parameters=WHOLE, dimension=SENT, clip=1.0, records=4 * RECORDS
+    )
+
+
+def lifted(kind: str, found: np.ndarray, draw: Draw) -> np.ndarray:
+    if kind == "layers":
+        key = draw.key_of("layers", WHOLE, SENT)
+        return learning.LayerProjection.of(model(), SENT).lift(found, key)
+    return lift(found, shape(kind), draw)
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@every_kind
+def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
+    encoded: Any, revealed: list[bytes], kind: str, topology: str
+) -> None:
+    parties = federation(kind, topology)
+    for number in (1, 2):
+        encoded.clear(), revealed.clear()
+        now = parameters(number)
+        total = parties.sum(number, now)
+        assert total.shape == (SENT,)
+        assert np.array_equal(total, np.sum([after for _, after in encoded], axis=0))
+
+        seed = seed_of(parties, revealed)
+        assert parties.aggregator.seed == seed
+        draw, steps = draw_from(seed, number, 0, now), terms(kind).grid_step
+        mine = by_hand(kind, draw, now)
+        for (before, _), expected in zip(encoded, mine, strict=True):
+            assert np.array_equal(before * steps, expected)  # a grid step is a power of two
+        found = decoded(terms(kind), total)
+        grid = np.sum([after for _, after in encoded], axis=0) * steps
+        assert np.array_equal(lifted(kind, found, draw), lifted(kind, grid, draw))
+        # Less its noise (32 grid steps of 2^-12 in all, at 12 deviations) it is that of the sums.
+        assert np.abs(found - np.sum(mine, axis=0)).max() < 12 * 2 * 8 * steps
+
+
+@every_kind
+def test_the_series_lifts_with_the_matrix_of_its_attempt(revealed: list[bytes], kind: str) -> None:
+    from contextlib import ExitStack
+
+    from hubbub.runners.series import Stage
+
+    one, plan = study(kind), planned(kind)
+    with ExitStack() as stack:
+        stage = Stage(study=one, parameters=WHOLE, ledgers={}, folder=None, stack=stack)
+        setting = Setting.of(one, plan)
+        raw: list[np.ndarray] = []
+
+        def lift_of(t: Terms) -> Callable[[np.ndarray, Draw], np.ndarray]:
+            def kept(found: np.ndarray, draw: Draw) -> np.ndarray:
+                raw.append(found)
+                expected = draw_from(seed_of(series.parties, revealed), 1, 0, setting.initial)
+                assert draw == expected
+                return lifted(kind, found, draw)
+
+            return kept
+
+        series = stage.open("training", plan, [Nothing()] * 4, WHOLE, lift_of)
+        found, made = series.round(1, setting.initial, 1)
+    assert made == 1
+    assert raw[0].shape == (SENT,)
+    assert found.shape == (WHOLE,)
+
+
+# The matrix -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> list[Draw]:
+    """The draw of every silo in every attempt."""
+    import hubbub.round.silo as place
+
+    seen: list[Draw] = []
+
+    def spy(*arguments: Any) -> Draw:
+        seen.append(projected.draw_of(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(place, "draw_of", spy)
+    return seen
+
+
+@every_kind
+def test_the_matrix_is_new_in_every_attempt_and_for_every_model(
+    encoded: Any, draws: list[Draw], kind: str
+) -> None:
+    parties, first = federation(kind), []
+    for number, attempt in ((1, 0), (1, 1), (2, 0), (3, 1), (4, 0)):
+        encoded.clear(), draws.clear()
+        parties.sum(number, parameters(), attempt=attempt)
+        assert len(set(draws)) == 1  # everybody's is the same
+        first.append(encoded[0][0])
+    for one in range(len(first)):
+        for other in range(one):
+            assert np.abs(first[one] - first[other]).max() > 1.0  # grid steps
+
+
+@every_kind
+def test_the_matrix_follows_from_the_link_of_every_active_silo_and_from_the_model(
+    draws: list[Draw], revealed: list[bytes], kind: str
+) -> None:
+    parties = federation(kind)
+    parties.sum(1, parameters(), attempt=1, absent={2})
+    assert len(revealed) == 3
+    names = (kind, WHOLE, SENT)
+    right = draw_from(seed_of(parties, revealed), 1, 1, parameters())
+    assert {draw.key_of(*names) for draw in draws} == {right.key_of(*names)}
+    others = [draw_from(seed_of(parties, revealed), 1, 1, parameters(1))]
+    for turn in range(3):
+        fewer = [link for place, link in enumerate(revealed) if place != turn]
+        others.append(draw_from(seed_of(parties, fewer), 1, 1, parameters()))
+    nudged = parameters()
+    nudged[-1] = np.nextafter(nudged[-1], np.float32(9))
+    others.append(draw_from(seed_of(parties, revealed), 1, 1, nudged))
+    assert right.key_of(*names) not in {draw.key_of(*names) for draw in others}
+
+
+@pytest.mark.parametrize("silo", range(4))
+def test_one_bit_of_any_silos_link_would_be_another_matrix(
+    revealed: list[bytes], silo: int
+) -> None:
+    parties = federation("sign")
+    parties.sum(1, parameters())
+    frames = [
+        parse(x, parties.roster, study=STUDY, session=parties.session.id) for x in revealed
+    ]
+    links = {frame.sender: bytes(frame.payload) for frame in frames}
+    altered = bytearray(links[silo + 1])
+    altered[31] ^= 1
+
+    def hashed(all_links: dict[int, bytes]) -> bytes:
+        whole = b"hubbub attempt seed v1" + STUDY + parties.session.id + b"\1\0\0\0\0\0\0\0"
+        whole += b"".join(i.to_bytes(4, "little") + all_links[i] for i in sorted(all_links))
+        return hashlib.sha256(whole).digest()
+
+    assert parties.aggregator.seed == hashed(links)
+    assert parties.aggregator.seed != hashed({**links, silo + 1: bytes(altered)})
+
+
+# Noise ------------------------------------------------------------------------------------------
+
+
+def two_sided(found: np.ndarray, sigma: float, alarm: float = 1e-7) -> bool:
+    """Whether the variance is as planned; wrongly denied with this probability."""
+    statistic = float(np.sum(np.square(found)) / sigma**2)
+    return chi2.ppf(alarm / 2, found.size) < statistic < chi2.isf(alarm / 2, found.size)
+
+
+@every_kind
+def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
+    from dataclasses import replace
+
+    plan = planned(kind)
+    planned_terms = replace(terms_of(plan, WHOLE), steps=60)
+    layout = Layout(names=HOSPITALS)
+    parties = federate(layout, planned_terms, [Nothing()] * 4, study=STUDY)
+    sums = [parties.sum(number, parameters()) for number in range(1, 61)]
+    found = np.concatenate([decoded(planned_terms, one) for one in sums])
+    sigma = plan.total_noise_multiplier * plan.clip
+    assert found.size == 60 * SENT
+    assert two_sided(found, sigma)
+    # 600 numbers: either wrong scale passes with probability below 10^-9.
+    assert not two_sided(found * 2 / 3, sigma)
+    assert not two_sided(found * 3 / 2, sigma)
+
+
+# Whole runs -------------------------------------------------------------------------------------
+
+
+def study(kind: str = "", *, k: int = SENT, steps: int = 8, **replaced: str) -> hubbub.Study:
+    """The heart study with a projection; `replaced` exchanges whole lines by their key."""
+    lines = {"steps": str(steps), "epsilon": "8.0", **replaced}
+    text = HEART
+    for key, value in lines.items():
+        found = next(line for line in text.splitlines() if line.startswith(f"{key} ="))
+        text = text.replace(found, f"{key} = {value}")
+    if kind:
+        asked = f'projection = {k}\nprojection_kind = "{kind}"'
+        text = text.replace("[training]", f"[training]\n{asked}")
+    return hubbub.Study.parse(text)
+
+
+@lru_cache(maxsize=16)
+def planned(kind: str = "", k: int = SENT, nodes: int = 0, dropouts: int = 0) -> Plan:
+    return hubbub.plan(shaped(kind, k, nodes, dropouts), dimension=WHOLE)
+
+
+def shaped(kind: str, k: int = SENT, nodes: int = 0, dropouts: int = 0) -> hubbub.Study:
+    colluders = "0" if dropouts else "1"
+    return study(
+        kind, k=k, compute_nodes=str(nodes), dropouts=str(dropouts), colluders=colluders
+    )
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every MASKED that reaches the aggregator."""
+    seen: list[bytes] = []
+    original = Aggregator.receive
+
+    def spy(self: Aggregator, message: bytes) -> None:
+        if message[1] == Tag.MASKED:
+            seen.append(message)
+        original(self, message)
+
+    monkeypatch.setattr(Aggregator, "receive", spy)
+    return seen
+
+
+@every_kind
+def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
+    tmp_path: Path, frames: list[bytes], kind: str
+) -> None:
+    plan = planned(kind)
+    result = run(plan.study, tmp_path / "run", plan=plan)
+    assert [row["step"] for row in result.metrics] == list(range(1, 9))
+    assert all(np.isfinite(row["loss"]) for row in result.metrics)
+    assert learning.parameters_vector(result.model).size == WHOLE
+    assert result.epsilon == plan.epsilon() <= 8
+    assert len(frames) == 8 * 4
+    sent = SENT * plan.word_bits // 8
+    assert {len(frame) - HEADER_BYTES - SIGNATURE_BYTES for frame in frames} == {sent}
+
+
+@every_kind
+def test_with_hardly_any_noise_it_learns(kind: str) -> None:
+    """At epsilon 50 projections leave enough of the gradient; guessing has an AUC of one half."""
+    from dataclasses import replace
+
+    plan = planned(kind)
+    loud = replace(plan, noise_multiplier=plan.noise_multiplier / 20)
+    assert run(plan.study, plan=loud).final["auc"] > 0.65
+
+
+@every_kind
+def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(
+    frames: list[bytes], kind: str
+) -> None:
+    sizes, plans = [], [planned(kind, k) for k in (SENT, 20)]
+    for plan in plans:
+        frames.clear()
+        parties = federate(
+            Layout(names=HOSPITALS), terms_of(plan, WHOLE), [Nothing()] * 4, study=STUDY
+        )
+        parties.sum(1, parameters())
+        (size,) = {len(frame) for frame in frames}
+        sizes.append(size)
+        assert size == plan.numbers * plan.word_bits // 8 + OVERHEAD
+    bits = [plan.word_bits for plan in plans]
+    saved = plans[1].upload_bytes_per_step - plans[0].upload_bytes_per_step
+    assert saved == sizes[1] - sizes[0] == (20 * bits[1] - SENT * bits[0]) // 8 > 0
+
+
+def test_an_unprojected_plan_sends_all_parameters() -> None:
+    whole, small = planned(), planned("layers")
+    assert whole.numbers == WHOLE
+    assert small.numbers == SENT
+    assert whole.upload_bytes_per_step == WHOLE * whole.word_bits // 8 + OVERHEAD
+
+
+@pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])
+@every_kind
+def test_baselines_project_too_unless_they_keep_no_privacy(
+    monkeypatch: pytest.MonkeyPatch, kind: str, baseline: str
+) -> None:
+    from hubbub.runners import baselines
+
+    drawn: list[Draw | None] = []
+    shapes: list[tuple[int, ...]] = []
+    original = baselines.clipped_sum
+
+    def spy(*arguments: Any) -> np.ndarray:
+        drawn.append(arguments[-1])
+        found = original(*arguments)
+        shapes.append(found.shape)
+        return found
+
+    monkeypatch.setattr(baselines, "clipped_sum", spy)
+    plan = planned(kind)
+    result = run(plan.study, baseline=baseline, plan=plan)
+    assert np.isfinite(result.final["loss"])
+    assert len(drawn) == 8 * 4
+    if baseline == "non-private":
+        assert set(drawn) == {None}
+        assert set(shapes) == {(WHOLE,)}
+        return
+    assert set(shapes) == {(SENT,)}
+    # One matrix for all silos in a step; alone, every silo has its own.
+    assert len(set(drawn)) == (8 * 4 if baseline == "alone" else 8)
+
+
+# Drop-outs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [0, 2])
+@pytest.mark.parametrize("kind", ["sign", "layers"])
+def test_without_a_silo_that_does_not_reveal_the_attempt_is_repeated_and_charged(
+    tmp_path: Path, revealed: list[bytes], kind: str, nodes: int
+) -> None:
+    plan, books = planned(kind, SENT, nodes, 1), tmp_path / "ledgers"
+    books.mkdir()
+    with Ledger(books / "hungary.sqlite") as book:
+        cap = plan.epsilon_after(3) * 1.001
+        book.set_cap(Cap(epsilon=cap, delta=1e-5, relation="add-remove"))
+    result = run(plan.study, tmp_path / "run", ledgers=books, plan=plan)
+
+    charged = {name: entries(books, name) for name in HOSPITALS}
+    left = len(charged["hungary"]) + 1
+    assert 2 <= left <= 6
+    # Cleveland had paid for the attempt that hungary refused; those after hungary had not.
+    assert charged["cleveland"] == [*((n, 0) for n in range(1, left + 1)), (left, 1), *after(left)]
+    assert charged["switzerland"] == [*((n, 0) for n in range(1, left)), (left, 1), *after(left)]
+    assert len(charged["cleveland"]) == 8  # attempts are what is promised
+    assert result.final["step"] == 7
+    assert result.epsilon == plan.epsilon()
+
+    times = [links_time(frame) for frame in revealed]
+    assert (left, 0) not in {time for _, time in times}  # nobody reveals before all have paid
+    assert {silo for silo, time in times if time == (left, 1)} == {1, 3, 4}
+    assert {silo for silo, time in times if time > (left, 1)} == {1, 3, 4}
+    payloads = [frame[HEADER_BYTES:-SIGNATURE_BYTES] for frame in revealed]
+    assert len(set(payloads)) == len(payloads)
+
+
+def after(left: int) -> list[tuple[int, int]]:
+    return [(number, 0) for number in range(left + 1, 8)]
+
+
+def entries(folder: Path, name: str) -> list[tuple[int, int]]:
+    with Ledger(folder / f"{name}.sqlite") as book:
+        return [(entry.round, entry.attempt) for entry in book.entries()]
+
+
+def links_time(frame: bytes) -> tuple[int, tuple[int, int]]:
+    """Who revealed, and for which attempt: sender, (round, attempt)."""
+    number = partial(int.from_bytes, byteorder="little")
+    assert frame[1] == Tag.SEED_LINK
+    return number(frame[58:62]), (number(frame[50:54]), number(frame[54:58]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_ledger_holds_the_projected_studys_epsilon(tmp_path: Path, kind: str) -> None:
+    plan = planned(kind)
+    run(plan.study, ledgers=tmp_path, plan=plan)
+    for name in HOSPITALS:
+        with Ledger(tmp_path / f"{name}.sqlite") as book:
+            assert len(book) == 8
+            spent = book.epsilon(delta=1e-5, relation="add-remove")
+        assert plan.epsilon() * (1 - 1e-9) <= spent <= plan.epsilon() * (1 + 1e-3)
