@@ -26,12 +26,14 @@ from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Answering, ComputeNode, Terms
 from hubbub.runners.members import Layout
 from hubbub.summation.agreement import Agreement, Session, sent_digest
+from hubbub.summation.joint import JointSeed, SeedCheck
 from hubbub.summation.mask import Masking
 from hubbub.wire import EVERYBODY, Frame, Tag
 
 STUDY = hashlib.sha256(b"a study for tests").digest()
 SESSION = bytes(range(16))
 DIMENSION = 5
+PROJECTED = 8  # coordinates that a world with joint seeds projects to DIMENSION
 Relay = Callable[[str, int, Any], Any]
 
 
@@ -61,11 +63,15 @@ def _seed(purpose: str, name: str, size: int) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # hashed by identity
 class World:
-    """A roster, everybody's keys, and who shares masks with whom."""
+    """A roster, everybody's keys, and who shares masks with whom.
+
+    With joint seeds (`joint`), sums are projected by signs.
+    """
 
     layout: Layout
     keys: tuple[Keys, ...] = field(repr=False)
     quorum: int
+    joint: bool = False
 
     @cached_property
     def roster(self) -> Roster:
@@ -75,7 +81,7 @@ class World:
     def terms(self) -> Terms:
         return Terms(
             dimension=DIMENSION,
-            parameters=2,
+            parameters=PROJECTED if self.joint else 2,
             silos=len(self.layout.names),
             quorum=self.quorum,
             steps=9,
@@ -84,7 +90,26 @@ class World:
             sigma_grid=0.0,
             sample_rate=1.0,
             nodes=self.layout.nodes,
+            projection="sign" if self.joint else "",
+            clip=2.0**20,
+            most_records=1 << 10,
         )
+
+    def seed_check(self, session: bytes = SESSION) -> SeedCheck:
+        """Who checks links and has none."""
+        return SeedCheck(roster=self.roster, **self._chains(session))
+
+    def seeds(
+        self, index: int, session: bytes = SESSION, source: SecureSource | None = None
+    ) -> JointSeed:
+        """One silo's part of the joint seeds."""
+        keys, chains = self.keys[index], self._chains(session)
+        return JointSeed(keys=keys, roster=self.roster, index=index, source=source, **chains)
+
+    def _chains(self, session: bytes) -> dict[str, Any]:
+        """What a chain of links belongs to, and how long it is."""
+        length = {"steps": self.terms.steps, "attempts": self.terms.attempts}
+        return {"study": STUDY, "session": session, **length}
 
     def agreement(self, index: int, **changes: Any) -> Agreement:
         """One party's side of the set-up; changes replace its arguments."""
@@ -100,10 +125,9 @@ class World:
         }
         return Agreement(**(arguments | changes))
 
-    def aggregator(self) -> Aggregator:
-        return Aggregator(
-            keys=self.keys[0], roster=self.roster, terms=self.terms, study=STUDY, session=SESSION
-        )
+    def aggregator(self, seeds: SeedCheck | None = None, session: bytes = SESSION) -> Aggregator:
+        place = {"roster": self.roster, "study": STUDY, "session": session}
+        return Aggregator(keys=self.keys[0], terms=self.terms, seeds=seeds, **place)
 
     def answering(self, session: Session, masking: Masking | None = None) -> Answering:
         return Answering(
@@ -131,7 +155,8 @@ class World:
 
     def model(self, active: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
-        payload = self.terms.model_payload(active, np.zeros(2, dtype=np.float32))
+        zeros = np.zeros(self.terms.parameters, dtype=np.float32)
+        payload = self.terms.model_payload(active, zeros)
         return self.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
     def request(self, node: int, silos: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
@@ -143,7 +168,13 @@ class World:
 
 @lru_cache(maxsize=32)
 def world(
-    silos: int = 4, nodes: int = 0, *, quorum: int = 3, degree: int = 0, each: int = 0
+    silos: int = 4,
+    nodes: int = 0,
+    *,
+    quorum: int = 3,
+    degree: int = 0,
+    each: int = 0,
+    joint: bool = False,
 ) -> World:
     """A world of silos a, b, c, ... and nodes; degree 0 is the complete graph."""
     names = tuple(f"silo-{number}" for number in range(1, silos + 1))
@@ -151,7 +182,7 @@ def world(
     keys = [fixed_keys("aggregator", "aggregator")]
     keys += [fixed_keys(name, "silo") for name in names]
     keys += [fixed_keys(f"node-{number}", "node") for number in range(1, nodes + 1)]
-    return World(layout=layout, keys=tuple(keys), quorum=quorum)
+    return World(layout=layout, keys=tuple(keys), quorum=quorum, joint=joint)
 
 
 def honest(phase: str, receiver: int, frames: Any) -> Any:

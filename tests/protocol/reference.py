@@ -51,9 +51,10 @@ def active_digest(silos: Iterable[int]) -> bytes:
     return sha(b"hubbub active v1", *(u32(silo) for silo in sorted(silos)))
 
 
-def keystream(key: bytes, size: int) -> bytes:
-    """AES-128 of 0, 1, 2, ..., as big-endian blocks of 16 bytes."""
-    counters = b"".join(block.to_bytes(16, "big") for block in range(-(-size // 16)))
+def keystream(key: bytes, size: int, first: int = 0) -> bytes:
+    """AES-128 of first, first + 1, ..., as big-endian blocks of 16 bytes."""
+    places = range(first, first - (-size // 16))
+    counters = b"".join(block.to_bytes(16, "big") for block in places)
     cipher = Cipher(AES(key), ECB()).encryptor()  # noqa: S305 - counter mode, written out
     return cipher.update(counters)[:size]
 
@@ -96,9 +97,35 @@ def transcript(
     commits: Sequence[bytes],
     shares: Sequence[bytes],
     digests: Sequence[bytes],
+    anchors: bytes = b"",
 ) -> bytes:
+    """With the digest of the anchors where there are joint seeds."""
     joined = (part for pair in zip(commits, shares, strict=True) for part in pair)
-    return sha(b"hubbub transcript v1", study, session, roster, *joined, *digests)
+    return sha(b"hubbub transcript v1", study, session, roster, anchors, *joined, *digests)
+
+
+def links(study: bytes, session: bytes, silo: int, top: bytes, length: int) -> list[bytes]:
+    """A silo's chain by number: the anchor first, the secret last."""
+    chain = [top]
+    for number in range(length, 0, -1):
+        start = b"hubbub seed link v1"
+        chain.append(sha(start, study, session, u32(silo), u32(number), chain[-1]))
+    return chain[::-1]
+
+
+def anchors_digest(
+    study: bytes, session: bytes, rounds: int, attempts: int, anchors: Sequence[bytes]
+) -> bytes:
+    numbers = u32(rounds) + u32(attempts)
+    return sha(b"hubbub seed anchors v1", study, session, numbers, *anchors)
+
+
+def attempt_seed(
+    study: bytes, session: bytes, round: int, attempt: int, revealed: Mapping[int, bytes]
+) -> bytes:
+    """The joint seed of an attempt, from the links of its active silos."""
+    parts = (u32(silo) + revealed[silo] for silo in sorted(revealed))
+    return sha(b"hubbub attempt seed v1", study, session, u32(round), u32(attempt), *parts)
 
 
 def circle(silos: int, seed: bytes) -> list[int]:

@@ -7,7 +7,7 @@ matrix are worked out again here from the links on the wire, by the words of doc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
@@ -22,13 +22,13 @@ from hubbub import learning, noise
 from hubbub.ledger import Cap, Ledger
 from hubbub.plan import Plan
 from hubbub.projection import Draw, Projection, lift, project
-from hubbub.round import Aggregator, Silo, Terms, decoded, projected
+from hubbub.round import Aggregator, Silo, Terms, decoded, projected, silo
+from hubbub.runners import baselines, training
 from hubbub.runners.federation import Federation, federate, terms_of
 from hubbub.runners.local import run
 from hubbub.runners.members import Layout
-from hubbub.runners.setting import Setting
 from hubbub.tabular import Records
-from hubbub.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag, parse
+from hubbub.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
 
 HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
@@ -127,16 +127,17 @@ def revealed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-def seed_of(parties: Federation, links: list[bytes]) -> bytes:
+def seed_of(links: list[bytes]) -> bytes:
     """docs/sampling.md, joint randomness: from the links of one attempt to its seed."""
-    session = parties.session
-    frames = [parse(x, parties.roster, study=session.study, session=session.id) for x in links]
-    (time,) = {(one.round, one.attempt) for one in frames}
-    whole = b"hubbub attempt seed v1" + session.study + session.id
-    whole += b"".join(number.to_bytes(4, "little") for number in time)
-    for one in sorted(frames, key=lambda one: one.sender):
-        whole += one.sender.to_bytes(4, "little") + bytes(one.payload)
+    ((study, session, time),) = {(one[2:34], one[34:50], one[50:58]) for one in links}
+    whole = b"hubbub attempt seed v1" + study + session + time
+    for one in sorted(links, key=sender_of):
+        whole += one[58:62] + one[HEADER_BYTES:-SIGNATURE_BYTES]
     return hashlib.sha256(whole).digest()
+
+
+def sender_of(frame: bytes) -> int:
+    return int.from_bytes(frame[58:62], "little")
 
 
 def draw_from(seed: bytes, round: int, attempt: int, model: np.ndarray) -> Draw:
@@ -156,9 +157,7 @@ def by_hand(kind: str, draw: Draw, model_now: np.ndarray) -> list[np.ndarray]:
 
 
 def shape(kind: str) -> Projection:
-    return Projection(
-        kind=kind, parameters=WHOLE, dimension=SENT, clip=1.0, records=4 * RECORDS
-    )
+    return Projection(kind=kind, parameters=WHOLE, dimension=SENT, clip=1.0, records=4 * RECORDS)
 
 
 def lifted(kind: str, found: np.ndarray, draw: Draw) -> np.ndarray:
@@ -181,7 +180,7 @@ def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
         assert total.shape == (SENT,)
         assert np.array_equal(total, np.sum([after for _, after in encoded], axis=0))
 
-        seed = seed_of(parties, revealed)
+        seed = seed_of(revealed)
         assert parties.aggregator.seed == seed
         draw, steps = draw_from(seed, number, 0, now), terms(kind).grid_step
         mine = by_hand(kind, draw, now)
@@ -194,49 +193,19 @@ def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
         assert np.abs(found - np.sum(mine, axis=0)).max() < 12 * 2 * 8 * steps
 
 
-@every_kind
-def test_the_series_lifts_with_the_matrix_of_its_attempt(revealed: list[bytes], kind: str) -> None:
-    from contextlib import ExitStack
-
-    from hubbub.runners.series import Stage
-
-    one, plan = study(kind), planned(kind)
-    with ExitStack() as stack:
-        stage = Stage(study=one, parameters=WHOLE, ledgers={}, folder=None, stack=stack)
-        setting = Setting.of(one, plan)
-        raw: list[np.ndarray] = []
-
-        def lift_of(t: Terms) -> Callable[[np.ndarray, Draw], np.ndarray]:
-            def kept(found: np.ndarray, draw: Draw) -> np.ndarray:
-                raw.append(found)
-                expected = draw_from(seed_of(series.parties, revealed), 1, 0, setting.initial)
-                assert draw == expected
-                return lifted(kind, found, draw)
-
-            return kept
-
-        series = stage.open("training", plan, [Nothing()] * 4, WHOLE, lift_of)
-        found, made = series.round(1, setting.initial, 1)
-    assert made == 1
-    assert raw[0].shape == (SENT,)
-    assert found.shape == (WHOLE,)
-
-
 # The matrix -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> list[Draw]:
     """The draw of every silo in every attempt."""
-    import hubbub.round.silo as place
-
     seen: list[Draw] = []
 
     def spy(*arguments: Any) -> Draw:
         seen.append(projected.draw_of(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(place, "draw_of", spy)
+    monkeypatch.setattr(silo, "draw_of", spy)
     return seen
 
 
@@ -263,38 +232,26 @@ def test_the_matrix_follows_from_the_link_of_every_active_silo_and_from_the_mode
     parties.sum(1, parameters(), attempt=1, absent={2})
     assert len(revealed) == 3
     names = (kind, WHOLE, SENT)
-    right = draw_from(seed_of(parties, revealed), 1, 1, parameters())
+    right = draw_from(seed_of(revealed), 1, 1, parameters())
     assert {draw.key_of(*names) for draw in draws} == {right.key_of(*names)}
-    others = [draw_from(seed_of(parties, revealed), 1, 1, parameters(1))]
+    others = [draw_from(seed_of(revealed), 1, 1, parameters(1))]
     for turn in range(3):
         fewer = [link for place, link in enumerate(revealed) if place != turn]
-        others.append(draw_from(seed_of(parties, fewer), 1, 1, parameters()))
+        others.append(draw_from(seed_of(fewer), 1, 1, parameters()))
     nudged = parameters()
     nudged[-1] = np.nextafter(nudged[-1], np.float32(9))
-    others.append(draw_from(seed_of(parties, revealed), 1, 1, nudged))
+    others.append(draw_from(seed_of(revealed), 1, 1, nudged))
     assert right.key_of(*names) not in {draw.key_of(*names) for draw in others}
 
 
 @pytest.mark.parametrize("silo", range(4))
-def test_one_bit_of_any_silos_link_would_be_another_matrix(
-    revealed: list[bytes], silo: int
-) -> None:
+def test_one_bit_of_any_silos_link_would_be_another_seed(revealed: list[bytes], silo: int) -> None:
     parties = federation("sign")
     parties.sum(1, parameters())
-    frames = [
-        parse(x, parties.roster, study=STUDY, session=parties.session.id) for x in revealed
-    ]
-    links = {frame.sender: bytes(frame.payload) for frame in frames}
-    altered = bytearray(links[silo + 1])
-    altered[31] ^= 1
-
-    def hashed(all_links: dict[int, bytes]) -> bytes:
-        whole = b"hubbub attempt seed v1" + STUDY + parties.session.id + b"\1\0\0\0\0\0\0\0"
-        whole += b"".join(i.to_bytes(4, "little") + all_links[i] for i in sorted(all_links))
-        return hashlib.sha256(whole).digest()
-
-    assert parties.aggregator.seed == hashed(links)
-    assert parties.aggregator.seed != hashed({**links, silo + 1: bytes(altered)})
+    assert parties.aggregator.seed == seed_of(revealed)
+    altered = bytearray(revealed[silo])
+    altered[HEADER_BYTES + 31] ^= 1
+    assert seed_of([*revealed[:silo], bytes(altered), *revealed[silo + 1 :]]) != seed_of(revealed)
 
 
 # Noise ------------------------------------------------------------------------------------------
@@ -308,8 +265,6 @@ def two_sided(found: np.ndarray, sigma: float, alarm: float = 1e-7) -> bool:
 
 @every_kind
 def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
-    from dataclasses import replace
-
     plan = planned(kind)
     planned_terms = replace(terms_of(plan, WHOLE), steps=60)
     layout = Layout(names=HOSPITALS)
@@ -347,9 +302,7 @@ def planned(kind: str = "", k: int = SENT, nodes: int = 0, dropouts: int = 0) ->
 
 def shaped(kind: str, k: int = SENT, nodes: int = 0, dropouts: int = 0) -> hubbub.Study:
     colluders = "0" if dropouts else "1"
-    return study(
-        kind, k=k, compute_nodes=str(nodes), dropouts=str(dropouts), colluders=colluders
-    )
+    return study(kind, k=k, compute_nodes=str(nodes), dropouts=str(dropouts), colluders=colluders)
 
 
 @pytest.fixture
@@ -383,20 +336,41 @@ def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
 
 
 @every_kind
-def test_with_hardly_any_noise_it_learns(kind: str) -> None:
-    """At epsilon 50 projections leave enough of the gradient; guessing has an AUC of one half."""
-    from dataclasses import replace
+def test_every_step_is_taken_along_the_lifted_sum(
+    monkeypatch: pytest.MonkeyPatch, revealed: list[bytes], kind: str
+) -> None:
+    plan, totals = planned(kind), []
+    steps: list[tuple[np.ndarray, np.ndarray]] = []
+    original, stepped = Aggregator.integers, training.stepped
 
+    def summed(self: Aggregator) -> np.ndarray:
+        totals.append(original(self))
+        return totals[-1]
+
+    def step(optimizer: Any, now: np.ndarray, gradient: np.ndarray, divisor: float) -> Any:
+        steps.append((now.copy(), gradient.copy()))
+        return stepped(optimizer, now, gradient, divisor)
+
+    monkeypatch.setattr(Aggregator, "integers", summed)
+    monkeypatch.setattr(training, "stepped", step)
+    run(plan.study, plan=plan)
+    assert len(steps) == len(totals) == 8
+    for number, ((now, gradient), total) in enumerate(zip(steps, totals, strict=True), 1):
+        links = revealed[4 * number - 4 : 4 * number]
+        draw = draw_from(seed_of(links), number, 0, now)
+        assert np.array_equal(gradient, lifted(kind, decoded(terms_of(plan, WHOLE), total), draw))
+
+
+@every_kind
+def test_with_hardly_any_noise_it_learns(kind: str) -> None:
+    """AUC 0.80 to 0.89 in 48 runs; guessing has one half."""
     plan = planned(kind)
     loud = replace(plan, noise_multiplier=plan.noise_multiplier / 20)
     assert run(plan.study, plan=loud).final["auc"] > 0.65
 
 
-@every_kind
-def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(
-    frames: list[bytes], kind: str
-) -> None:
-    sizes, plans = [], [planned(kind, k) for k in (SENT, 20)]
+def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[bytes]) -> None:
+    sizes, plans = [], [planned("layers", k) for k in (SENT, 20)]
     for plan in plans:
         frames.clear()
         parties = federate(
@@ -423,8 +397,6 @@ def test_an_unprojected_plan_sends_all_parameters() -> None:
 def test_baselines_project_too_unless_they_keep_no_privacy(
     monkeypatch: pytest.MonkeyPatch, kind: str, baseline: str
 ) -> None:
-    from hubbub.runners import baselines
-
     drawn: list[Draw | None] = []
     shapes: list[tuple[int, ...]] = []
     original = baselines.clipped_sum
@@ -452,8 +424,7 @@ def test_baselines_project_too_unless_they_keep_no_privacy(
 # Drop-outs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nodes", [0, 2])
-@pytest.mark.parametrize("kind", ["sign", "layers"])
+@pytest.mark.parametrize(("kind", "nodes"), [("sign", 0), ("layers", 0), ("layers", 2)])
 def test_without_a_silo_that_does_not_reveal_the_attempt_is_repeated_and_charged(
     tmp_path: Path, revealed: list[bytes], kind: str, nodes: int
 ) -> None:
@@ -495,10 +466,10 @@ def links_time(frame: bytes) -> tuple[int, tuple[int, int]]:
     """Who revealed, and for which attempt: sender, (round, attempt)."""
     number = partial(int.from_bytes, byteorder="little")
     assert frame[1] == Tag.SEED_LINK
-    return number(frame[58:62]), (number(frame[50:54]), number(frame[54:58]))
+    return sender_of(frame), (number(frame[50:54]), number(frame[54:58]))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_every_ledger_holds_the_projected_studys_epsilon(tmp_path: Path, kind: str) -> None:
     plan = planned(kind)
     run(plan.study, ledgers=tmp_path, plan=plan)

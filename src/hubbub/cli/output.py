@@ -58,6 +58,10 @@ class Bar:
         """One more done."""
         self._progress.update(self._task, advance=1, note=note)
 
+    def note(self, note: str) -> None:
+        """What takes long just now."""
+        self._progress.update(self._task, note=note)
+
     def reach(self, done: int, note: str = "") -> None:
         """So many done in all."""
         self._progress.update(self._task, completed=done, note=note)

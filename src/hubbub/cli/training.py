@@ -108,6 +108,7 @@ def _started(options: argparse.Namespace) -> Result:
             ledgers=options.ledgers,
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
+            notice=progress.note,
         )
 
 
@@ -128,6 +129,7 @@ def _resumed(options: argparse.Namespace) -> Result:
             options.resume,
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
+            notice=progress.note,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,22 @@ from hubbub.round import Terms
 from hubbub.runners.federation import Federation, Lists
 from hubbub.sampling import create_tokens
 
+Notice = Callable[[str], None]
+# HPKE operations from which worker processes are worth their start.
+_WORTH_PROCESSES = 40_000
 
-def lists_of(parties: Federation, terms: Terms, counts: Sequence[int], every: int) -> Lists:
+
+def lists_of(
+    parties: Federation, terms: Terms, counts: Sequence[int], every: int, notice: Notice
+) -> Lists:
     """A new list of tokens every so many attempts; 0 for one list in all.
+
+    Args:
+        parties: everybody, after set-up.
+        terms: of the rounds.
+        counts: records of each silo, in the order of the roster.
+        every: attempts that a list serves.
+        notice: told now and then how far the mixing of a list has come.
 
     Raises:
         DataError: the silos together have another number of records than the study states, which
@@ -25,6 +38,8 @@ def lists_of(parties: Federation, terms: Terms, counts: Sequence[int], every: in
             f"expected {terms.records} records in all, as data.records states, got "
             f"{sum(counts)}; joint batches make the number public: mend the study"
         )
+    operations = 2 * len(counts) * sum(counts)
+    workers = None if operations >= _WORTH_PROCESSES else 1
     attempts = made = 0
 
     def lists(_round: int, _attempt: int) -> Mapping[int, NDArray[np.intp]] | None:
@@ -42,6 +57,8 @@ def lists_of(parties: Federation, terms: Terms, counts: Sequence[int], every: in
             study=session.study,
             session=session.id,
             number=made,
+            workers=workers,
+            progress=lambda done, all_: notice(f"list {made}: {100 * done // all_} % mixed"),
         )
         return tokens.positions
 

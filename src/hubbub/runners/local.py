@@ -25,6 +25,7 @@ from hubbub.runners.asides import Standardisation, evaluation, exactly, standard
 from hubbub.runners.baselines import BASELINES, alone, central
 from hubbub.runners.checkpoint import Checkpoint
 from hubbub.runners.federation import layout_of
+from hubbub.runners.lists import Notice
 from hubbub.runners.reporting import write_report
 from hubbub.runners.series import Stage, charged_in, opened_ledgers
 from hubbub.runners.setting import Parameters, Setting
@@ -62,6 +63,14 @@ class Result:
         return self.metrics[-1]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Whom to tell how a run goes."""
+
+    progress: Progress
+    notice: Notice
+
+
 def run(
     study: Study,
     out: str | Path | None = None,
@@ -71,6 +80,7 @@ def run(
     progress: Progress | None = None,
     plan: Plan | None = None,
     device: str = "auto",
+    notice: Notice | None = None,
 ) -> Result:
     """Train a study with all parties in this process.
 
@@ -90,6 +100,7 @@ def run(
         plan: a plan made for this study, or for one that differs in the data's options only.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
             changes no guarantee.
+        notice: told in a few words what takes long, such as the mixing of a list of tokens.
 
     Raises:
         StudyError: the study cannot be run.
@@ -111,10 +122,17 @@ def run(
                 RunFolder.fresh(Path(out), setting.plan, baseline=baseline, ledgers=home.absolute())
             )
         books = opened_ledgers(home, study, stack) if baseline is None else {}
-        return _finished(setting, baseline, progress or _ignore, books, folder, None)
+        watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
+        return _finished(setting, baseline, watch, books, folder, None)
 
 
-def resume(folder: str | Path, *, progress: Progress | None = None, device: str = "auto") -> Result:
+def resume(
+    folder: str | Path,
+    *,
+    progress: Progress | None = None,
+    device: str = "auto",
+    notice: Notice | None = None,
+) -> Result:
     """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
 
     Guarantees:
@@ -124,7 +142,7 @@ def resume(folder: str | Path, *, progress: Progress | None = None, device: str 
 
     Args:
         folder: of the run.
-        progress, device: as for `run`.
+        progress, device, notice: as for `run`.
 
     Raises:
         UserError: there is no run in the folder, it is finished, or another process works on it.
@@ -146,13 +164,14 @@ def resume(folder: str | Path, *, progress: Progress | None = None, device: str 
         rows = charged_in(books, opened.sessions(TRAINING))
         charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch
         start = replace(start, attempts=max(start.attempts, charged))
-        return _finished(setting, None, progress or _ignore, books, opened, start)
+        watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
+        return _finished(setting, None, watch, books, opened, start)
 
 
 def _finished(
     setting: Setting,
     baseline: str | None,
-    progress: Progress,
+    watch: Watch,
     books: Mapping[int, Ledger],
     folder: RunFolder | None,
     start: State | None,
@@ -167,11 +186,14 @@ def _finished(
             folder=folder,
             stack=stack,
             keys=layout_of(setting.plan).keys(),
+            notice=watch.notice,
         )
         ask = exactly if baseline == "non-private" else through(stage)
         kept = folder.path / STANDARDISED if folder else None
         setting = standardise(setting, ask, kept)
-        trained = _trained(setting, baseline, progress, stage, start, evaluation(setting, ask))
+        trained = _trained(
+            setting, baseline, watch.progress, stage, start, evaluation(setting, ask)
+        )
     result = Result(
         model=setting.trained(trained.parameters),
         metrics=trained.rows,
@@ -245,6 +267,10 @@ def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | 
     """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
     for index, book in books.items():
         book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
+
+
+def _say_nothing(_text: str) -> None:
+    """Nobody to tell."""
 
 
 def _ignore(_step: int, _row: Mapping[str, float]) -> None:

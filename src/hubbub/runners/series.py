@@ -27,7 +27,7 @@ from hubbub.round import Charge, LocalTask, Terms, decoded
 from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
 from hubbub.runners.federation import Federation, federate, layout_of, terms_of
-from hubbub.runners.lists import lists_of
+from hubbub.runners.lists import Notice, lists_of
 from hubbub.runners.public import Lift
 from hubbub.runners.store import RunFolder
 from hubbub.study import Study
@@ -125,6 +125,7 @@ class Stage:
         folder: the run's, if it has one.
         stack: closes the transcripts.
         keys: everybody's, in the order of the roster: the same in all of the run's sessions.
+        notice: told in a few words what takes long.
     """
 
     study: Study
@@ -133,6 +134,7 @@ class Stage:
     folder: RunFolder | None
     stack: ExitStack = field(repr=False)
     keys: Sequence[Keys] = field(repr=False)
+    notice: Notice = field(default=lambda _: None, repr=False)
 
     def charged(self, purpose: str) -> int:
         """Rows that the ledgers hold of the run's sessions for a purpose."""
@@ -173,7 +175,7 @@ class Stage:
         if terms.batch:
             every = {"per-step": 1, "per-epoch": mechanism.epoch, "static": 0}
             counts = [task.count for task in tasks]
-            lists = lists_of(parties, terms, counts, every[plan.study.training.tokens])
+            lists = lists_of(parties, terms, counts, every[plan.study.training.tokens], self.notice)
             parties = replace(parties, lists=lists)
         return Series(
             parties=parties,

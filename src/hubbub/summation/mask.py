@@ -23,12 +23,13 @@ class Masking:
     """Adds masks on a number of threads. The threads change the speed and nothing else.
 
     Args:
-        threads: how many; the library that makes the keystream releases Python's lock.
+        threads: how many, the caller's own included; the library that makes the keystream releases
+            Python's lock.
     """
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     def add(self, vector: Residues, key: bytes, *, negative: bool = False) -> None:
         """Add the mask of `key` to `vector`, or subtract it; in place, modulo 2^w."""
@@ -43,8 +44,9 @@ class Masking:
         span = -(-vector.size // (per_block * self._threads)) * per_block
         jobs = [
             self._pool.submit(_apply, vector[low : low + span], masks, low // per_block)
-            for low in range(0, vector.size, span)
+            for low in range(span, vector.size, span)
         ]
+        _apply(vector[:span], masks, 0)
         for job in jobs:
             job.result()
 

@@ -1,0 +1,478 @@
+"""Joint batches in rounds and runs: their size, who is in them, what they cost, what is refused.
+
+Four silos with 5, 6, 4 and 5 made-up records; a batch of 6 of the 20, so that an epoch is three
+batches of 6 and one of 2. Lists come from the whole mixnet. A spy stands where a silo looks up
+which of its own records were drawn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import hubbub
+from hubbub.errors import BudgetError, DataError, StudyError
+from hubbub.ledger import Ledger
+from hubbub.plan import Plan, mechanism_of
+from hubbub.round import Silo, Terms
+from hubbub.runners import lists
+from hubbub.runners.federation import federate, terms_of
+from hubbub.runners.local import resume, run
+from hubbub.runners.members import Layout
+from hubbub.sampling import chosen_records
+
+COUNTS, BATCH, STEPS = (5, 6, 4, 5), 6, 10
+ALL, EPOCH = sum(COUNTS), 4
+NAMES = ("a", "b", "c", "d")
+STUDY = bytes(range(32))
+EPSILON, DELTA = 8.0, 1e-5
+# A list for every attempt, for every epoch, or one in all: how many for ten attempts.
+LISTS = {"per-step": 10, "per-epoch": 3, "static": 1}
+# Rows for ten attempts: an epoch of four is paid for at once where a list is kept.
+ROWS = {"per-step": 10, "per-epoch": 3, "static": 3}
+every_policy = pytest.mark.parametrize("tokens", LISTS)
+kept_list = pytest.mark.parametrize("tokens", ["per-epoch", "static"])
+
+WARD = """
+import numpy as np
+from hubbub.tabular import Records
+COUNTS = {"a": 5, "b": 6, "c": 4, "d": 5, "test": 40}
+def records(party, **_):
+    generator = np.random.default_rng(len(party) + ord(party[0]))
+    x = generator.normal(size=(COUNTS[party], 3)).astype(np.float32)
+    return Records(inputs=x, targets=(x[:, 0] > 0).astype(np.float32))
+"""
+
+
+def table(tokens: str = "per-step") -> dict[str, dict[str, Any]]:
+    return {
+        "study": {"name": "joint batches"},
+        "parties": {"names": list(NAMES), "colluders": 1},
+        "data": {"source": "python:ward_of_joint_batches:records", "records": ALL},
+        "model": {"kind": "logistic", "inputs": [3]},
+        "training": {
+            "steps": STEPS,
+            "sampling": "without-replacement",
+            "batch": BATCH,
+            "tokens": tokens,
+            "optimizer": {"name": "adam", "lr": 0.1},
+        },
+        "privacy": {"epsilon": EPSILON, "delta": DELTA, "relation": "substitute"},
+    }
+
+
+def study(tokens: str = "per-step", **changed: dict[str, Any]) -> hubbub.Study:
+    """The study with some keys of its sections changed; None takes a key out."""
+    whole = table(tokens)
+    for section, keys in changed.items():
+        kept = {**whole[section], **keys}
+        whole[section] = {key: value for key, value in kept.items() if value is not None}
+    return hubbub.Study.from_table(whole)
+
+
+@lru_cache(maxsize=4)
+def planned(tokens: str) -> Plan:
+    return hubbub.plan(study(tokens), dimension=4)
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the module that gives the records."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ward_of_joint_batches.py").write_text(WARD)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@dataclass
+class Drawn:
+    """By attempt, which records of each silo were in the batch."""
+
+    batches: dict[tuple[int, int], dict[int, list[int]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    lists: int = 0
+
+    def members(self) -> list[list[tuple[int, int]]]:
+        """The (silo, record) pairs of every batch, in order."""
+        return [
+            [(silo, record) for silo, those in sorted(batch.items()) for record in those]
+            for _, batch in sorted(self.batches.items())
+        ]
+
+    def sizes(self) -> list[int]:
+        return [len(batch) for batch in self.members()]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    found = Drawn()
+    chosen, contribute, create = Silo._chosen, Silo.contribute, lists.create_tokens
+    time = {}
+
+    def contributing(self: Silo) -> bytes:
+        time[self] = (self._opened().round, self._opened().attempt)
+        return contribute(self)
+
+    def choosing(self: Silo) -> np.ndarray:
+        those = chosen(self)
+        found.batches[time[self]][self._answering._session.index] = those.tolist()
+        return those
+
+    def creating(*arguments: Any, **options: Any) -> Any:
+        found.lists += 1
+        return create(*arguments, **options)
+
+    monkeypatch.setattr(Silo, "contribute", contributing)
+    monkeypatch.setattr(Silo, "_chosen", choosing)
+    monkeypatch.setattr(lists, "create_tokens", creating)
+    return found
+
+
+# Batches --------------------------------------------------------------------------------------
+
+
+@every_policy
+def test_lists_are_made_as_often_as_the_policy_says(drawn: Drawn, tokens: str) -> None:
+    run(study(tokens), plan=planned(tokens))
+    assert drawn.lists == LISTS[tokens]
+    assert len(drawn.batches) == STEPS
+    assert all(set(batch) == {1, 2, 3, 4} for batch in drawn.batches.values())
+
+
+def test_every_batch_has_exactly_its_members_over_all_silos(drawn: Drawn) -> None:
+    run(study(), plan=planned("per-step"))
+    assert drawn.sizes() == [BATCH] * STEPS
+    assert all(len(set(batch)) == BATCH for batch in drawn.members())
+    assert len({tuple(batch) for batch in drawn.members()}) > STEPS // 2
+
+
+@kept_list
+def test_where_a_list_is_kept_every_record_is_in_one_batch_of_an_epoch(
+    drawn: Drawn, tokens: str
+) -> None:
+    run(study(tokens), plan=planned(tokens))
+    assert drawn.sizes() == [6, 6, 6, 2, 6, 6, 6, 2, 6, 6]
+    members = drawn.members()
+    everybody = {(silo, k) for silo, count in enumerate(COUNTS, 1) for k in range(count)}
+    orders = []
+    for start in (0, EPOCH):
+        order = [record for batch in members[start : start + EPOCH] for record in batch]
+        assert Counter(order) == Counter(everybody)
+        orders.append(order)
+    assert orders[0] != orders[1]  # alike once in 10^11
+    rest = [record for batch in members[2 * EPOCH :] for record in batch]
+    assert len(set(rest)) == 2 * BATCH
+
+
+# Who is in them -------------------------------------------------------------------------------
+
+
+class Nothing:
+    """A silo with so many records, whose sum is zero."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
+        return np.zeros(2)
+
+
+def terms(rounds: int) -> Terms:
+    return Terms(
+        dimension=2,
+        parameters=2,
+        silos=4,
+        quorum=4,
+        steps=rounds,
+        word_bits=32,
+        grid_step=1.0,
+        sigma_grid=8.0,
+        sample_rate=BATCH / ALL,
+        nodes=0,
+        batch=BATCH,
+        records=ALL,
+    )
+
+
+def is_even(times: np.ndarray, rounds: int, alarm: float = 1e-7) -> bool:
+    """Whether all records were in a batch equally often; wrongly denied with this probability.
+
+    With b of n drawn afresh in each of many rounds, sum (c - rb/n)^2 / (rb/n (1 - b/n)) times
+    (n - 1) / n is chi square with n - 1 degrees of freedom. Too even is no better than uneven.
+    """
+    mean = rounds * BATCH / ALL
+    statistic = float(np.sum((times - mean) ** 2) / (mean * (1 - BATCH / ALL)) * (1 - 1 / ALL))
+    return chi2.ppf(alarm / 2, ALL - 1) < statistic < chi2.isf(alarm / 2, ALL - 1)
+
+
+def times_drawn(drawn: Drawn) -> np.ndarray:
+    counted = Counter(record for batch in drawn.members() for record in batch)
+    return np.array([counted[silo, k] for silo, n in enumerate(COUNTS, 1) for k in range(n)])
+
+
+def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn) -> None:
+    rounds = 240
+    numbers = terms(rounds)
+    parties = federate(Layout(names=NAMES), numbers, [Nothing(n) for n in COUNTS], study=STUDY)
+    object.__setattr__(parties, "lists", lists.lists_of(parties, numbers, COUNTS, 1))
+    for number in range(1, rounds + 1):
+        parties.sum(number, np.zeros(2, dtype=np.float32))
+    assert set(drawn.sizes()) == {BATCH}
+    assert is_even(times_drawn(drawn), rounds)
+    # Any two records meet as often as they should: within 5.5 deviations, once in 10^5.
+    table = np.zeros((rounds, ALL))
+    for row, batch in zip(table, drawn.members(), strict=True):
+        row[[sum(COUNTS[: silo - 1]) + k for silo, k in batch]] = 1
+    together = (table.T @ table)[np.triu_indices(ALL, 1)]
+    chance = BATCH * (BATCH - 1) / (ALL * (ALL - 1))
+    assert np.abs(together - rounds * chance).max() < 5.5 * np.sqrt(rounds * chance)
+
+
+@pytest.mark.parametrize("heavier", [2.0, 3.0])
+def test_a_bias_towards_one_silos_records_would_be_noticed(heavier: float) -> None:
+    """Records of silo b that are drawn more eagerly: the same rounds, the same test."""
+    random = np.random.default_rng(1)
+    weights = np.array([heavier if 5 <= k < 11 else 1.0 for k in range(ALL)])
+    times = np.zeros(ALL)
+    for _ in range(240):
+        times[random.choice(ALL, BATCH, replace=False, p=weights / weights.sum())] += 1
+    assert not is_even(times, 240)
+
+
+def test_batches_that_take_turns_would_be_noticed() -> None:
+    """Every record equally often to the last one is not chance."""
+    assert not is_even(np.full(ALL, 72.0), 240)
+
+
+def test_a_list_that_was_not_shuffled_with_places_that_were_not_drawn_would_be_noticed() -> None:
+    place, times = np.arange(ALL), np.zeros(ALL)
+    random = np.random.default_rng(2)
+    for _ in range(240):
+        first = random.integers(ALL - BATCH + 1)  # a window: the ends are in fewer of them
+        times[chosen_records(np.arange(first, first + BATCH), place)] += 1
+    assert not is_even(times, 240)
+
+
+# What they cost -------------------------------------------------------------------------------
+
+
+def rows(folder: Path, name: str) -> list[tuple[int, int]]:
+    with Ledger(folder / f"{name}.sqlite") as book:
+        return [(entry.round, entry.attempt) for entry in book.entries()]
+
+
+def spent(folder: Path, name: str) -> float:
+    with Ledger(folder / f"{name}.sqlite") as book:
+        return book.epsilon(delta=DELTA, relation="substitute")
+
+
+@every_policy
+def test_the_ledger_has_a_row_for_every_attempt_or_epoch_and_the_plans_epsilon(
+    tmp_path: Path, tokens: str
+) -> None:
+    result = run(study(tokens), tmp_path / "run", plan=planned(tokens))
+    attempts = range(1, STEPS + 1) if tokens == "per-step" else range(1, STEPS + 1, EPOCH)
+    for name in NAMES:
+        assert rows(tmp_path / "ledgers", name) == [(number, 0) for number in attempts]
+        found = spent(tmp_path / "ledgers", name)
+        assert result.epsilon * (1 - 1e-9) <= found <= result.epsilon * (1 + 1e-3)
+    assert len(attempts) == ROWS[tokens]
+    assert result.epsilon == planned(tokens).epsilon() <= EPSILON
+
+
+@kept_list
+def test_a_kept_list_is_charged_as_if_all_batches_were_known(tokens: str) -> None:
+    """P9 (c): three epochs without any amplification by sampling."""
+    plan = planned(tokens)
+    epochs = hubbub.epsilon(
+        noise_multiplier=plan.noise_multiplier,
+        sample_rate=1.0,
+        steps=ceil(STEPS / EPOCH),
+        delta=DELTA,
+        relation="substitute",
+        sampling="none",
+    )
+    assert mechanism_of(plan.study).epoch == EPOCH
+    assert plan.epsilon() == pytest.approx(epochs.upper, rel=1e-3)
+    assert plan.epsilon_after(1) == plan.epsilon_after(4) < plan.epsilon_after(5)
+
+
+def test_a_fresh_list_is_charged_for_the_records_that_colluders_own() -> None:
+    """P10: the aggregator, one silo and the one that looks on have half of the records."""
+    plan = planned("per-step")
+    assert plan.stated.known_records == ALL // 2
+    found = hubbub.malicious_epsilon(
+        n=ALL,
+        batch=BATCH,
+        malicious=ALL // 2,
+        noise_multiplier=plan.noise_multiplier,
+        steps=STEPS,
+        delta=DELTA,
+    )
+    assert found.lower * (1 - 1e-3) <= plan.epsilon() <= found.upper * (1 + 1e-3)
+
+
+# Interruptions --------------------------------------------------------------------------------
+
+
+def stopping(after: int) -> Callable[[int, object], None]:
+    calls = [0]
+
+    def stop(_step: int, _row: object) -> None:
+        calls[0] += 1
+        if calls[0] == after:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def assert_within(folder: Path, tokens: str) -> None:
+    """No ledger holds more than the plan composes; a certificate counts once per session."""
+    for name in NAMES:
+        assert len(rows(folder, name)) <= ROWS[tokens]
+        assert spent(folder, name) <= planned(tokens).epsilon() * (1 + 1e-3)
+
+
+@every_policy
+@pytest.mark.parametrize("after", [1, 3, 5])
+def test_a_run_that_is_stopped_again_and_again_never_spends_more(
+    tmp_path: Path, drawn: Drawn, tokens: str, after: int
+) -> None:
+    home, stopped = tmp_path / "ledgers", 0
+    with pytest.raises(KeyboardInterrupt):
+        run(study(tokens), tmp_path / "run", progress=stopping(after), plan=planned(tokens))
+    for _ in range(12):
+        stopped += 1
+        assert_within(home, tokens)
+        try:
+            result = resume(tmp_path / "run", progress=stopping(after))
+        except KeyboardInterrupt:
+            continue
+        break
+    assert_within(home, tokens)
+    assert result.epsilon <= planned(tokens).epsilon()
+    paid = {len(rows(home, name)) for name in NAMES}
+    assert paid == {ROWS[tokens]} or after % EPOCH  # stopped within an epoch, the rest is lost
+    assert stopped >= 2
+
+
+@every_policy
+def test_what_was_charged_and_not_sent_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: str
+) -> None:
+    contribute, calls = Silo.contribute, [0]
+
+    def dying(self: Silo) -> bytes:
+        calls[0] += 1
+        if calls[0] == 4 * 4 + 3:  # the third silo in the fifth round, with every row written
+            raise KeyboardInterrupt
+        return contribute(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Silo, "contribute", dying)
+        with pytest.raises(KeyboardInterrupt):
+            run(study(tokens), tmp_path / "run", plan=planned(tokens))
+    before = rows(tmp_path / "ledgers", "a")
+    assert before[-1] == (5, 0)
+    result = resume(tmp_path / "run")
+    assert_within(tmp_path / "ledgers", tokens)
+    assert rows(tmp_path / "ledgers", "a")[: len(before)] == before
+    # The fifth round is done again at the price of an attempt, or of the rest of its epoch.
+    done = {"per-step": 9, "per-epoch": 6, "static": 6}[tokens]
+    assert result.final["step"] == done
+
+
+@kept_list
+def test_a_resumed_run_draws_from_a_new_list(tmp_path: Path, drawn: Drawn, tokens: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(study(tokens), tmp_path / "run", progress=stopping(2), plan=planned(tokens))
+    assert drawn.lists == 1
+    drawn.batches.clear()
+    resume(tmp_path / "run")
+    assert drawn.lists == {"per-epoch": 3, "static": 2}[tokens]
+    first = [record for batch in drawn.members()[:EPOCH] for record in batch]
+    assert len(set(first)) == len(first) == ALL
+
+
+# What is refused ------------------------------------------------------------------------------
+
+
+REFUSED = {
+    "a batch of fixed size shows how many there are": (
+        {"privacy": {"relation": "add-remove"}},
+        'privacy.relation = "substitute".*makes the number of records public',
+    ),
+    "nobody can say how large a batch of unknown records is": (
+        {"data": {"records": None}, "training": {"batch": None, "sample_rate": 0.3}},
+        r"data\.records.*state the public number of records",
+    ),
+    "a batch over all silos needs all": (
+        {"parties": {"dropouts": 1, "colluders": 0}},
+        r"parties\.dropouts = 0.*not of its size without one",
+    ),
+    "no record can be held back": (
+        {"training": {"evaluate": {"every": 5, "epsilon": 1.0}}},
+        r"training\.evaluate.*none can be held back",
+    ),
+    "a policy that there is not": (
+        {"training": {"tokens": "sometimes"}},
+        r"training\.tokens.*per-step.*per-epoch.*static",
+    ),
+    "tokens where nothing is drawn from a list": (
+        {
+            "training": {"sampling": "poisson", "tokens": "static"},
+            "privacy": {"relation": "add-remove"},
+        },
+        r'training\.tokens.*without training\.sampling = "without-replacement"',
+    ),
+}
+
+
+@pytest.mark.parametrize(("changed", "says"), REFUSED.values(), ids=list(REFUSED))
+def test_a_study_that_cannot_keep_its_word_is_refused(changed: Any, says: str) -> None:
+    with pytest.raises(StudyError, match=says):
+        study(**changed)
+
+
+@pytest.mark.parametrize("stated", [ALL - 1, ALL + 1])
+def test_another_number_of_records_than_stated_is_refused_before_anything_is_charged(
+    tmp_path: Path, stated: int
+) -> None:
+    with pytest.raises(DataError, match=rf"expected {stated} records in all.*got {ALL}.*mend"):
+        run(study(data={"records": stated}), tmp_path / "run")
+    assert not any(rows(tmp_path / "ledgers", name) for name in NAMES)
+
+
+def test_a_silo_over_its_cap_stops_the_run(tmp_path: Path) -> None:
+    from hubbub.ledger import Cap
+
+    (tmp_path / "ledgers").mkdir()
+    with Ledger(tmp_path / "ledgers" / "b.sqlite") as book:
+        cap = planned("per-epoch").epsilon_after(EPOCH) * 1.01
+        book.set_cap(Cap(epsilon=cap, delta=DELTA, relation="substitute"))
+    with pytest.raises(BudgetError, match="b: "):
+        run(study("per-epoch"), tmp_path / "run", plan=planned("per-epoch"))
+    assert rows(tmp_path / "ledgers", "b") == [(1, 0)]
+    assert rows(tmp_path / "ledgers", "a") == [(1, 0), (5, 0)]
+    assert rows(tmp_path / "ledgers", "c") == [(1, 0)]
+
+
+# What the plan says of them -------------------------------------------------------------------
+
+
+def test_terms_say_how_batches_are_drawn() -> None:
+    found = {tokens: terms_of(planned(tokens), 4) for tokens in LISTS}
+    assert {one.batch for one in found.values()} == {BATCH}
+    assert {one.records for one in found.values()} == {ALL}
+    assert {tokens for tokens, one in found.items() if one.fresh_lists} == {"per-step"}
+    assert all(one.joint for one in found.values())
