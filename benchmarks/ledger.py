@@ -26,8 +26,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from hubbub.ledger.book import Cap, Entry, Kind, Ledger
 from hubbub.privacy import Certificate
-from hubbub.ledger.book import Cap, Entry, Ledger
 
 ROUNDS, EARLIER = 1250, 250
 RESULTS = Path(__file__).parent / "results"
@@ -71,9 +71,7 @@ def entry(number: int, study: int, noise_multiplier: float) -> Entry:
         session=bytes([study]) * 16,
         round=number,
         attempt=0,
-        noise_multiplier=noise_multiplier,
-        sample_rate=0.008,
-        sampling="poisson",
+        kind=Kind(noise_multiplier=noise_multiplier, sample_rate=0.008, sampling="poisson"),
         certificate=CERTIFICATE,
     )
 

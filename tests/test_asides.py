@@ -135,8 +135,10 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
         rows = list(book.entries())
         spent = book.epsilon(delta=1e-5, relation="add-remove")
-    assert sorted(row.noise_multiplier for row in rows if row.sampling == "none") == sorted(noises)
-    assert sum(row.sampling == "poisson" for row in rows) == STEPS
+    assert sorted(
+        row.kind.noise_multiplier for row in rows if row.kind.sampling == "none"
+    ) == sorted(noises)
+    assert sum(row.kind.sampling == "poisson" for row in rows) == STEPS
     assert len({row.session for row in rows}) == 3
     assert spent == pytest.approx(result.epsilon, rel=1e-3)
 
@@ -227,7 +229,7 @@ def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp
     assert (tmp_path / "run" / "standardisation.json").read_text() == kept
     assert result.standardisation.json() == kept
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.sampling == "none" for row in book.entries()) == 1 + STEPS // 5
+        assert sum(row.kind.sampling == "none" for row in book.entries()) == 1 + STEPS // 5
 
 
 def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path, monkeypatch):
@@ -257,4 +259,4 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
     told = [row["step"] for row in result.metrics if "held_back_accuracy" in row]
     assert told == [10]
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.sampling == "none" for row in book.entries()) == 2
+        assert sum(row.kind.sampling == "none" for row in book.entries()) == 2

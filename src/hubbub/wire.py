@@ -36,11 +36,11 @@ from hubbub.identity import Keys, Roster
 
 VERSION = 1
 EVERYBODY = 0xFFFFFFFF
-_HEADER = struct.Struct("<BB32s16sIIIIQ")
-HEADER_BYTES = _HEADER.size
+HEADER = struct.Struct("<BB32s16sIIIIQ")
+HEADER_BYTES = HEADER.size
 SIGNATURE_BYTES = 64
 OVERHEAD = HEADER_BYTES + SIGNATURE_BYTES
-_CONTEXT = b"hubbub frame v1"
+SIGNED_FIRST = b"hubbub frame v1"
 _RECEIVER = slice(62, 66)
 
 
@@ -88,7 +88,7 @@ class Frame:
     @cached_property
     def signed(self) -> bytes:
         """What is signed: the context, the header, and the hash of the payload."""
-        return _CONTEXT + self._header + hashlib.sha256(self.payload).digest()
+        return SIGNED_FIRST + self._header + hashlib.sha256(self.payload).digest()
 
     @property
     def digest(self) -> bytes:
@@ -97,7 +97,7 @@ class Frame:
 
     @property
     def _header(self) -> bytes:
-        return _HEADER.pack(
+        return HEADER.pack(
             VERSION,
             self.tag,
             self.study,
@@ -157,7 +157,7 @@ def _split(data: bytes) -> Frame:
     """Header fields and payload, lengths checked, nothing believed yet."""
     if len(data) < OVERHEAD:
         raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
-    fields = _HEADER.unpack_from(data)
+    fields = HEADER.unpack_from(data)
     version, tag, study, session, number, attempt, sender, receiver, size = fields
     if version != VERSION:
         raise ProtocolError(

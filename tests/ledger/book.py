@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import hubbub
 from hubbub.errors import IntegrityError
-from hubbub.ledger.book import Cap, Entry, Ledger
+from hubbub.ledger.book import Cap, Entry, Kind, Ledger
 from hubbub.ledger.row import digest_of
 
 STUDY, OTHER = b"s" * 32, b"o" * 32
 DELTA, RELATION = 1e-5, "add-remove"
 ROWS = 4  # entries of a written ledger, which are its rows 1 to 4
 FULL_BATCH = {"noise_multiplier": 2.0, "sample_rate": 1.0, "sampling": "none"}
+
+
+KIND = {field.name for field in fields_of(Kind)}
 
 
 def entry(round: int = 1, **changed: Any) -> Entry:
@@ -32,8 +36,10 @@ def entry(round: int = 1, **changed: Any) -> Entry:
         "round": round,
         "attempt": 0,
         **FULL_BATCH,
+        **changed,
     }
-    return Entry(**(fields | changed))
+    kind = {name: fields.pop(name) for name in list(fields) if name in KIND}
+    return Entry(**fields, kind=Kind(**kind))
 
 
 def epsilon_of(count: int) -> float:

@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hubbub.errors import HubbubError
-from hubbub.ledger.book import Entry, Ledger
+from hubbub.ledger.book import Entry, Kind, Ledger
 from ledger.book import (
     DELTA,
     RELATION,
@@ -39,9 +39,17 @@ def test_every_field_of_an_entry_comes_back_to_the_last_bit(tmp_path):
         session=bytes(range(200, 216)),
         round=2**63 - 1,
         attempt=2**53 + 1,
-        noise_multiplier=1 / 3,
-        sample_rate=0.1 + 0.2,
-        sampling="poisson",
+        kind=Kind(
+            noise_multiplier=1 / 3,
+            sample_rate=0.1 + 0.2,
+            sampling="poisson",
+            records=3,
+            known_records=1,
+            projection="sign",
+            dimension=7,
+            factor=1 + 1e-9,
+            slack=1 / 3e9,
+        ),
     )
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.charge(odd)

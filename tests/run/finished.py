@@ -57,7 +57,7 @@ def write_evidence(result: Result, parties: Federation, folder: Path, **changes:
     for index in parties.roster.silos:
         with Ledger(folder.parent / "ledgers" / f"{parties.roster.name(index)}.sqlite") as ledger:
             mine = sum(one.purpose == TRAINING for one in sessions) and sum(
-                entry.noise_multiplier == result.plan.noise_multiplier
+                entry.kind.noise_multiplier == result.plan.noise_multiplier
                 for entry in ledger.entries()
                 if entry.study == study.id
             )

@@ -33,7 +33,7 @@ from hubbub.runners import checkpoint, local, store
 from hubbub.runners.local import resume, run
 from hubbub.runners.store import RunFolder
 from hubbub.transcript.writing import Transcript
-from hubbub.wire import _HEADER, HEADER_BYTES, Frame, Tag
+from hubbub.wire import HEADER, HEADER_BYTES, Frame, Tag
 
 STEPS = 10
 KILLS = int(os.environ.get("HUBBUB_KILLS", "16"))
@@ -108,7 +108,7 @@ def frames(folder: Path) -> list[tuple[bytes, ...]]:
         if len(content) < 8 + size:
             break
         frame, content = content[8 : 8 + size], content[8 + size :]
-        _, tag, _, session, number, attempt, sender, _, _ = _HEADER.unpack(frame[:HEADER_BYTES])
+        _, tag, _, session, number, attempt, sender, _, _ = HEADER.unpack(frame[:HEADER_BYTES])
         found.append((Tag(tag), session, number, attempt, sender, frame[HEADER_BYTES:-64]))
     return found
 

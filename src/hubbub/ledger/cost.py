@@ -6,6 +6,8 @@ none, one that is dearer (docs/privacy.md P15). This file knows no cap and no st
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hubbub.ledger.entry import Kind
 from hubbub.plan.pairing import (
     BOUNDED,
@@ -18,24 +20,19 @@ from hubbub.plan.pairing import (
     is_exact,
     releases,
 )
-from hubbub.privacy import Release, Step, release
+from hubbub.privacy import Release, release
 
 
 def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:
     """What so many entries of a kind release to the stated adversary of their study."""
     joint = kind.sampling == WITHOUT_REPLACEMENT
     if joint and not (kind.records or kind.projection):
-        step = Step(
-            noise_multiplier=kind.noise_multiplier,
-            sample_rate=kind.sample_rate,
-            sampling=kind.sampling,
-            count=count,
-        )
-        return [release(step, relation)]
+        return [release(kind.step(count), relation)]
     if joint and relation == "add-remove":
         # Who owns records, or sees a projection, may know all batches; a record more or less puts
         # one in another's place, which is twice as long.
-        whole = kind._replace(
+        whole = replace(
+            kind,
             sampling="none",
             sample_rate=1.0,
             noise_multiplier=kind.noise_multiplier / 2,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from hubbub.privacy import Certificate, Step, parameters
 
@@ -16,7 +16,8 @@ _NOTHING_ADDED = Certificate()
 _PROJECTIONS = ("gaussian", "sign", "layers")
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True, kw_only=True, order=True)
+class Kind:
     """A mechanism: entries of one kind differ in nothing that costs privacy.
 
     Args:
@@ -41,13 +42,29 @@ class Kind(NamedTuple):
     factor: float = 1.0
     slack: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refused here, what cannot be composed is never written."""
+        self.step()
+        parameters.whole("records", self.records, least=0, most=10**12)
+        parameters.whole("known_records", self.known_records, least=0, most=10**12)
+        parameters.choice("projection", self.projection, ("", *_PROJECTIONS))
+        parameters.whole("dimension", self.dimension, least=0, most=10**7)
+        parameters.within("factor", self.factor, least=1.0, most=1e6)
+        parameters.within("slack", self.slack, least=0.0, most=1.0)
 
-_MORE = Kind._fields[3:]  # what only joint batches and projections have
+    def step(self, count: int = 1) -> Step:
+        """So many attempts, without what is particular to joint batches and projections."""
+        return Step(
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            sampling=self.sampling,
+            count=count,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One attempt at one round, and the mechanism that it ran: see `Kind`.
+    """One attempt at one round, and the mechanism that it ran.
 
     The certificate is the plan's, for the whole session: however many of its attempts are in the
     ledger, it is counted once.
@@ -57,15 +74,7 @@ class Entry:
     session: bytes
     round: int
     attempt: int
-    noise_multiplier: float
-    sample_rate: float
-    sampling: str
-    records: int = 0
-    known_records: int = 0
-    projection: str = ""
-    dimension: int = 0
-    factor: float = 1.0
-    slack: float = 0.0
+    kind: Kind
     certificate: Certificate = _NOTHING_ADDED
 
     def __post_init__(self) -> None:
@@ -75,23 +84,6 @@ class Entry:
         parameters.within("delta_factor", self.certificate.delta_factor, least=1.0, most=2.0)
         parameters.whole("round", self.round, least=0, most=2**63 - 1)
         parameters.whole("attempt", self.attempt, least=0, most=2**63 - 1)
-        # Refused here, what cannot be composed is never written.
-        parameters.whole("records", self.records, least=0, most=10**12)
-        parameters.whole("known_records", self.known_records, least=0, most=10**12)
-        parameters.choice("projection", self.projection, ("", *_PROJECTIONS))
-        parameters.whole("dimension", self.dimension, least=0, most=10**7)
-        parameters.within("factor", self.factor, least=1.0, most=1e6)
-        parameters.within("slack", self.slack, least=0.0, most=1.0)
-        Step(
-            noise_multiplier=self.noise_multiplier,
-            sample_rate=self.sample_rate,
-            sampling=self.sampling,
-        )
-
-    @property
-    def kind(self) -> Kind:
-        """The mechanism that it ran."""
-        return Kind(**{name: getattr(self, name) for name in Kind._fields})
 
     def plain(self) -> dict[str, Any]:
         """The entry as JSON knows it."""
@@ -100,18 +92,22 @@ class Entry:
             "session": self.session.hex(),
             "round": int(self.round),
             "attempt": int(self.attempt),
-            "noise_multiplier": float(self.noise_multiplier),
-            "sample_rate": float(self.sample_rate),
-            "sampling": self.sampling,
-            **{name: value for name, value in self.kind._asdict().items() if name in _MORE},
+            **vars(self.kind),
             "certificate": dict(vars(self.certificate)),
         }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Entry:
         """The entry that `plain` gave."""
-        keys = {key: bytes.fromhex(plain[key]) for key in ("study", "session")}
-        return cls(**{**plain, **keys, "certificate": Certificate(**plain["certificate"])})
+        left = dict(plain)
+        return cls(
+            study=bytes.fromhex(left.pop("study")),
+            session=bytes.fromhex(left.pop("session")),
+            round=left.pop("round"),
+            attempt=left.pop("attempt"),
+            certificate=Certificate(**left.pop("certificate")),
+            kind=Kind(**left),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

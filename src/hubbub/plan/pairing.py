@@ -204,13 +204,13 @@ def mechanism_of(study: Study) -> Mechanism:
         plain = replace(plain, sampling="none", sample_rate=1.0, epoch=epoch)
     if not training.projection:
         return plain
-    return replace(plain, projected=_projected(study))
+    return replace(plain, projected=_projected(study, plain.sampling))
 
 
-def _projected(study: Study) -> Projected:
+def _projected(study: Study, sampling: str) -> Projected:
     """The account of a study's projection, by the table above."""
     training, relation = study.training, study.privacy.relation
-    kind, k, sampling = training.projection_kind, training.projection, training.sampling
+    kind, k = training.projection_kind, training.projection
     if kind == "layers":
         return Projected(kind=kind, dimension=k, account=UNPROJECTED)
     if kind == "sign" and sampling in ("poisson", "none"):

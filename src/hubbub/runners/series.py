@@ -77,19 +77,7 @@ class Series:
     @cached_property
     def kind(self) -> Kind:
         """What an attempt costs, or an epoch of attempts (P9)."""
-        mechanism, stated = self.mechanism, self.plan.stated
-        how, joint = mechanism.projected, mechanism.sampling == WITHOUT_REPLACEMENT
-        return Kind(
-            noise_multiplier=self.plan.noise_multiplier,
-            sample_rate=mechanism.sample_rate,
-            sampling=mechanism.sampling,
-            records=mechanism.records if joint else 0,
-            known_records=stated.known_records,
-            projection=how.kind if how else "",
-            dimension=how.dimension if how else 0,
-            factor=how.factor if how else 1.0,
-            slack=how.slack if how else 0.0,
-        )
+        return kind_of(self.plan)
 
     def _record(self, index: int, charge: Charge) -> None:
         """P15: in the ledger before the answer exists.
@@ -105,13 +93,30 @@ class Series:
             session=session.id,
             round=charge.round,
             attempt=charge.attempt,
+            kind=self.kind,
             certificate=self.plan.certificate,
-            **self.kind._asdict(),
         )
         try:
             self.ledgers[index].charge(entry)
         except BudgetError as error:
             raise BudgetError(f"{self.plan.study.parties.names[index - 1]}: {error}") from None
+
+
+def kind_of(plan: Plan) -> Kind:
+    """What a ledger must know of a plan's mechanism."""
+    mechanism = mechanism_of(plan.study)
+    how, joint = mechanism.projected, mechanism.sampling == WITHOUT_REPLACEMENT
+    return Kind(
+        noise_multiplier=plan.noise_multiplier,
+        sample_rate=mechanism.sample_rate,
+        sampling=mechanism.sampling,
+        records=mechanism.records if joint else 0,
+        known_records=plan.stated.known_records if joint else 0,
+        projection=how.kind if how else "",
+        dimension=how.dimension if how else 0,
+        factor=how.factor if how else 1.0,
+        slack=how.slack if how else 0.0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

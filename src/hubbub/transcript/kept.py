@@ -36,7 +36,7 @@ from typing import BinaryIO
 
 from hubbub.errors import IntegrityError, UserError
 from hubbub.transcript.heading import Header, parsed, written
-from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.wire import HEADER, HEADER_BYTES, SIGNATURE_BYTES, SIGNED_FIRST, Tag
 
 FOLDER = "transcript"
 _FORMAT = 1
@@ -46,10 +46,6 @@ _DIGEST_BYTES = 32
 _WHOLE, _HASHED = 1, 2
 # What is left out of a transcript of hashes: everything that is as long as a sum.
 _VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
-# The frame's header and what is signed, as docs/protocol.md section 2 has them. They are taken
-# apart here because of a payload there may be nothing left but its hash.
-_FRAME = struct.Struct("<BB32s16sIIIIQ")
-_SIGNED = b"hubbub frame v1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +76,7 @@ class Kept:
     @property
     def signed(self) -> bytes:
         """What the sender signed."""
-        return _SIGNED + self.words + self.digest
+        return SIGNED_FIRST + self.words + self.digest
 
 
 def path_of(folder: Path, session: bytes) -> Path:
@@ -218,7 +214,7 @@ def _kept(
     words: bytes, payload: bytes | None, digest: bytes, signature: bytes, head: bytes
 ) -> Kept | None:
     """The parts of a record; None if this version does not know its tag."""
-    _, tag, study, session, round, attempt, sender, receiver, size = _FRAME.unpack(words)
+    _, tag, study, session, round, attempt, sender, receiver, size = HEADER.unpack(words)
     if tag not in Tag.__members__.values():
         return None
     return Kept(
@@ -240,7 +236,7 @@ def _kept(
 
 def _stored_bytes(kind: int, words: bytes) -> int:
     """How much of its payload a record holds."""
-    return int(_FRAME.unpack(words)[-1]) if kind == _WHOLE else _DIGEST_BYTES
+    return int(HEADER.unpack(words)[-1]) if kind == _WHOLE else _DIGEST_BYTES
 
 
 def _next(

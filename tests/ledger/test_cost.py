@@ -1,0 +1,88 @@
+"""What a ledger charges for a study is what its plan says, whatever the batches and projections."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import resources
+from math import ceil
+
+import pytest
+
+import hubbub
+from hubbub.errors import StudyError
+from hubbub.ledger import Kind
+from hubbub.ledger.cost import cost_of
+from hubbub.plan import mechanism_of
+from hubbub.privacy import Composition
+from hubbub.runners.series import kind_of
+
+HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+STEPS = 12
+PROJECTIONS = ["", "gaussian", "sign", "layers"]
+BATCHES = ["poisson", "per-step", "per-epoch", "static"]
+
+
+def study(relation: str, projection: str, batches: str) -> hubbub.Study:
+    """A short study with one kind of everything."""
+    text = HEART.replace("steps = 60", f"steps = {STEPS}").replace("epsilon = 0.5", "epsilon = 4.0")
+    more = f'\nprojection = 10\nprojection_kind = "{projection}"' if projection else ""
+    if batches != "poisson":
+        text = text.replace('sampling = "poisson"', 'sampling = "without-replacement"')
+        more += f'\ntokens = "{batches}"'
+    text = text.replace("[training]", f"[training]{more}")
+    return hubbub.Study.parse(text.replace('"add-remove"', f'"{relation}"'))
+
+
+def upper(kind: Kind, count: int, relation: str, delta: float) -> float:
+    try:
+        return Composition(cost_of(kind, count, relation)).epsilon(delta).upper
+    except StudyError:
+        return float("inf")
+
+
+CASES = [
+    (relation, projection, batches)
+    for relation in ("add-remove", "substitute")
+    for projection in PROJECTIONS
+    for batches in BATCHES
+    if batches == "poisson" or relation == "substitute"
+]
+
+
+@pytest.mark.parametrize(("relation", "projection", "batches"), CASES)
+def test_p15_the_ledger_charges_what_the_plan_says(relation, projection, batches):
+    plan = hubbub.plan(study(relation, projection, batches))
+    kind, mechanism = kind_of(plan), mechanism_of(plan.study)
+    rows = ceil(STEPS / mechanism.epoch)
+    ideal = plan.certificate.ideal_delta(1e-5, plan.stated.epsilon)
+    charged = upper(kind, rows, relation, ideal) + plan.certificate.epsilon
+    assert charged == pytest.approx(plan.stated.epsilon, rel=1e-3)
+    assert charged >= plan.stated.epsilon * (1 - 1e-9)
+    assert upper(kind, rows - 1, relation, ideal) < charged
+
+
+@pytest.mark.parametrize("batches", BATCHES)
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):
+    """Exchanging a record is taking one away and adding one, so it costs more."""
+    plan = hubbub.plan(study("substitute", projection, batches))
+    kind = kind_of(plan)
+    other = upper(kind, 2, "add-remove", 1e-5)
+    assert other > 0
+    if batches == "poisson":
+        assert other < upper(kind, 2, "substitute", 1e-5)
+
+
+def test_p10_records_that_the_adversary_owns_are_charged():
+    plan = hubbub.plan(study("substitute", "", "per-step"))
+    kind = kind_of(plan)
+    assert kind.known_records == plan.stated.known_records > 0
+    none = replace(kind, known_records=0)
+    assert upper(kind, STEPS, "substitute", 1e-5) > 1.001 * upper(none, STEPS, "substitute", 1e-5)
+
+
+def test_p8_a_projection_is_charged():
+    plan = hubbub.plan(study("add-remove", "gaussian", "poisson"))
+    kind = kind_of(plan)
+    plain = replace(kind, projection="", dimension=0)
+    assert upper(kind, STEPS, "add-remove", 1e-5) > 1.1 * upper(plain, STEPS, "add-remove", 1e-5)
