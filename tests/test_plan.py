@@ -88,11 +88,12 @@ def test_no_noise_is_left_when_every_share_is_known():
 def studies(draw, most=40):
     trust = draw(st.sampled_from(["none", "none", "tee"]))
     silos = draw(st.integers(3, most))
-    dropouts = draw(st.integers(0, (silos - 2) // 2))
+    sampling = draw(st.sampled_from(["poisson", "none", "without-replacement"]))
+    joint = sampling == "without-replacement"  # which needs everybody
+    dropouts = 0 if joint else draw(st.integers(0, (silos - 2) // 2))
     colluders = draw(st.integers(0, silos - 2 - dropouts))
     nodes = draw(st.integers(0, 4))
-    sampling = draw(st.sampled_from(["poisson", "none", "without-replacement"]))
-    substitute = sampling == "without-replacement" or draw(st.booleans())
+    substitute = joint or draw(st.booleans())
     rate = 1.0 if sampling == "none" else draw(st.floats(0.01, 0.9))
     return study(
         parties={

@@ -765,11 +765,6 @@ def refused(says: str, study: Study) -> None:
     assert_one_sentence(str(caught.value))
 
 
-def test_without_replacement_is_refused_and_not_run_as_poisson():
-    study = heart(sampling='"without-replacement"', relation='"substitute"')
-    refused("training.sampling", study)
-
-
 def test_smaller_shares_for_trusted_hardware_are_refused():
     refused("parties.trust", heart(dropouts='0\ntrust = "tee"'))
 

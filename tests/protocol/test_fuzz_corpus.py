@@ -11,7 +11,7 @@ import pytest
 from hubbub.errors import IntegrityError, ProtocolError, StudyError
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("wire", "rounds", "agreement", "study", "ledger")
+TARGETS = ("wire", "rounds", "agreement", "joint", "mixing", "study", "ledger")
 
 
 @pytest.fixture

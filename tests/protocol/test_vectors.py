@@ -42,12 +42,15 @@ def test_the_files_are_what_make_writes(name: str) -> None:
     assert make.written(built()[name]) + "\n" == (make.HERE / f"{name}.json").read_text()
 
 
-def test_the_page_shows_the_frames_of_the_vectors() -> None:
-    text, files = make.PAGE.read_text(), {name: make.stored(name) for name in make.NAMES}
-    assert make.page(text, files) == text
-    assert all(f"<!-- {name} -->\n```text" in text for name in blocks(files))
-    shown = {name for name in Tag.__members__ if f"<!-- frame {name} -->" in text}
-    assert shown == {tag.name for tag in Tag}
+def test_the_pages_show_the_frames_of_the_vectors() -> None:
+    files = {name: make.stored(name) for name in make.NAMES}
+    pages = [one.read_text(encoding="utf-8") for one in make.PAGES]
+    for text in pages:
+        assert make.page(text, files) == text
+    whole = "".join(pages)
+    assert all(whole.count(f"<!-- {name} -->\n```text") == 1 for name in blocks(files))
+    assert {name for name in Tag.__members__ if f"<!-- frame {name} -->" in whole} == {*files["frames"]}
+    assert {*files["frames"]} == {tag.name for tag in Tag}
 
 
 def test_the_second_implementation_shares_nothing_with_the_first() -> None:

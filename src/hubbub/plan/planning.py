@@ -344,4 +344,10 @@ def _warnings(
         found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
     if batches and (said := advice(batches, noise)):
         found.append(said)
+    if (epoch := mechanism_of(study).epoch) > 1:
+        found.append(
+            f'tokens = "{study.training.tokens}": a list that serves several steps shows which '
+            "batches a token is in, so sampling hides nothing; every record is charged once in "
+            f"each epoch of {epoch} steps, as if it took part in a step without sampling"
+        )
     return tuple(found)

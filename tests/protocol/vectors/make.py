@@ -1,4 +1,4 @@
-"""Writes the golden vectors, and the annotated frames of docs/protocol.md from them.
+"""Writes the golden vectors, and the annotated frames of the pages in docs/ from them.
 
     PYTHONPATH=src:tests python tests/protocol/vectors/make.py
 
@@ -33,11 +33,18 @@ from hubbub.summation.secrets import PairSecret, active_digest
 from hubbub.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
-from protocol.vectors.page import PAGE, page
+from protocol.vectors.bad_joint import bad_joint
+from protocol.vectors.joint import committed, joint
+from protocol.vectors.page import PAGES, page
 
 HERE = Path(__file__).parent
-NAMES = ("pairwise", "nodes", "masks", "encoding", "graphs", "frames", "bad_frames")
+NAMES = (
+    *("pairwise", "nodes", "masks", "encoding", "graphs", "joint"),
+    *("frames", "bad_frames", "bad_joint"),
+)
+MIXED = HERE.parents[1] / "sampling" / "vectors.json"
 PAIRWISE, NODES = world(3, quorum=2), world(3, nodes=1, quorum=2)
+JOINT = world(3, quorum=2, joint=True)
 SILOS = (1, 2, 3)
 PARAMETERS = np.array([0.5, -1.25], dtype=np.float32)
 ROUND, ATTEMPT = 7, 1
@@ -51,7 +58,8 @@ Seal = Callable[[Identity, bytes, bytes], bytes]
 def party(w: World, index: int) -> Agreement:
     """A party of the vectors: its randomness follows from its index."""
     key = hashlib.sha256(b"randomness of party %d" % index).digest()[:16]
-    return w.agreement(index, source=SecureSource(key))
+    context = committed(w)[2] if w.joint else b""
+    return w.agreement(index, source=SecureSource(key), context=context)
 
 
 def contributed(one: Agreement, seal: Seal) -> dict[int, bytes]:
@@ -202,8 +210,9 @@ def share(w: World, sessions: dict[int, Session]) -> str:
     return w.forge(1, Tag.SHARE, sealed[node], **where).hex()
 
 
-def frames(pairwise: JSON, nodes: JSON) -> JSON:
-    """One frame of every tag."""
+def frames(pairwise: JSON, nodes: JSON, joint: JSON) -> JSON:
+    """One frame of every tag; those of a list of tokens from its own vectors."""
+    mixed = json.loads(MIXED.read_text(encoding="utf-8"))
     return {
         "COMMIT": pairwise["commits"][0],
         "REVEAL": pairwise["reveals"][0],
@@ -215,6 +224,15 @@ def frames(pairwise: JSON, nodes: JSON) -> JSON:
         "REQUEST": nodes["round"]["requests"][0],
         "TOTAL": nodes["round"]["totals"][0],
         "SHARE": nodes["round"]["share"],
+        "SEED_ANCHOR": joint["anchors"][0],
+        "SEED_LINK": joint["round"]["links"][0],
+        "MIX_KEY": mixed["MIX_KEY"][0],
+        "MIX_COMMIT": mixed["MIX_COMMIT"][0],
+        "MIX_NAMES": mixed["steps"][1]["MIX_NAMES"][0],
+        "MIX_FORMS": mixed["steps"][1]["MIX_FORMS"][0],
+        "MIX_SEEN": mixed["steps"][1]["MIX_SEEN"][0],
+        "MIX_COMPLAINT": mixed["MIX_COMPLAINT"],
+        "MIX_OPENED": mixed["MIX_OPENED"][0],
     }
 
 
@@ -226,7 +244,9 @@ def build(seal: Seal) -> JSON:
         files[name] = found | {"round": a_round(w, sessions)}
         if w.layout.nodes:
             files[name]["round"]["share"] = share(w, sessions)
-    files["frames"] = frames(files["pairwise"], files["nodes"])
+    files["joint"] = joint(JOINT, *session(JOINT, seal))
+    files["frames"] = frames(files["pairwise"], files["nodes"], files["joint"])
+    files["bad_joint"] = bad_joint(JOINT, files["joint"])
     files["bad_frames"] = bad(PAIRWISE, files["pairwise"], NODES, files["nodes"])
     return files
 
@@ -270,7 +290,8 @@ def main() -> None:
         files["sealed"] = sealed
     for name, content in files.items():
         (HERE / f"{name}.json").write_text(written(content) + "\n", encoding="utf-8")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), files), encoding="utf-8")
+    for one in PAGES:
+        one.write_text(page(one.read_text(encoding="utf-8"), files), encoding="utf-8")
 
 
 def _roster(w: World) -> list[JSON]:

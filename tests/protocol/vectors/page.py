@@ -1,4 +1,4 @@
-"""What docs/protocol.md shows of the vectors, between markers: frames in hex, and derived values.
+"""What the pages in docs/ show of the vectors, between markers: frames in hex, and derived values.
 
 A frame has its bytes on the left and their meaning on the right; long fields show both ends.
 """
@@ -13,7 +13,8 @@ from typing import Any
 
 from hubbub.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 
-PAGE = Path(__file__).parents[3] / "docs" / "protocol.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = (DOCS / "protocol.md", DOCS / "sampling.md")
 _SIMPLE = {
     Tag.COMMIT: "commitment of silo 1",
     Tag.REVEAL: "silo 1's share of the joint seed",
@@ -21,7 +22,12 @@ _SIMPLE = {
     Tag.KEY_CHECK: "key check of 1 for 2",
     Tag.REQUEST: "silos 1, 2 and 3: 1110 0000",
     Tag.SHARE: "5 residues and their tag, sealed",
+    Tag.SEED_ANCHOR: "link 0 of silo 1",
+    Tag.SEED_LINK: "link 14 of silo 1: (7 - 1) 2 + 1 + 1",
+    Tag.MIX_KEY: "public key of silo 1 for this list",
+    Tag.MIX_OPENED: "private key of silo 1 for this list",
 }
+_STATEMENT = 185
 
 
 def page(text: str, files: Mapping[str, Any]) -> str:
@@ -38,7 +44,8 @@ def blocks(files: Mapping[str, Any]) -> dict[str, str]:
     frames = {
         f"frame {name}": annotated(bytes.fromhex(frame)) for name, frame in files["frames"].items()
     }
-    return frames | {"derived": derived(files["pairwise"]), "masks": streams(files["masks"])}
+    values = {"derived": derived(files["pairwise"]), "masks": streams(files["masks"])}
+    return frames | values | {"draws": draws(files["joint"])}
 
 
 def annotated(frame: bytes) -> str:
@@ -77,6 +84,26 @@ def derived(v: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<16}{value}" for name, value in lines.items())
 
 
+def draws(v: Mapping[str, Any]) -> str:
+    """What follows from the links of a projected round."""
+    turn, signs, normals = v["round"], v["matrices"]["sign"], v["matrices"]["gaussian"]
+    first = normals["rows"]["0"]
+    lines = {
+        "anchors digest": v["anchors_digest"],
+        "transcript": v["transcript"],
+        "model digest": turn["model_digest"],
+        "attempt seed": turn["seed"],
+        "key, 8 to 5": f"{turn['draw_key']} (sign)",
+        "sum": ", ".join(str(value) for value in turn["sum"]),
+        "key, 40 to 25": f"{signs['key']} (sign)",
+        "row 0 by sqrt k": "".join("+-"[entry < 0] for entry in signs["rows"]["0"]),
+        "key, 8195 to 3": f"{normals['key']} (gaussian)",
+        "row 0 by 2^20": f"{', '.join(str(entry) for entry in first)}, each by sqrt k",
+        "batch": ", ".join(map(str, v["batches"]["without_replacement"][0]["places"])),
+    }
+    return "\n".join(f"{name:<16}{value}" for name, value in lines.items())
+
+
 def streams(masks: list[Mapping[str, Any]]) -> str:
     """The longest mask stream of every word size."""
     longest = max(mask["length"] for mask in masks)
@@ -100,9 +127,25 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     if tag is Tag.CONTRIBUTION:
         parts = (data[:1088], "ML-KEM-768 ciphertext, 1088"), (data[1088:1120], "X25519 key, 32")
         return [*parts, (data[1120:], "contribution and its tag, 32 + 16")]
+    if tag is Tag.MIX_COMMIT:
+        return [(data[:32], "commitment of silo 1"), *_statements(Tag.MIX_KEY, data[32:])]
+    if tag is Tag.MIX_SEEN:
+        return _statements(Tag.MIX_NAMES, data)
+    if tag in (Tag.MIX_NAMES, Tag.MIX_FORMS):
+        what, half = ("name", "form")[tag is Tag.MIX_FORMS], len(data) // 2
+        return [(data[:half], f"{what} 0, {half}"), (data[half:], f"{what} 1, {half}")]
+    if tag is Tag.MIX_COMPLAINT:
+        return []
     if tag in (Tag.MASKED, Tag.TOTAL):
         return [(data[i : i + 4], f"residue {i // 4}") for i in range(0, len(data), 4)]
     return [(data, _SIMPLE[tag])]
+
+
+def _statements(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
+    """What was signed, and the signature, of other frames."""
+    places = range(0, len(data), _STATEMENT)
+    numbered = [data[at : at + _STATEMENT] for at in places]
+    return [(one, f"statement of the {tag.name} of party {one[73]}, 185") for one in numbered]
 
 
 def _short(data: bytes) -> str:

@@ -1,0 +1,195 @@
+"""The small variant of every experiment, and what the committed results must show."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+from math import inf, sqrt
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="training needs pip install hubbub[learn]")
+pytest.importorskip("matplotlib", reason="figures need pip install hubbub[experiments]")
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "experiments" / "results"
+if not RESULTS.parent.is_dir():
+    pytest.skip("experiments/ is not part of this copy of hubbub", allow_module_level=True)
+
+PNG = b"\x89PNG\r\n\x1a\n"
+NAMES = ("utility", "projection", "degradation", "effective_rate", "joining")
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def committed(name):
+    path = RESULTS / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not there: run python -m experiments.{name}")
+    return rows_of(path)
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    """An experiment's module, by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        yield lambda name: importlib.import_module(f"experiments.{name}")
+
+
+@pytest.fixture(scope="module")
+def small(experiment, tmp_path_factory):
+    """Rows and folder of a small variant; each runs once."""
+    done = {}
+
+    def played(name):
+        if name not in done:
+            out = tmp_path_factory.mktemp(name)
+            experiment(name).main(["--small", "--out", str(out)])
+            done[name] = out
+        return rows_of(done[name] / f"{name}.csv"), done[name]
+
+    return played
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_writes_table_figure_and_how_it_was_made(small, name):
+    rows, out = small(name)
+    assert rows
+    assert (out / f"{name}.png").read_bytes().startswith(PNG)
+    (said,) = (json.loads(line) for line in (out / f"{name}.jsonl").read_text().splitlines())
+    assert said["command"].startswith(f"python -m experiments.{name} --small")
+    assert {"python", "hubbub", "torch", "hubbub_source_sha256"} <= set(said)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_finished_run_is_not_made_again(small, experiment, monkeypatch, name):
+    _, out = small(name)
+    before = (out / f"{name}.csv").read_bytes()
+
+    def refused(*_):
+        raise AssertionError("nothing was missing")
+
+    monkeypatch.setattr(experiment(name), "measured", refused)
+    experiment(name).main(["--small", "--out", str(out)])
+    assert (out / f"{name}.csv").read_bytes() == before
+    assert len((out / f"{name}.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_stopped_table_goes_on_where_it_was(experiment, tmp_path):
+    results, command = experiment("results"), experiment("command")
+    table = results.Table(path=tmp_path / "t.csv", key=("k",), columns=("k", "y"))
+    keys = [{"k": 0.1 * n} for n in range(4)]
+    made = []
+
+    def measure(number, shown):
+        shown(0.5)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(number)
+        return {"y": number}
+
+    with pytest.raises(KeyboardInterrupt):
+        command.fill(table, keys, measure, module="t", arguments=[])
+    assert [row["y"] for row in table.rows()] == ["0", "1"]
+    made.clear()
+    command.fill(table, keys, measure, module="t", arguments=[])
+    assert made == [2, 3]
+    assert [row["y"] for row in table.rows()] == ["0", "1", "2", "3"]
+
+
+def test_a_row_of_other_columns_is_refused(experiment, tmp_path):
+    table = experiment("results").Table(path=tmp_path / "t.csv", key=("k",), columns=("k", "y"))
+    with pytest.raises(ValueError, match="expected the columns"):
+        table.append({"k": 1})
+    assert not table.path.exists()
+
+
+def test_hubbub_and_the_trusted_aggregator_are_compared_at_the_same_noise(small):
+    rows, _ = small("utility")
+    total = {
+        (row["method"], row["colluders"]): float(row["total_noise_multiplier"]) for row in rows
+    }
+    epsilon = {(row["method"], row["colluders"]): float(row["epsilon"]) for row in rows}
+    assert total["hubbub", "0"] == pytest.approx(2.0, rel=1e-3)
+    assert total["trusted", "0"] == pytest.approx(2.0, rel=1e-3)
+    assert total["local-dp", "0"] == pytest.approx(2.0 * sqrt(3), rel=1e-3)
+    assert total["hubbub", "2"] == pytest.approx(2.0 * sqrt(3), rel=1e-3)
+    assert epsilon["hubbub", "0"] == epsilon["local-dp", "0"] == epsilon["hubbub", "2"]
+    assert epsilon["trusted", "0"] < epsilon["hubbub", "0"]
+
+
+def test_projection_is_charged_by_its_kind_and_sends_fewer_bytes(small):
+    rows, _ = small("projection")
+    by_kind = {row["kind"]: row for row in rows}
+    noise = {kind: float(row["noise_multiplier"]) for kind, row in by_kind.items()}
+    assert noise["none"] == noise["layers"] < noise["gaussian"] < noise["sign"]
+    assert len({row["account"] for row in rows}) == 4
+    for kind in ("layers", "sign", "gaussian"):
+        assert float(by_kind[kind]["bytes_saved_fold"]) > 2
+    assert all(float(row["epsilon"]) <= 2.0 for row in rows)
+
+
+def test_degradation_keeps_its_promise_and_rises_beyond_it(small):
+    rows, _ = small("degradation")
+    for promised in ("0", "3"):
+        mine = [row for row in rows if row["promised"] == promised]
+        epsilons = [float(row["epsilon"]) for row in mine]
+        assert epsilons == sorted(epsilons)
+        (kept,) = (row for row in mine if row["colluding"] == promised)
+        assert 1.59 < float(kept["epsilon"]) <= 1.6
+        assert epsilons[-1] == inf
+
+
+def test_the_mixture_costs_less_than_any_quantile(small):
+    rows, _ = small("effective_rate")
+    (row,) = (r for r in rows if (r["batch"], r["malicious"]) == ("500", "25000"))
+    assert float(row["rate_slack_1e-15"]) == pytest.approx(0.01348)
+    assert float(row["rate_slack_1e-05"]) == pytest.approx(0.01188)
+    assert 0.01 <= float(row["rate_mixture"]) < 0.0101
+    assert float(row["epsilon_mixture"]) < float(row["epsilon_slack_1e-10"])
+
+
+def test_joining_compares_everybody_at_one_epsilon(small):
+    rows, _ = small("joining")
+    total = {row["method"]: float(row["total_noise_multiplier"]) for row in rows}
+    assert total["non-private"] == 0 < total["trusted"] == total["alone"]
+    assert total["hubbub"] == pytest.approx(total["trusted"] * sqrt(2), rel=1e-3)
+    assert total["local-dp"] == pytest.approx(total["trusted"] * 2, rel=1e-3)
+    assert all(0 < float(row["auc"]) <= 1 for row in rows)
+
+
+@pytest.mark.parametrize("level", [1.0, 1.03, 2.0, 4.0])
+def test_committed_accuracy_is_within_0_01_of_trusted_and_reference(experiment, level):
+    """Means over the committed runs; hubbub's went through the protocol."""
+    rows = [row for row in committed("utility") if float(row["level"]) == level]
+    found = {
+        method: mean(
+            float(row["accuracy"])
+            for row in rows
+            if row["method"] == method and row["colluders"] == "0"
+        )
+        for method in ("hubbub", "trusted")
+    }
+    assert found["hubbub"] == pytest.approx(found["trusted"], abs=0.01)
+    assert found["hubbub"] == pytest.approx(experiment("utility").ANCHORS[level], abs=0.01)
+
+
+def test_committed_local_dp_is_below_hubbub_at_equal_epsilon():
+    rows = committed("utility")
+    for level in ("1", "2", "4"):
+        mine = [row for row in rows if row["level"] == level and row["colluders"] == "0"]
+        hubbub = min(float(row["accuracy"]) for row in mine if row["method"] == "hubbub")
+        assert all(
+            float(row["accuracy"]) < hubbub for row in mine if row["method"].startswith("local-dp")
+        )
