@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import json
+import re
 from math import inf, sqrt
 from pathlib import Path
 
@@ -193,3 +195,34 @@ def test_committed_local_dp_is_below_hubbub_at_equal_epsilon():
         assert all(
             float(row["accuracy"]) < hubbub for row in mine if row["method"].startswith("local-dp")
         )
+
+
+def test_a_summary_holds_mean_least_and_largest(experiment, tmp_path):
+    results = experiment("results")
+    table = results.Table(path=tmp_path / "t.csv", key=("k", "run"), columns=("k", "run", "y"))
+    for run, y in enumerate((1.0, 2.0, 6.0)):
+        table.append({"k": "a", "run": run, "y": y})
+    results.summarise(table, ("k",), ("y",), lambda row: {"twice": row["k"] * 2})
+    (row,) = rows_of(tmp_path / "t_summary.csv")
+    expected = {"k": "a", "runs": "3", "y_mean": "3", "y_least": "1", "y_largest": "6"}
+    assert row == expected | {"twice": "aa"}
+
+
+def test_every_number_in_the_page_is_in_a_committed_table():
+    """Decimals in the tables of docs/experiments.md are roundings of cells of the CSV files."""
+    cells = set()
+    for path in RESULTS.glob("*.csv"):
+        for row in rows_of(path):
+            for cell in row.values():
+                with contextlib.suppress(ValueError):
+                    cells.add(float(cell))
+    page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    numbers = [found for line in lines for found in re.findall(r"\d+\.\d+", line)]
+    assert len(numbers) > 40
+    unknown = [
+        one
+        for one in numbers
+        if not any(f"{cell:.{len(one.split('.')[1])}f}" == one for cell in cells)
+    ]
+    assert unknown == []

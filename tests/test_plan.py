@@ -465,7 +465,8 @@ def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
 
 
 def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_step():
-    one = study(training={"projection": 9}, privacy={"relation": "substitute"})
+    joint = {"sampling": "without-replacement", "sample_rate": 0.02}
+    one = study(training={"projection": 9, **joint}, privacy={"relation": "substitute"})
     made = plan_in_short(one)
     how = made.projected
     assert not how.exact
@@ -473,13 +474,21 @@ def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_
     assert how.factor == pytest.approx(hubbub.projection_bound(dimension=9, delta=how.slack / 3))
     # By hand: the plain account for C~ at what is left of delta.
     left = made.certificate.ideal_delta(1e-5, 1.0) - 40 * how.slack
-    by_hand = hubbub.epsilon(
-        noise_multiplier=made.stated.noise_multiplier / how.factor,
-        sample_rate=0.2, steps=40, delta=left, relation="substitute",
-    )  # fmt: skip
+    plain = replace(mechanism_of(one), projected=None)
+    noise = made.stated.noise_multiplier / how.factor
+    by_hand = Composition(releases(plain, noise, 40, made.stated.known_records)).epsilon(left)
     assert by_hand.lower <= made.stated.epsilon <= by_hand.upper * 1.001 + made.certificate.epsilon
-    without = plan_in_short(study(privacy={"relation": "substitute"}))
+    without = plan_in_short(study(training=joint, privacy={"relation": "substitute"}))
     assert made.noise_multiplier > 1.5 * without.noise_multiplier
+
+
+def test_p8_under_substitution_the_mixture_is_cheaper_than_a_bound_with_slack():
+    one = study(training={"projection": 9}, privacy={"relation": "substitute"})
+    made, mechanism = plan_in_short(one), mechanism_of(one)
+    bound = bounded_projection("gaussian", 9, events=2, steps=40, delta=1e-5)
+    bounded = releases(replace(mechanism, projected=bound), made.stated.noise_multiplier, 40)
+    assert made.projected.slack == 0 < bound.slack
+    assert Composition(bounded).epsilon(1e-5).lower > 1.2 * made.stated.epsilon
 
 
 def test_p8_the_exact_account_is_never_dearer_than_any_split_of_delta():

@@ -1,4 +1,4 @@
-"""The federation of `faults.py` with joint seeds: links and anchors are lost, doubled and forged too.
+"""The federation of `faults.py` with joint seeds: links are lost, doubled, delayed and forged too.
 
 Between MODEL and answer everybody reveals a link and waits for those of all active silos. Sums are
 projected by the seed's matrix, so a silo with another seed makes a wrong sum. What a seed and its
@@ -327,7 +327,7 @@ def orderly(simulation: Seeded) -> None:
         simulation.take()
 
 
-def refusals(w: World, index: int, frames: list[bytes], number: int = 0) -> str | bytes:
+def shown_to(w: World, index: int, frames: list[bytes], number: int = 0) -> str | bytes:
     """Whom a silo, or who checks (0), names for the anchors it is shown; else their digest."""
     one = drawers(w, number)[index] if index else w.seed_check(name_of(number))
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -43,6 +45,12 @@ def test_every_kept_input_and_seed_is_read_or_refused_as_promised(fuzz: ModuleTy
         ("rounds", "ComputeNode.total", ProtocolError),
         ("rounds", "ComputeNode.keep", ProtocolError),
         ("agreement", "Agreement.confirm", ProtocolError),
+        ("joint", "SeedCheck.learn_anchors", ProtocolError),
+        ("joint", "SeedCheck.seed", ProtocolError),
+        ("joint", "JointSeed.reveal", ProtocolError),
+        ("mixing", "Mixer.commit", ProtocolError),
+        ("mixing", "Mixer.look", ProtocolError),
+        ("mixing", "Mixer.give_up", ProtocolError),
         ("study", "Study.parse", StudyError),
         ("ledger", "Ledger.verify", IntegrityError),
     ],
@@ -74,4 +82,65 @@ def test_the_rounds_notice_a_sum_that_a_refused_message_changed(
 
     monkeypatch.setattr(fuzz.Aggregator, "receive", receives)
     with pytest.raises(AssertionError, match="leaves a trace"):
+        play(fuzz, fuzz.seeds())
+
+
+def believed(seeds: ModuleType) -> None:
+    """Links are taken as they come."""
+    seeds.SeedCheck._verify = lambda *_: None
+
+
+def early(seeds: ModuleType) -> None:
+    """A silo reveals its whole chain."""
+    seeds.JointSeed.reveal = lambda self, *time: self._frame(12, time, self._chain.link(18))
+
+
+def forgetful(seeds: ModuleType) -> None:
+    """A silo goes back in time."""
+    honest = seeds.JointSeed.reveal
+
+    def again(self, round: int, attempt: int) -> bytes:
+        self._revealed = 0
+        return honest(self, round, attempt)
+
+    seeds.JointSeed.reveal = again
+
+
+@pytest.mark.parametrize("fuzz", ["joint"], indirect=True)
+@pytest.mark.parametrize(
+    ("breaks", "says"),
+    [
+        (believed, "an unknown link"),
+        (early, "another link than the attempt's"),
+        (forgetful, "a link of a time that is over"),
+    ],
+)
+def test_joint_seeds_notice_a_broken_silo(
+    fuzz: ModuleType,
+    breaks: Callable[[ModuleType], None],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for one in (fuzz.SeedCheck, fuzz.JointSeed):  # so that they are mended afterwards
+        for name in ("_verify", "reveal"):
+            if name in vars(one):
+                monkeypatch.setattr(one, name, vars(one)[name])
+    breaks(fuzz)
+    back = bytes([fuzz._REVEAL, 1, 5, fuzz._REVEAL, 1, 3])
+    with pytest.raises(AssertionError, match=says):
+        play(fuzz, [*fuzz.seeds(), fuzz.seeds()[0] + back])
+
+
+@pytest.mark.parametrize("fuzz", ["mixing"], indirect=True)
+def test_a_list_notices_two_silos_with_different_lists(
+    fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = fuzz.Mixer.finish
+
+    def finish(self):
+        owned = honest(self)
+        return replace(owned, positions=owned.positions[::-1] * 0)
+
+    monkeypatch.setattr(fuzz.Mixer, "finish", finish)
+    with pytest.raises(AssertionError, match="not a place for each token"):
         play(fuzz, fuzz.seeds())

@@ -222,13 +222,13 @@ def test_reference_chooses_batches_that_are_in_no_file(n: int, b: int) -> None:
 
 
 class Prepared:
-    """Silo 1, and who checks without a chain, at the step where a frame arrives."""
+    """Silo 1 or the aggregator at the step where a frame arrives."""
 
     def anchors(self, frame: bytes) -> None:
-        self._learns(_with(unhex(V["anchors"]), frame))
+        chains(W)[1].learn_anchors(_with(unhex(V["anchors"]), frame))
 
     def anchors_added(self, frame: bytes) -> None:
-        self._learns([*unhex(V["anchors"]), frame])
+        chains(W)[1].learn_anchors([*unhex(V["anchors"]), frame])
 
     def links(self, frame: bytes) -> None:
         self._draws(_with(unhex(TURN["links"]), frame))
@@ -262,10 +262,6 @@ class Prepared:
         aggregator.begin(*NOW, (1, 2, 3), np.zeros(8, dtype=np.float32))
         aggregator.receive(frame)
 
-    def _learns(self, frames: list[bytes]) -> None:
-        """Silo 1 and the aggregator refuse the same, but for what silo 1 alone can know."""
-        chains(W)[1].learn_anchors(frames)
-
     def _draws(self, frames: list[bytes], active: tuple[int, ...] = (1, 2, 3)) -> None:
         seeds = chains(W)[1]
         seeds.learn_anchors(unhex(V["anchors"]))
@@ -293,23 +289,24 @@ def test_bad_frames_are_refused_at_their_step(case: Any) -> None:
         getattr(Prepared(), case["step"])(bytes.fromhex(case["frame"]))
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: case["name"])
-def test_who_has_no_chain_refuses_the_same(case: Any) -> None:
-    check, frame = W.seed_check(), bytes.fromhex(case["frame"])
-    anchors, links = unhex(V["anchors"]), unhex(TURN["links"])
-    if case["step"] not in ("anchors", "anchors_added", "links", "links_added"):
-        return
-    added = case["step"].endswith("added")
-    first = case["step"].startswith("anchors")
-    if first and case["says"] == "my own anchor back":
-        return  # nobody but its owner can tell
-    if first:
-        with refused(case["culprit"], case["says"]):
-            check.learn_anchors([*anchors, frame] if added else _with(anchors, frame))
-        return
-    check.learn_anchors(anchors)
+def of(step: str) -> Any:
+    """The bad frames of a step, but for those of which only their owner can tell."""
+    cases = [case for case in BAD if case["step"] == step and "my own" not in case["says"]]
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case["name"])
+
+
+@of("anchors")
+def test_who_has_no_chain_refuses_the_same_anchors(case: Any) -> None:
     with refused(case["culprit"], case["says"]):
-        check.seed(*NOW, (1, 2, 3), [*links, frame] if added else _with(links, frame))
+        W.seed_check().learn_anchors(_with(unhex(V["anchors"]), bytes.fromhex(case["frame"])))
+
+
+@of("links")
+def test_who_has_no_chain_refuses_the_same_links(case: Any) -> None:
+    check = W.seed_check()
+    check.learn_anchors(unhex(V["anchors"]))
+    with refused(case["culprit"], case["says"]):
+        check.seed(*NOW, (1, 2, 3), _with(unhex(TURN["links"]), bytes.fromhex(case["frame"])))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ Gaussian noise. `releases` says which law accounts for it:
 | none | parts of a kept list of tokens | substitute | P9: everybody, once in an epoch |
 | fresh, Gaussian | Poisson, or everybody | add-remove | P8 (1): exact, the mixture over the norm |
 | fresh, Gaussian | everybody | substitute | the same for x - x', which is all that differs |
-| fresh, signs | Poisson, or everybody | either | P8 (7): a mixture over norms no shorter |
-| fresh, either | any other | | P8 (2): the row above it for C~, and a slack in every step |
+| fresh, either | Poisson, or everybody | either | else P8 (7): a mixture over norms no shorter |
+| fresh, either | without replacement | substitute | P8 (2): its row for C~, a slack in every step |
 | by layers | any | either | P8 (6): the row without projection; clipped after it |
 
 P8 (1) and (7) are never dearer than P8 (2), which bounds them, so they are taken wherever they are
@@ -213,10 +213,10 @@ def _projected(study: Study, sampling: str) -> Projected:
     kind, k = training.projection_kind, training.projection
     if kind == "layers":
         return Projected(kind=kind, dimension=k, account=UNPROJECTED)
-    if kind == "sign" and sampling in ("poisson", "none"):
-        return Projected(kind=kind, dimension=k, account=LONGER)
     if is_exact(kind, sampling, relation):
         return Projected(kind=kind, dimension=k, account=EXACT)
+    if sampling in ("poisson", "none"):
+        return Projected(kind=kind, dimension=k, account=LONGER)
     events = 1 if relation == "add-remove" or sampling == "none" else 3
     delta, steps = study.privacy.delta, training.steps
     return bounded_projection(kind, k, events=events, steps=steps, delta=delta)

@@ -154,12 +154,12 @@ def matrices(draw: Draw) -> JSON:
         found[kind]["rows"] = {str(row): entries[row].tolist() for row in places[kind]}
     key = draw.key_of(LAYERS, 18, 8)
     found["layers"] = {"parameters": 18, "dimension": 8, "key": key.hex()}
-    shared = [(shapes, layer_matrices(shapes, k)) for shapes, k in zip(SHAPES, NUMBERS, strict=True)]
+    made = [layer_matrices(shapes, k) for shapes, k in zip(SHAPES, NUMBERS, strict=True)]
     found["layers"]["divided"] = [
-        {"shapes": [list(shape) for shape in shapes], "sent": [m.sent for m in made]}
-        for shapes, made in shared
+        {"shapes": [list(shape) for shape in shapes], "sent": [m.sent for m in each]}
+        for shapes, each in zip(SHAPES, made, strict=True)
     ]
-    found["layers"]["signs"] = [_sides(m, key) for m in shared[0][1]]
+    found["layers"]["signs"] = [_sides(m, key) for m in made[0]]
     return found
 
 
