@@ -46,7 +46,7 @@ epsilon = 0.5
 delta = 1e-5
 relation = "add-remove"
 """
-GOLDEN_ID = "50ce2ac1c067c1409bded2dd1cc1783d8fffbb00ef8c874cf5c4de26ba9de78a"
+GOLDEN_ID = "5640f1e2d6066a47c889213460f2b2cce57b412a555e2ab8b1f12d8e1ebce769"
 
 
 def edited(*edits: tuple[str, str]) -> str:

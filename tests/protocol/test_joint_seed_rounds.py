@@ -140,7 +140,7 @@ def laid(nodes: int = 0, *, batch: int = 0) -> Table:
         for index in SILOS
     }
     for index in SILOS if batch else ():
-        silos[index].take_list(np.arange(5 * index - 5, 5 * index))
+        silos[index].take_list(np.arange(5 * index - 5, 5 * index), 1)
     aggregator = Aggregator(
         keys=w.keys[0], roster=w.roster, terms=numbers, study=STUDY, session=SESSION, seeds=check
     )

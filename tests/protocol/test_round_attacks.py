@@ -222,13 +222,23 @@ def test_a_silo_contributes_once_per_accepted_model() -> None:
         one.contribute()
 
 
-def test_a_refused_model_leaves_nothing_to_contribute_to() -> None:
+def test_a_model_that_comes_twice_leaves_what_was_accepted() -> None:
     one = Silo(
         terms=PAIRWISE.terms, task=Unit(), answering=silo(PAIRWISE, 1), source=SecureSource()
     )
     one.accept(PAIRWISE.model(ALL))
-    with pytest.raises(ProtocolError):
+    with refused("relay", "never used twice"):
         one.accept(PAIRWISE.model(ALL))
+    one.contribute()
+
+
+def test_after_two_models_for_one_time_a_silo_answers_neither() -> None:
+    one = Silo(
+        terms=PAIRWISE.terms, task=Unit(), answering=silo(PAIRWISE, 1), source=SecureSource()
+    )
+    one.accept(PAIRWISE.model(ALL))
+    with refused("aggregator", "never used twice"):
+        one.accept(PAIRWISE.model((1, 2, 3)))
     with refused("", "expected an accepted model"):
         one.contribute()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +13,12 @@ import pytest
 from hubbub.errors import ProtocolError
 from hubbub.projection import Draw
 from hubbub.round import Aggregator, Silo
+from hubbub.summation.agreement import Agreement, sent_digest
 from hubbub.summation.joint import JointSeed, SeedCheck
 from hubbub.summation.secrets import PairSecret
 from hubbub.wire import Tag
 from protocol.faults import Operation
-from protocol.parties import World, flipped, refused, set_up, world
+from protocol.parties import SESSION, STUDY, World, flipped, refused, set_up, world
 from protocol.seeded import NAMES, Seeded, drawers, name_of, orderly, shown_to
 
 PAIRWISE = world(3, quorum=2, joint=True)
@@ -288,3 +291,45 @@ def test_a_silo_that_forgot_its_links_cannot_go_back(w: World) -> None:
     with pytest.raises(ProtocolError) as caught:
         check.seed(2, 0, {1}, [link])
     assert caught.value.culprit == "silo-1"
+
+
+# What only all silos together can see ----------------------------------------------------------
+
+
+def second_face(w: World, first: Agreement, context: bytes) -> Agreement:
+    """A party that goes on with the same secrets as if it had seen other anchors."""
+    second = copy.copy(first)
+    start = (b"hubbub transcript v1", STUDY, SESSION, w.roster.digest, context)
+    second._secrets, second._public = {}, hashlib.sha256(b"".join(start))
+    return second
+
+
+def test_silos_whose_common_nodes_all_lie_still_see_different_anchors() -> None:
+    """Silos 1 and 2 share node 5 only, which colludes with silo 3."""
+    w = world(3, nodes=3, each=2, quorum=2, joint=True)
+    silos, faces = {i: w.seeds(i) for i in (1, 2)}, [w.seeds(3), w.seeds(3)]
+    shown = [[silos[1].anchor(), silos[2].anchor(), face.anchor()] for face in faces]
+    seen = [silos[1].learn_anchors(shown[0]), silos[2].learn_anchors(shown[1])]
+    assert seen[0] != seen[1]
+    contexts = {1: seen[0], 4: seen[0], 2: seen[1], 6: seen[1], 3: seen[0], 5: seen[0]}
+    witnesses = {index: list(w.roster.silos) for index in w.roster.silos}
+    parties = {
+        i: w.agreement(i, context=contexts[i], witnesses=witnesses.get(i)) for i in sorted(contexts)
+    }
+    sent = {i: party.contribute() for i, party in parties.items()}
+    liars = {i: (parties[i], second_face(w, parties[i], seen[1])) for i in (3, 5)}
+    digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
+    halves = []
+    for half, honest in enumerate(((1, 4), (2, 6))):
+        group = {i: parties[i] for i in honest} | {i: liars[i][half] for i in liars}
+        halves.append(
+            {
+                i: one.confirm([frames[i] for frames in sent.values() if i in frames], digests)
+                for i, one in group.items()
+            }
+        )
+    for mine, (out, other) in enumerate((halves, halves[::-1]), 1):
+        confirms = [other[3 - mine][0], out[3][0]]
+        checks = [out[o][1][mine] for o in parties[mine].neighbours]
+        with refused("relay", "shown different things"):
+            parties[mine].finish(confirms, checks)

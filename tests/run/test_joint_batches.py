@@ -58,7 +58,11 @@ def table(tokens: str = "per-step") -> dict[str, dict[str, Any]]:
     return {
         "study": {"name": "joint batches"},
         "parties": {"names": list(NAMES), "colluders": 1},
-        "data": {"source": "python:ward_of_joint_batches:records", "records": ALL},
+        "data": {
+            "source": "python:ward_of_joint_batches:records",
+            "records": ALL,
+            "counts": list(COUNTS),
+        },
         "model": {"kind": "logistic", "inputs": [3]},
         "training": {
             "steps": STEPS,

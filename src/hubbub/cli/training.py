@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.plan import Plan, plan
+from hubbub.plan.batches import as_table
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -194,6 +195,12 @@ def show_plan(made: Plan) -> None:
             for one in made.exposures
         ],
     )
+    if made.joint_batches:
+        table(
+            "Joint batches beside Poisson sampling, at the same noise",
+            ("adversary", "records owned", "joint batches", "Poisson"),
+            as_table(made.joint_batches),
+        )
     upload = made.upload_bytes_per_step
     table(
         "How",

@@ -8,7 +8,13 @@ how much), `batches` (what joint batches cost) and `planning` (how all of it bec
 
 from hubbub.plan.asides import EVALUATION, STANDARDISATION, Aside
 from hubbub.plan.batches import JointBatches
-from hubbub.plan.exposure import Exposure, noise_left, sharing_silos, stated_adversary
+from hubbub.plan.exposure import (
+    Exposure,
+    noise_left,
+    owned_records,
+    sharing_silos,
+    stated_adversary,
+)
 from hubbub.plan.pairing import Mechanism, Projected, joint_batch, mechanism_of, releases
 from hubbub.plan.planning import Plan, PlannedAside, plan
 from hubbub.plan.precision import SUM_MARGIN, largest_batch
@@ -30,6 +36,7 @@ __all__ = [
     "mechanism_of",
     "model_dimension",
     "noise_left",
+    "owned_records",
     "plan",
     "record_shape",
     "releases",

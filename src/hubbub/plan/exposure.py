@@ -165,15 +165,18 @@ def known_shares(study: Study, colluders: int) -> int:
 
 
 def owned_records(study: Study, silos: int) -> int:
-    """Records of so many silos, if all silos hold equally many; 0 unless batches are joint (P10).
+    """The most records of so many silos; 0 unless batches are joint (P10).
 
-    Rounded up; one record at least is somebody else's.
+    If the study does not state how many each silo holds, all hold equally many, rounded up. One
+    record at least is somebody else's.
     """
     training = study.training
     if training.sampling != WITHOUT_REPLACEMENT or training.tokens != "per-step":
         return 0
     records, parties = study.data.records, study.parties
-    return min(ceil(records * min(silos, parties.silos - 1) / parties.silos), records - 1)
+    most = min(silos, parties.silos - 1)
+    owned = sum(sorted(study.data.counts)[-most:]) if most and study.data.counts else None
+    return min(ceil(records * most / parties.silos) if owned is None else owned, records - 1)
 
 
 def _adversaries(study: Study) -> list[_Adversary]:

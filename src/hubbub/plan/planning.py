@@ -32,6 +32,7 @@ from hubbub.plan.size import model_dimension
 from hubbub.privacy import Certificate, Composition, power_bound
 from hubbub.study import Study
 from hubbub.summation import graph
+from hubbub.summation.joint import LINK_BYTES
 from hubbub.wire import OVERHEAD
 
 
@@ -123,11 +124,14 @@ class Plan:
 
     @property
     def upload_bytes_per_step(self) -> int | None:
-        """Bytes that one silo sends in a step."""
+        """Bytes that one silo sends in a step, besides lists of tokens."""
         if self.numbers is None:
             return None
         copies = self.nodes_per_silo if self.study.parties.shares == "full" else 1
-        return copies * (self.numbers * self.word_bits // 8 + OVERHEAD)
+        training = self.study.training
+        joint = training.projection or training.sampling == "without-replacement"
+        link = LINK_BYTES + OVERHEAD if joint else 0
+        return copies * (self.numbers * self.word_bits // 8 + OVERHEAD) + link
 
     @property
     def nodes_per_silo(self) -> int:
@@ -255,7 +259,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     word_bits, sigma_grid, capacity = grid_for(study, noise, shares)
     exposures = exposures_of(study, mechanism, noise, shares, certificate, priced)
     stated = next(one for one in exposures if one.adversary == stated_adversary(study))
-    batches = joint_batches(study, mechanism, stated, certificate)
+    batches = joint_batches(study, mechanism, stated, certificate, priced)
     return Plan(
         study=study,
         dimension=dimension,

@@ -137,6 +137,10 @@ class Aggregator:
         """
         if not self._active:
             raise ProtocolError("expected an open attempt, got none; begin one first")
+        if self._terms.joint and self._seed is None:
+            raise ProtocolError(
+                "expected the links of the active silos, got none; learn them first"
+            )
         if self._terms.nodes and len(self._answered) < len(self._roster.nodes):
             waiting = min(set(self._roster.nodes).difference(self._answered))
             raise ProtocolError(

@@ -77,6 +77,12 @@ class Answering:
         active, parameters = self._terms.read_model(frame, sender)
         if self._session.index not in active:
             raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
+        if self._terms.joint and frame.attempt >= self._terms.attempts:
+            raise ProtocolError(
+                f"expected at most {self._terms.attempts} attempts at a round, got attempt "
+                f"{frame.attempt}: nobody has committed to a link for it",
+                culprit=sender,
+            )
         self._turn.take(frame, self._terms.steps, sender)
         return Attempt(
             round=frame.round, attempt=frame.attempt, active=active, parameters=parameters

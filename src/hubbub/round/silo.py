@@ -67,17 +67,31 @@ class Silo:
             ProtocolError: it is not from the aggregator, not for this session, not new, or names
                 too few silos.
         """
-        self._accepted = self._seed = None
-        self._accepted = self._answering.accept(model)
-        return Charge(round=self._accepted.round, attempt=self._accepted.attempt)
+        try:
+            accepted = self._answering.accept(model)
+        except ProtocolError as error:
+            if error.culprit != "relay":  # a signed lie ends the attempt, a stray message does not
+                self.decline()
+            raise
+        self._accepted, self._seed = accepted, None
+        return Charge(round=accepted.round, attempt=accepted.attempt)
 
-    def take_list(self, positions: NDArray[np.intp]) -> None:
+    def take_list(self, positions: NDArray[np.intp], first: int) -> None:
         """From now on, draw joint batches from a new list of tokens.
 
         Args:
             positions: of the silo's own records in the list, (records,); known to nobody else.
+            first: the round for which the list was made.
+
+        Raises:
+            ProtocolError: an attempt is open, whose seed may have been known to who made the list.
         """
-        self._tokens = Tokens(positions)
+        if self._accepted is not None:
+            raise ProtocolError(
+                "expected a new list of tokens before a model is accepted, got it after; make the "
+                "list first"
+            )
+        self._tokens = Tokens(positions, first)
 
     def reveal(self) -> bytes:
         """This silo's part of the joint seed; nobody can choose the accepted model by it any more.
@@ -108,7 +122,7 @@ class Silo:
         """
         attempt = self._opened()
         self._accepted = None
-        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen()
+        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen(attempt)
         total = clipped_sum(terms, self._task, attempt.parameters, chosen, draw)  # P14, P8
         total /= terms.grid_step
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
@@ -122,13 +136,13 @@ class Silo:
             raise ProtocolError("expected an accepted model before contributing, got none")
         return self._accepted
 
-    def _chosen(self) -> NDArray[np.intp]:
+    def _chosen(self, attempt: Attempt) -> NDArray[np.intp]:
         """The silo's records in the batch."""
         if not self._terms.batch:
             return self._source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
         if self._tokens is None or self._seed is None:
             raise ProtocolError("expected a list of tokens and a joint seed, got none; get them")
-        return self._tokens.chosen(self._terms, self._seed)  # P9: joint batches
+        return self._tokens.chosen(self._terms, self._seed, attempt.round)  # P9: joint batches
 
     def _draw(self, attempt: Attempt) -> Draw | None:
         """The matrix of the attempt, where sums are projected (P8)."""

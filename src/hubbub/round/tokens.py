@@ -8,33 +8,41 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import ProtocolError
 from hubbub.round.terms import Terms
 from hubbub.sampling import chosen_records, partition, without_replacement
 
 
 class Tokens:
-    """One list of tokens as one silo knows it, and how many batches were drawn from it.
+    """One list of tokens as one silo knows it.
 
     Args:
         positions: of the silo's own records in the list, (records,).
+        first: the round for which the list was made.
     """
 
-    def __init__(self, positions: NDArray[np.intp]) -> None:
-        self._positions = positions
+    def __init__(self, positions: NDArray[np.intp], first: int) -> None:
+        self._positions, self._first = positions, first
         self._seed: bytes | None = None
-        self._drawn = 0
 
     def __repr__(self) -> str:
         return "Tokens(<private>)"
 
-    def chosen(self, terms: Terms, seed: bytes) -> NDArray[np.intp]:
-        """The silo's records in the next batch from this list.
+    def chosen(self, terms: Terms, seed: bytes, round: int) -> NDArray[np.intp]:
+        """The silo's records in the batch of a round.
 
-        The seed that was learned first after the list was made is the list's (P9): nobody knew it
-        when the tokens were wrapped and shuffled.
+        The joint seed of its first round is the list's (P9): nobody knew it when the tokens were
+        wrapped and shuffled. Which batch it is follows from the round alone.
+
+        Raises:
+            ProtocolError: the list is for another round, or its first one was missed.
         """
-        self._seed = self._seed or seed
-        self._drawn += 1
+        if round == self._first:
+            self._seed = seed
+        if self._seed is None or (terms.fresh_lists and round != self._first):
+            raise ProtocolError(
+                "expected a new list of tokens for this batch, got one for another; make one (P9)"
+            )
         scheme = without_replacement if terms.fresh_lists else partition
-        places = scheme(self._seed, terms.records, terms.batch, self._drawn)
+        places = scheme(self._seed, terms.records, terms.batch, round - self._first + 1)
         return chosen_records(places, self._positions)

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import BudgetError, HubbubError, IntegrityError
+from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolError
 from hubbub.identity import Keys, Roster
 from hubbub.plan import Plan, joint_batch, largest_batch
 from hubbub.randomness import SecureSource
@@ -177,7 +177,7 @@ class Federation:
         active = [index for index in self.silos if not whole or index not in away]
         if self.lists is not None:
             for index, positions in (self.lists(round, attempt) or {}).items():
-                self.silos[index].take_list(positions)
+                self.silos[index].take_list(positions, round)
         model = self.aggregator.begin(round, attempt, active, parameters)
         self.keep(model)
         present = (index for index in active if index not in away)
@@ -203,7 +203,13 @@ class Federation:
         links = [self.silos[index].reveal() for index in ready]
         for link in links:
             self.keep(link)
-        self.aggregator.learn_seed(links)
+        try:
+            self.aggregator.learn_seed(links)
+        except ProtocolError as refused:
+            silent = [index for index in ready if self.roster.name(index) == refused.culprit]
+            if not silent:
+                raise
+            raise AbandonedError(silent[0], refused) from None
         for index in ready:
             self.silos[index].learn_seed(links)
         return ready

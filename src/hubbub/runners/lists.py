@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import DataError
-from hubbub.round import Terms
 from hubbub.runners.federation import Federation, Lists
 from hubbub.sampling import create_tokens
 
@@ -17,27 +15,15 @@ Notice = Callable[[str], None]
 _WORTH_PROCESSES = 40_000
 
 
-def lists_of(
-    parties: Federation, terms: Terms, counts: Sequence[int], every: int, notice: Notice
-) -> Lists:
+def lists_of(parties: Federation, counts: Sequence[int], every: int, notice: Notice) -> Lists:
     """A new list of tokens every so many attempts; 0 for one list in all.
 
     Args:
         parties: everybody, after set-up.
-        terms: of the rounds.
         counts: records of each silo, in the order of the roster.
         every: attempts that a list serves.
         notice: told now and then how far the mixing of a list has come.
-
-    Raises:
-        DataError: the silos together have another number of records than the study states, which
-            is public where batches are joint.
     """
-    if sum(counts) != terms.records:
-        raise DataError(
-            f"expected {terms.records} records in all, as data.records states, got "
-            f"{sum(counts)}; joint batches make the number public: mend the study"
-        )
     operations = 2 * len(counts) * sum(counts)
     workers = None if operations >= _WORTH_PROCESSES else 1
     attempts = made = 0

@@ -172,6 +172,8 @@ def agree(
     context: Mapping[int, bytes],
 ) -> dict[int, Session]:
     """The set-up, all parties in turn (see `Agreement` for what each phase proves)."""
+    # With joint seeds all silos compare what they saw, also those that share no honest node.
+    comparing = roster.silos if not layout.nodes or any(context.values()) else ()
     parties = {
         index: Agreement(
             keys=keys[index],
@@ -180,7 +182,7 @@ def agree(
             study=study,
             session=session,
             neighbours=partial(layout.neighbours, index),
-            witnesses=None if layout.nodes else list(roster.silos),
+            witnesses=list(roster.silos) if index in comparing else None,
             source=source,
             context=context[index],
         )
@@ -199,7 +201,11 @@ def agree(
     confirms = {index: found[0] for index, found in confirmed.items()}
     return {
         index: party.finish(
-            [confirms[i] for i in (party.neighbours if layout.nodes else parties) if i != index],
+            [
+                confirms[i]
+                for i in (comparing if index in comparing else party.neighbours)
+                if i != index
+            ],
             checks[index],
         )
         for index, party in parties.items()

@@ -84,8 +84,8 @@ class Series:
 
         Where every record takes part once in an epoch, the row of its first attempt pays for it.
         """
-        self._attempts[index] += 1
-        if (self._attempts[index] - 1) % self.mechanism.epoch:
+        if self._attempts[index] % self.mechanism.epoch:
+            self._attempts[index] += 1
             return
         session = self.parties.sessions[index]
         entry = Entry(
@@ -100,6 +100,7 @@ class Series:
             self.ledgers[index].charge(entry)
         except BudgetError as error:
             raise BudgetError(f"{self.plan.study.parties.names[index - 1]}: {error}") from None
+        self._attempts[index] += 1
 
 
 def kind_of(plan: Plan) -> Kind:
@@ -180,7 +181,7 @@ class Stage:
         if terms.batch:
             every = {"per-step": 1, "per-epoch": mechanism.epoch, "static": 0}
             counts = [task.count for task in tasks]
-            lists = lists_of(parties, terms, counts, every[plan.study.training.tokens], self.notice)
+            lists = lists_of(parties, counts, every[plan.study.training.tokens], self.notice)
             parties = replace(parties, lists=lists)
         return Series(
             parties=parties,

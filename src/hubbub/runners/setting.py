@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub import sources
 from hubbub.errors import DataError, StudyError
-from hubbub.plan import SUM_MARGIN, Plan, record_shape
+from hubbub.plan import SUM_MARGIN, Plan, owned_records, record_shape
 from hubbub.plan import plan as plan_study
 from hubbub.round import LocalTask, Terms
 from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
@@ -50,6 +50,7 @@ class Setting:
         records = tuple(frozen(sources.records(study, name)) for name in study.parties.names)
         test = frozen(sources.records(study, sources.TEST)) if sources.has_test_set(study) else None
         shape = record_shape(study) or tuple(records[0].inputs.shape[1:])
+        _check_counts(study, [len(one) for one in records])
         for name, one in zip((*study.parties.names, "test"), (*records, test), strict=True):
             _check_shape(name, one, shape)
         model = model_of(study, shape)
@@ -142,6 +143,25 @@ def _part(records: Records, chosen: NDArray[np.bool_]) -> Records:
     if chosen.all():
         return records
     return Records(inputs=records.inputs[chosen], targets=records.targets[chosen])
+
+
+def _check_counts(study: Study, found: Sequence[int]) -> None:
+    """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
+    if study.training.sampling != "without-replacement":
+        return
+    stated = study.data.counts or found
+    if list(stated) != list(found) or sum(found) != study.data.records:
+        raise DataError(
+            f"expected {list(study.data.counts) or study.data.records} records, as the study "
+            f"states, got {list(found)}, {sum(found)} in all; joint batches make the numbers "
+            "public: mend data.records or data.counts"
+        )
+    together = study.parties.colluders + 1
+    if sum(sorted(found)[-together:]) > (most := owned_records(study, together)) > 0:
+        raise DataError(
+            f"expected no {together} silos to hold more than {most} of the records, as if all held "
+            f"equally many, got {list(found)}; state data.counts"
+        )
 
 
 def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> None:

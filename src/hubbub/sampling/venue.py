@@ -121,6 +121,8 @@ class Venue:
         if (
             frame.tag is not Tag.MIX_COMPLAINT
             or frame.round != self.number
+            or frame.receiver != EVERYBODY
+            or len(frame.payload)
             or frame.sender not in self.roster.silos
         ):
             raise ProtocolError(

@@ -40,6 +40,7 @@ def check_training(training: Training, data: Data, parties: Parties, privacy: Pr
     """Batches and steps for which the study says all that they need."""
     if training.sampling == "without-replacement":
         _check_joint_batches(data, parties, privacy)
+    _check_counts(data, parties, training)
     if dict(training.optimizer)["name"] == "sgd" and not data.records:
         raise StudyError(
             'expected data.records with optimizer "sgd", got nothing; the sum is divided by the '
@@ -128,4 +129,20 @@ def _check_joint_batches(data: Data, parties: Parties, privacy: Privacy) -> None
         raise StudyError(
             'expected data.records with sampling = "without-replacement", got nothing; state the '
             "public number of records, or use Poisson sampling"
+        )
+
+
+def _check_counts(data: Data, parties: Parties, training: Training) -> None:
+    """Every silo's number of records, which add up."""
+    if not data.counts:
+        return
+    if training.sampling != "without-replacement":
+        raise StudyError(
+            'expected no data.counts without training.sampling = "without-replacement", which '
+            "alone makes them public, got some; remove them"
+        )
+    if len(data.counts) != parties.silos or sum(data.counts) != data.records:
+        raise StudyError(
+            f"expected data.counts to be {parties.silos} numbers that add up to data.records = "
+            f"{data.records}, got {len(data.counts)} that add up to {sum(data.counts)}; mend them"
         )

@@ -19,7 +19,7 @@ from hubbub.tabular import Column, columns_from
 from hubbub.tabular.column import canonical
 
 _KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
-_MORE = ("records", "standardise")
+_MORE = ("records", "counts", "standardise")
 _TABLES = (".csv", ".parquet")
 
 
@@ -37,6 +37,7 @@ def data_from(table: Mapping[str, Any]) -> Data:
         columns=_columns(section) if "columns" in section else (),
         options=_options(section),
         records=section.whole("records", 0, least=0, most=10**12),
+        counts=section.wholes("counts", longest=1_000_000),
         standardise=standardise_from(section),
     )
 
@@ -134,7 +135,11 @@ def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ..
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Where each silo finds its records, and what is public about them."""
+    """Where each silo finds its records, and what is public about them.
+
+    `records` is how many all silos hold together, `counts` how many each of them does, in the order
+    of the parties, where joint batches make that public.
+    """
 
     source: str = ""
     files: str = ""
@@ -145,4 +150,5 @@ class Data:
     columns: tuple[Column, ...] = ()
     options: tuple[tuple[str, int | float | str | bool], ...] = ()
     records: int = 0
+    counts: tuple[int, ...] = ()
     standardise: Standardise | None = None
