@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 import hubbub
 from hubbub import learning, noise, ring
 from hubbub.identity import Keys
-from hubbub.plan import SUM_MARGIN, Plan
+from hubbub.plan import SUM_MARGIN, Plan, largest_batch
 from hubbub.randomness import SecureSource
 from hubbub.round import LocalTask, Terms
 from hubbub.runners.federation import Federation, federate, layout_of, terms_of
@@ -125,7 +125,14 @@ def tasks_of(plan: Plan, model: torch.nn.Module, silos: int) -> list[LocalTask]:
     records = [made_up(silo) for silo in range(silos)]
     method = learning.method_for(model, (PIXELS,), records[0].targets)
     return [
-        learning.TrainingTask(model, own, clip=plan.record_clip, margin=SUM_MARGIN, method=method)
+        learning.TrainingTask(
+            model,
+            own,
+            clip=plan.record_clip,
+            margin=SUM_MARGIN,
+            method=method,
+            most=largest_batch(plan.study),
+        )
         for own in records
     ]
 

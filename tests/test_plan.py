@@ -22,6 +22,7 @@ from hubbub.plan.precision import grid_for
 from hubbub.privacy import Certificate, Composition
 from hubbub.report import render
 from hubbub.runners.members import Layout
+from hubbub.summation.joint import LINK_BYTES
 from hubbub.wire import OVERHEAD
 
 INSIDER = "aggregator + "
@@ -523,7 +524,8 @@ def test_a_projection_sends_its_own_numbers_and_is_certified_for_them():
     whole = plan_in_short(study(), dimension=10**6)
     made = plan_in_short(study(training={"projection": 400}), dimension=10**6)
     assert (made.dimension, made.numbers, whole.numbers) == (10**6, 400, 10**6)
-    assert made.upload_bytes_per_step == 400 * made.word_bits // 8 + OVERHEAD
+    link = LINK_BYTES + OVERHEAD  # of the joint seed
+    assert made.upload_bytes_per_step == 400 * made.word_bits // 8 + OVERHEAD + link
     assert made.certificate.epsilon < whole.certificate.epsilon
     # A projected coordinate of m aligned records is Gaussian with deviation m C / sqrt(k).
     room = 2.0 ** (made.word_bits - 1) - 12 * made.share_sigma_grid * sqrt(6)

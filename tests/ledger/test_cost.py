@@ -86,3 +86,11 @@ def test_p8_a_projection_is_charged():
     kind = kind_of(plan)
     plain = replace(kind, projection="", dimension=0)
     assert upper(kind, STEPS, "add-remove", 1e-5) > 1.1 * upper(plain, STEPS, "add-remove", 1e-5)
+
+
+@pytest.mark.parametrize("batches", ["per-epoch", "static"])
+def test_p15_a_record_less_on_a_kept_list_costs_no_less_than_one_exchanged(batches):
+    """All after it move up, or the last one takes its place: two batches of an epoch change."""
+    kind = kind_of(hubbub.plan(study("substitute", "", batches)))
+    exchanged = upper(kind, 2, "substitute", 1e-5)
+    assert exchanged < upper(kind, 2, "add-remove", 1e-5) < 1.3 * exchanged

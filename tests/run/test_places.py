@@ -22,6 +22,7 @@ from hubbub.ledger.book import Cap, Ledger
 from hubbub.plan import Plan
 from hubbub.runners.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.runners.local import resume, run
+from hubbub.runners.reporting import write_report
 from hubbub.runners.store import RunFolder
 from hubbub.runners.training import State
 
@@ -166,6 +167,85 @@ def test_a_finished_run_is_not_resumed(tmp_path, plan):
     with pytest.raises(UserError, match="finished"):
         resume(tmp_path / "run")
     assert charges(tmp_path) == STEPS
+
+
+def test_a_report_on_an_interrupted_run_does_not_end_it(tmp_path, plan):
+    folder = stopped_run(tmp_path, plan)
+    write_report(folder)
+    assert resume(folder).final["step"] == STEPS
+
+
+def test_a_copy_of_a_run_that_is_resumed_too_makes_no_attempt_beyond_the_plan(tmp_path, plan):
+    folder = stopped_run(tmp_path, plan)
+    shutil.copytree(folder, tmp_path / "copy")
+    resume(folder)
+    assert resume(tmp_path / "copy").epsilon >= plan.stated.epsilon - 1e-12
+    assert charges(tmp_path) == STEPS
+
+
+def test_two_processes_that_share_a_run_make_no_attempt_beyond_the_plan(tmp_path, plan):
+    def second(step: int, _row: object) -> None:
+        if step == 4:
+            shutil.copytree(tmp_path / "run", tmp_path / "copy")
+            resume(tmp_path / "copy")
+
+    with pytest.raises(BudgetError, match="at most 8 attempts"):
+        run(STUDY, tmp_path / "run", plan=plan, progress=second)
+    assert charges(tmp_path) == STEPS
+
+
+@pytest.mark.parametrize("change", [{"sessions": {}}, {"sessions": {"training": ["00" * 16]}}])
+def test_sessions_that_were_taken_out_of_the_notes_are_counted(tmp_path, plan, change):
+    folder = stopped_run(tmp_path, plan)
+    for path in (folder / "checkpoints").iterdir():
+        path.unlink()
+    said = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(said | change))
+    resume(folder)
+    assert charges(tmp_path) == STEPS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ledgers": 5},
+        {"heads": {}},
+        {"heads": {"hungary": "ab"}},
+        {"sessions": {"training": "ab"}},
+        {"sessions": {"training": [5]}},
+        {"sessions": 5},
+    ],
+)
+def test_notes_of_another_kind_are_refused(tmp_path, plan, change):
+    folder = stopped_run(tmp_path, plan)
+    said = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(said | change))
+    with pytest.raises(IntegrityError, match="as this version writes it"):
+        resume(folder)
+
+
+def test_ledgers_that_vanished_before_the_first_checkpoint_stop_the_run(
+    tmp_path, plan, monkeypatch
+):
+    def full(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "keep", full)
+        with pytest.raises(KeyboardInterrupt):
+            run(STUDY, tmp_path / "run", plan=plan)
+    shutil.rmtree(tmp_path / "ledgers")
+    with pytest.raises(IntegrityError, match="older copy or another ledger"):
+        resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"noise_multiplier": 9.0}'])
+def test_a_plan_that_was_altered_stops_the_run(tmp_path, plan, text):
+    folder = stopped_run(tmp_path, plan)
+    (folder / "plan.json").write_text(text)
+    with pytest.raises(IntegrityError, match="plan"):
+        resume(folder)
+    assert charges(tmp_path) == 4
 
 
 def test_a_folder_without_a_run_is_not_resumed(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -15,16 +16,20 @@ from safetensors.numpy import load_file, save_file
 
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.claims import with_signature
+from hubbub.evidence.claims import check, with_signature
 from hubbub.evidence.collecting import FILE
 from hubbub.evidence.finding import ON_TRUST, REDERIVED, Finding
 from hubbub.ledger.book import Cap, Ledger
+from hubbub.plan import plan
 from hubbub.round import Terms
+from hubbub.runners import local
+from hubbub.runners.asides import evaluation
 from hubbub.runners.federation import Federation
 from hubbub.runners.local import Result, resume, run
 from hubbub.runners.reporting import write_report
+from hubbub.runners.training import Look
 from hubbub.study import Study
-from hubbub.transcript.kept import Kept, files, read, read_header
+from hubbub.transcript.kept import Kept, files, first_head, read, read_header, start_of
 from hubbub.transcript.writing import Transcript
 from hubbub.verification import replay
 from hubbub.verification.checking import verify
@@ -71,6 +76,7 @@ def claims(found: list[Finding], verdict: str) -> str:
 
 NO_NODES = "compute_nodes = 0 "
 CLIP = "clip = 1.0\n"
+EVALUATED = ((CLIP, CLIP + "evaluate = { every = 1, epsilon = 0.1 }\n"),)
 GAUSSIAN = ((CLIP, f"{CLIP}projection = 9\n"),)
 ADAM = '{ name = "adam", lr = 0.1 }'
 
@@ -101,6 +107,80 @@ def test_every_sum_and_step_of_an_honest_run_is_made_again(
     assert "holds the model that the last step gave" in said
     assert "the first model follows from the study id" in said
     assert "sums" not in claims(found, ON_TRUST)
+
+
+def without_vectors(path: Path) -> None:
+    """The same transcript with hashes in the place of vectors, which leaves its head as it is."""
+    start = start_of(read_header(path))
+    whole = start + first_head(start)
+    for kept in read(path):
+        vector = kept.tag in (Tag.MASKED, Tag.TOTAL)
+        content = kept.digest if vector else bytes(kept.payload)
+        whole += bytes([1 + vector]) + kept.words + content + kept.signature + kept.head
+    path.write_bytes(whole)
+
+
+def test_vectors_that_the_study_promises_and_that_are_left_out_are_wrong(
+    a_run: Callable[..., Run],
+) -> None:
+    folder, result, parties = a_run(steps=3)
+    without_vectors(files(folder)[0])
+    write_evidence(result, parties, folder)
+    assert [one.claim for one in wrongs(verify(folder))] == [
+        f"transcript/{files(folder)[0].name} has all vectors"
+    ]
+
+
+def test_evidence_of_another_study_is_wrong_beside_the_run(a_run: Callable[..., Run]) -> None:
+    folder, result, parties = a_run(steps=3)
+    other = plan(a_study(steps=3, changes=(("epsilon = 0.5", "epsilon = 0.4"),)), dimension=27)
+    write_evidence(result, parties, folder, plan=other, parts=[])
+    assert wrongs(check(folder / FILE)) == []
+    assert [one.claim for one in wrongs(verify(folder))] == [
+        f"{FILE} is about the study in study.toml"
+    ]
+
+
+def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(setting: Any, opened: Any) -> Look:
+        one, two = evaluation(setting, opened), evaluation(setting, opened)
+        return Look(after=one.after, at=lambda n, model: two.at(n, model) | one.at(n, model))
+
+    monkeypatch.setattr(local, "evaluation", twice)
+    finished(a_study(steps=2, changes=EVALUATED), tmp_path / "run")
+    (found,) = wrongs(verify(tmp_path / "run"))
+    assert found.claim == "4 sums for evaluation were made, of 2 that are due"
+
+
+@pytest.mark.parametrize("tokens", ["per-step", "per-epoch"])
+def test_an_honest_run_with_joint_batches_holds(tmp_path: Path, tokens: str) -> None:
+    changes = (
+        ("records = 736", "records = 735"),
+        ('sampling = "poisson"', f'sampling = "without-replacement"\ntokens = "{tokens}"'),
+        ('relation = "add-remove"', 'relation = "substitute"'),
+        ("sample_rate = 0.2", "sample_rate = 0.5"),
+        ("epsilon = 0.5", "epsilon = 8.0"),
+    )
+    finished(a_study(steps=3, changes=changes), tmp_path / "run")
+    assert wrongs(verify(tmp_path / "run")) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"dimension": 27, "capacity": 1%s}' % ("0" * 4000), '{"a": 1, "a": 2}']
+)
+def test_a_plan_of_anything_is_called_wrong(a_run: Callable[..., Run], text: str) -> None:
+    folder, result, parties = a_run(steps=3)
+    (folder / "plan.json").write_text(text)
+    write_evidence(result, parties, folder)
+    assert wrongs(verify(folder))
+
+
+def test_a_pipe_among_the_transcripts_is_called_wrong(a_run: Callable[..., Run]) -> None:
+    folder, _, _ = a_run(steps=3)
+    os.mkfifo(folder / "transcript" / "x.frames")
+    assert "no ordinary file" in wrongs(verify(folder))[0].verdict
 
 
 def test_sessions_besides_the_training_are_played_too(tmp_path: Path) -> None:

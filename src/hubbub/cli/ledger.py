@@ -243,7 +243,8 @@ def _kept(path: Path) -> Statement | Witnessed:
     except (ValueError, RecursionError):
         plain = None
     try:
-        return (Witnessed if "witness" in (plain or ()) else Statement).of(plain)
+        witnessed = isinstance(plain, dict) and "witness" in plain
+        return (Witnessed if witnessed else Statement).of(plain)
     except IntegrityError as error:
         raise IntegrityError(f"{path}: {error}") from None
 

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 _out, _err = Console(), Console(stderr=True)
 
@@ -30,7 +31,7 @@ def emit(content: dict[str, Any]) -> None:
 
 def say(text: str = "") -> None:
     """A line for people."""
-    _out.print(text, highlight=False, markup=False, soft_wrap=True)
+    _out.print(_printable(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def warn(text: str) -> None:
@@ -40,12 +41,18 @@ def warn(text: str) -> None:
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table; the first column is text, the others are numbers."""
-    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    named = Text(_printable(title))
+    shown = Table(title=named, title_justify="left", title_style="bold", header_style="bold")
     for index, name in enumerate(header):
         shown.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
     for row in rows:
-        shown.add_row(*row)
+        shown.add_row(*(Text(_printable(cell)) for cell in row))
     _out.print(shown)
+
+
+def _printable(text: str) -> str:
+    """A text that may come from anybody: nothing in it moves the cursor or breaks a line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class Bar:

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from math import inf, isclose
+from math import ceil, inf, isclose
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,16 @@ _KINDS = {
 _WHOLE = b"hubbub evidence v1"
 _PART = b"hubbub evidence part v1"
 _SIGNED = re.compile(rb'(.*),\n "signature": "([0-9a-f]{128})"\n\}\n', re.DOTALL)
+_MEMBERS = {"format", "model", *_KINDS}
+_SPENT = {"claimed", "attempts", "after_attempts"}
+_MOST_BYTES = 2**30  # ten thousand silos need 2 % of it
 _CLOSE = 1e-6
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
 # What a well-signed file of anything may raise while it is read as evidence.
-_MALFORMED = (HubbubError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+_MALFORMED = (
+    *(HubbubError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
+    RecursionError,
+)
 
 Plain = dict[str, Any]
 
@@ -52,12 +58,7 @@ def load(path: Path) -> Plain:
         IntegrityError: it is not.
         UserError: it cannot be read.
     """
-    try:
-        whole = path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"expected evidence that can be read at {path}, got: {error.strerror}; check the path"
-        ) from None
+    whole = read_whole(path)
     content = _verified(whole)
     if content is None:
         raise IntegrityError(
@@ -65,6 +66,35 @@ def load(path: Path) -> Plain:
             "whom it came from, or restore a backup"
         )
     return content
+
+
+def read_whole(path: Path) -> bytes:
+    """A file of a run as it is on disk; it may come from anybody, who may mean harm.
+
+    Raises:
+        UserError: it is no ordinary file, cannot be read, or is larger than any run makes it.
+    """
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(0, "no ordinary file there")
+        if path.stat().st_size > _MOST_BYTES:
+            raise OSError(0, f"more than {_MOST_BYTES} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"expected a file that can be read at {path}, got: {error.strerror}; check the path"
+        ) from None
+
+
+def plain_json(text: bytes | str) -> Any:
+    """JSON in which every name is said once and every number is one.
+
+    Of a name that is said twice, readers differ in which they believe.
+
+    Raises:
+        ValueError, RecursionError: it is not that.
+    """
+    return json.loads(text, object_pairs_hook=_said_once, parse_constant=_refused)
 
 
 def check(path: Path) -> list[Finding]:
@@ -82,6 +112,7 @@ def check_content(content: Plain) -> list[Finding]:
         why = "it is of another; use the version of hubbub that wrote it"
         return [wrong(f"the file has the format “{FORMAT}”", why)]
     odd = [key for key, kind in _KINDS.items() if not isinstance(content.get(key), kind)]
+    odd += sorted(set(content) - _MEMBERS)
     if odd:
         return [wrong("the file has the members of its format", f"{', '.join(odd)}: another kind")]
     found = [signed("the file is as the aggregator of its roster signed it, to the last byte")]
@@ -91,6 +122,7 @@ def check_content(content: Plain) -> list[Finding]:
     study = Study.parse(content["study"]["toml"])
     for claim, claims in (
         ("the plan follows from the study", _plan_claims),
+        ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
         ("every silo speaks for its ledger", _part_claims),
         ("the model and the transcripts have digests", _digest_claims),
         ("what has to be trusted is said", _trust_claims),
@@ -151,12 +183,13 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
             odd = min(map(str, set(found) ^ set(made)))
             return f"{where} has or lacks {odd}, unlike what follows from the study"
         pairs = ((found[key], made[key], key) for key in made)
-    elif isinstance(found, list) and isinstance(made, list) and len(found) == len(made):
+    elif isinstance(found, list) and isinstance(made, list | tuple) and len(found) == len(made):
         pairs = (
             (a, b, f"{where} {k}") for k, (a, b) in enumerate(zip(found, made, strict=True), 1)
         )
     elif _is_number(found) and _is_number(made):
-        same = found == made or isclose(found, made, rel_tol=_CLOSE)
+        counted = isinstance(found, int) and isinstance(made, int)
+        same = found == made or (not counted and isclose(found, made, rel_tol=_CLOSE))
         return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
     else:
         same = type(found) is type(made) and found == made
@@ -198,12 +231,23 @@ def _verified(whole: bytes) -> Plain | None:
     if found is None:
         return None
     try:
-        content: Plain = json.loads(found[1] + b"\n}")
+        content: Plain = plain_json(found[1] + b"\n}")
         (aggregator,) = roster_of(content["roster"][:1]).parties
         signature = bytes.fromhex(found[2].decode())
         return content if aggregator.verifies(signature, _signed_words(found[1])) else None
-    except (*_MALFORMED, RecursionError):
+    except _MALFORMED:
         return None
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> Plain:
+    """The members of an object; ValueError if one is said twice."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a name is said twice")
+    return dict(pairs)
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
 
 
 def _signed_words(body: bytes) -> bytes:
@@ -246,9 +290,18 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
     rows = spent(made, int(attempts))
     stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
     why = difference(said["after_attempts"], rows)
-    if not 0 <= attempts <= steps:
+    if not 0 <= attempts <= _paid_for(steps, study):
         why = f"the study allows for {steps} attempts"
     yield judged(f"after the {attempts} attempts made, it is {at_most(stated['epsilon'])}", why)
+
+
+def _asked_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    said, asked = content["epsilon"], study.privacy
+    stated = content["plan"]["stated_adversary"]  # which was held against the study before
+    made = {"delta": asked.delta, "relation": asked.relation, "stated_adversary": stated}
+    shown = {key: value for key, value in said.items() if key not in _SPENT}
+    claim = "epsilon is said for the study's delta, relation and adversary"
+    yield judged(claim, difference(shown, made, "epsilon"))
 
 
 def _part_claims(content: Plain, study: Study) -> Iterator[Finding]:
@@ -283,9 +336,15 @@ def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
         return "it is about another study"
     if not set(part["sessions"]) <= sessions:
         return "it names a session of which there is no transcript"
-    if part["attempts"] > content["epsilon"]["attempts"]:
+    if part["attempts"] > _paid_for(content["epsilon"]["attempts"], study):
         return f"epsilon was counted for {content['epsilon']['attempts']} attempts only"
     return ""
+
+
+def _paid_for(attempts: int, study: Study) -> int:
+    """Attempts that are paid for where so many are made: whole epochs of a kept list (P9)."""
+    epoch = mechanism_of(study).epoch
+    return epoch * ceil(attempts / epoch)
 
 
 def _said_by(part: Plain) -> str:

@@ -134,7 +134,13 @@ def collect(
 def digests_of(folder: Path) -> dict[str, str]:
     """SHA-256 of the files of a run, by name."""
     there = [folder / name for name in _FILES if (folder / name).is_file()]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in there}
+    return {path.name: _digest(path) for path in there}
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file of any size."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def summary_of(path: Path) -> Plain:

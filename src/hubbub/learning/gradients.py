@@ -80,6 +80,7 @@ def clipped_sum(
     *,
     chunk: int | None = None,
     method: str = "auto",
+    counted: torch.Tensor | None = None,
 ) -> ClippedSum:
     """Clip each record's gradient to L2 norm `clip` and add them up.
 
@@ -101,6 +102,7 @@ def clipped_sum(
         clip: largest L2 norm of a record's contribution, > 0.
         chunk: records held in memory at once; chosen from the model's footprint when None.
         method: "auto", or one of "chain", "vmap", "loop" where the caller knows better.
+        counted: (n,) bool; the other records add nothing, they keep shape and places public (A2).
 
     Returns:
         The sum and the number of records in it.
@@ -125,7 +127,9 @@ def clipped_sum(
         zeros=layout.zeros,
     )
     batch = batch_of(inputs, targets)
-    return sum_in(gradients, model, loss, layout, batch, clip, chunk=chunk, method=method)
+    return sum_in(
+        gradients, model, loss, layout, batch, clip, chunk=chunk, method=method, counted=counted
+    )
 
 
 def sum_in(
@@ -138,6 +142,7 @@ def sum_in(
     *,
     chunk: int | None,
     method: str,
+    counted: torch.Tensor | None = None,
 ) -> ClippedSum:
     """The sum of what each record is in `space`, clipped there, by the first method that can."""
     _check_options(clip, chunk, method)
@@ -150,7 +155,7 @@ def sum_in(
             continue
         try:
             with buffers_unchanged(model), torch.enable_grad():
-                return _summed(form, space, batch, clip, chunk)
+                return _summed(form, space, batch, clip, chunk, counted)
         except HubbubError:
             raise
         except UNABLE:
@@ -189,14 +194,22 @@ def _form(name: str, model: nn.Module, loss: Loss, layout: Layout, batch: Batch)
     )
 
 
-def _summed(form: Form, space: Space, batch: Batch, clip: float, chunk: int | None) -> ClippedSum:
-    """Clip and add, piece by piece."""
+def _summed(
+    form: Form,
+    space: Space,
+    batch: Batch,
+    clip: float,
+    chunk: int | None,
+    counted: torch.Tensor | None,
+) -> ClippedSum:
+    """Clip and add the counted records, piece by piece."""
     vector, count, start = space.zeros(), 0, 0
     size = min(chunk or form.first, form.most)
     while start < batch.size:
         piece = batch.piece(start, start + size)
         parts = [space.shape(source) for source in form.parts(piece)]
-        count += _add(vector, parts, space, piece.size, clip)
+        some = None if counted is None else counted[start : start + piece.size]
+        count += _add(vector, parts, space, piece.size, clip, some)
         start += piece.size
         size = min(chunk or _affordable(parts, piece.size), form.most)
     return ClippedSum(vector, count)
@@ -208,14 +221,23 @@ def _affordable(parts: list[Part], records: int) -> int:
     return max(1, _BUDGET * records // max(1, floats))
 
 
-def _add(vector: torch.Tensor, parts: list[Part], space: Space, records: int, clip: float) -> int:
-    """Add what is clipped of one piece to `vector`; say how many records were finite."""
+def _add(
+    vector: torch.Tensor,
+    parts: list[Part],
+    space: Space,
+    records: int,
+    clip: float,
+    counted: torch.Tensor | None,
+) -> int:
+    """Add what is clipped of a piece's counted records; say how many of them were finite."""
+    kept = torch.ones(records, dtype=torch.bool) if counted is None else counted
     if not parts:  # a loss that depends on no trainable parameter
-        return records
+        return int(kept.sum())
     norms = total_square_norms(parts)
     factors = clip_factors(norms, clip, vector.dtype)
+    kept = kept.to(factors.device)
+    factors = torch.where(kept, factors, torch.zeros_like(factors))
     gone = ~norms.isfinite()
-    lost = int(gone.sum())
     for name, part in parts:
-        part.add_to(vector[space.slices[name]], factors, gone if lost else None)
-    return records - lost
+        part.add_to(vector[space.slices[name]], factors, gone if bool(gone.any()) else None)
+    return int((kept & ~gone).sum())

@@ -17,12 +17,12 @@ from torch import nn
 from hubbub.learning.device import device_of, exact_products, plain_attention
 from hubbub.learning.models import default_loss
 from hubbub.learning.parameters import load_parameters
-from hubbub.learning.task import REPLICA, outputs_of, replica, unquoted
+from hubbub.learning.task import REPLICA, outputs_of, pieces, replica, slots_of, unquoted
 from hubbub.tabular import Records
 
 # A loss beyond this counts as this, so that what a record adds is bounded.
 MOST_LOSS = 5.0
-_CHUNK = 1024
+_CHUNK = 128  # rows of every batch: neither shape nor place may follow other records (A2)
 
 
 def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
@@ -63,6 +63,7 @@ class EvaluationTask:
         self._model, self._device = replica(model, device_of(device)), device_of(device)
         self._inputs = torch.from_numpy(records.inputs)
         self._targets = torch.from_numpy(records.targets)
+        self._slots = slots_of(records)
 
     def __repr__(self) -> str:
         return "EvaluationTask(<private>)"
@@ -82,14 +83,14 @@ class EvaluationTask:
             training = self._model.training
             self._model.eval()
             try:
-                for part in np.split(chosen, range(0, chosen.size, _CHUNK)):
-                    if part.size:
-                        total += unquoted(partial(self._part, torch.from_numpy(part)))
+                for part, counted in pieces(chosen, self._slots, _CHUNK):
+                    total += unquoted(partial(self._part, part, counted))
             finally:
                 self._model.train(training)
         return total
 
-    def _part(self, index: torch.Tensor) -> NDArray[np.float64]:
+    def _part(self, part: NDArray[np.intp], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        index, kept = torch.from_numpy(part), torch.from_numpy(counted).to(self._device)
         inputs = self._inputs[index].to(self._device)
         targets = self._targets[index].to(self._device)
         outputs = self._model(inputs)
@@ -97,7 +98,7 @@ class EvaluationTask:
         found = (outputs > 0) == (targets > 0.5) if outputs.ndim == 1 else _best(outputs) == targets
         # What is not a number counts as wrong and as the largest loss.
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        return np.array([float(len(index)), float(found.sum()), float(bounded.sum())])
+        return np.array([float(kept.sum()), float(found[kept].sum()), float(bounded[kept].sum())])
 
 
 def _best(outputs: torch.Tensor) -> torch.Tensor:

@@ -98,6 +98,7 @@ class LayerProjection:
         *,
         chunk: int | None = None,
         method: str = "auto",
+        counted: torch.Tensor | None = None,
     ) -> ClippedSum:
         """Project each record's gradient, clip it to L2 norm `clip` and add them up.
 
@@ -133,7 +134,9 @@ class LayerProjection:
             zeros=partial(torch.zeros, self.dimension, dtype=layout.dtype, device=layout.device),
         )
         batch = batch_of(inputs, targets)
-        return sum_in(space, model, loss, layout, batch, clip, chunk=chunk, method=method)
+        return sum_in(
+            space, model, loss, layout, batch, clip, chunk=chunk, method=method, counted=counted
+        )
 
     def lift(self, projected: NDArray[np.float64], draw_key: bytes) -> NDArray[np.float64]:
         """The unbiased estimate of the sum of d numbers whose noisy projection is `projected`.

@@ -2,14 +2,18 @@
 
 Sums of at most a few dozen records are made in float32 and added up in float64, so that the
 rounding of the sum stays within the margin that the plan takes off the clipping norm
-(docs/privacy.md P6 i and P14). Where they are made, on a CPU or a GPU, is each silo's own choice:
+(docs/privacy.md P6 i and P14). A kernel may round a record's forward pass in another way in a batch
+of another shape or at another place of it, and a ReLU turns the last bit into a whole gradient. So
+all those batches have one public shape, in which a record's place follows from its own bytes (A2).
+Where they are made, on a CPU or a GPU, is each silo's own choice:
 the records stay in ordinary memory, a batch travels to the device, and the sum comes back.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
 from typing import TypeVar
@@ -51,6 +55,7 @@ class TrainingTask:
         clip: norm to which each record's gradient is clipped.
         margin: the relative rounding error of the sum that `clip` already allows for.
         method: of `hubbub.learning.clipped_sum`.
+        most: a public number that a batch hardly ever exceeds; larger ones are summed one by one.
         device: of `hubbub.learning.device_of`.
     """
 
@@ -62,9 +67,12 @@ class TrainingTask:
         clip: float,
         margin: float,
         method: str,
+        most: int = 1 << 14,
         device: str = "cpu",
     ) -> None:
         self._clip, self._margin, self._method = clip, margin, method
+        self._size = _piece(most, margin)
+        self._slots = slots_of(records)
         self._device = device_of(device)
         self._model = replica(model, self._device)
         self._inputs = torch.from_numpy(records.inputs)
@@ -119,14 +127,20 @@ class TrainingTask:
         total = np.zeros(size)
         with REPLICA, exact_products(), plain_attention():
             load_parameters(self._model, parameters)
-            for part in np.split(chosen, range(0, chosen.size, _piece(chosen.size, self._margin))):
-                if part.size:
-                    piece = self._part(summed, torch.from_numpy(part))
-                    total += piece.vector.double().cpu().numpy()
+            fits = self._size <= _piece(chosen.size, self._margin)
+            for part, counted in pieces(chosen, self._slots, self._size if fits else 1):
+                piece = self._part(summed, part, counted)
+                total += piece.vector.double().cpu().numpy()
         return total
 
-    def _part(self, summed: Callable[..., ClippedSum], index: torch.Tensor) -> ClippedSum:
-        """The sum over a few records."""
+    def _part(
+        self,
+        summed: Callable[..., ClippedSum],
+        part: NDArray[np.intp],
+        counted: NDArray[np.bool_],
+    ) -> ClippedSum:
+        """The sum over a piece's counted records."""
+        index = torch.from_numpy(part)
         inputs, targets = (values[index] for values in (self._inputs, self._targets))
         device = self._device
         return unquoted(
@@ -137,6 +151,7 @@ class TrainingTask:
                 targets.to(device),
                 self._clip,
                 method=self._method,
+                counted=torch.from_numpy(counted),
             )
         )
 
@@ -185,6 +200,32 @@ def _is_on(model: nn.Module, device: torch.device) -> bool:
 def _piece(batch: int, margin: float) -> int:
     """Most records c of a float32 sum with 2 b (c + 2) 2^-24 <= margin (P6 i)."""
     return max(1, int(margin * 2.0**23 / max(batch, 1)) - 2)
+
+
+def slots_of(records: Records) -> NDArray[np.intp]:
+    """A number for each record, from its own bytes alone: its place in whichever piece it is."""
+    pairs = zip(records.inputs, records.targets, strict=True)
+    digests = (hashlib.sha256(one.tobytes() + target.tobytes()).digest() for one, target in pairs)
+    return np.array([int.from_bytes(one[:4], "big") for one in digests], dtype=np.intp)
+
+
+def pieces(
+    chosen: NDArray[np.intp], slots: NDArray[np.intp], size: int
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
+    """Pieces of `size` places, each record in its own, and which places are filled.
+
+    What a kernel makes of a row depends on its place and on the shape; neither depends on what
+    other records there are (A2).
+    """
+    places = slots[chosen] % size
+    order = np.argsort(places, kind="stable")
+    taken = np.bincount(places, minlength=size)
+    turns = np.arange(chosen.size) - np.repeat(np.cumsum(taken) - taken, taken)
+    for turn in range(int(taken.max(initial=0))):
+        here = order[turns == turn]
+        part, counted = np.full(size, chosen[here[0]]), np.zeros(size, dtype=bool)
+        part[places[here]], counted[places[here]] = chosen[here], True
+        yield part, counted
 
 
 def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:

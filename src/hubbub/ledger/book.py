@@ -103,12 +103,30 @@ class Ledger:
         """How many entries a study has, over all its sessions; of one mechanism if it is given."""
         return self.tally.attempts(study, kind)
 
-    def entries(self) -> Iterator[Entry]:
-        """All entries, oldest first."""
-        for row in self._chain.after(None):
+    def entries(self, after: bytes | None = None) -> Iterator[Entry]:
+        """The entries, oldest first.
+
+        Args:
+            after: an earlier `head`, from which on entries are given; all of them if None.
+
+        Raises:
+            IntegrityError: the ledger does not hold that head.
+        """
+        rows = self._chain.after(None)
+        for row in rows[0 if after is None else self._place(rows, after) :]:
             said = self._parsed(row)
             if isinstance(said, Entry):
                 yield said
+
+    def _place(self, rows: list[Row], head: bytes) -> int:
+        """The number of the row that follows a head."""
+        found = next((row.number + 1 for row in rows if row.digest == head), None)
+        if found is None:
+            raise IntegrityError(
+                f"expected {self._path} to hold the row that was noted before, it does not: it is "
+                "an older copy or another ledger; restore the newest one"
+            )
+        return found
 
     def __len__(self) -> int:
         return len(self.tally)
@@ -156,11 +174,8 @@ class Ledger:
         rows = self._chain.after(None)
         self._chain.check_signatures(rows, progress)
         self._take_in(rows)
-        if head is not None and all(row.digest != head for row in rows):
-            raise IntegrityError(
-                f"expected {self._path} to hold the row that was noted before, it does not: it is "
-                "an older copy or another ledger; restore the newest one"
-            )
+        if head is not None:
+            self._place(rows, head)
         for statement in witnessed:
             self._check_statement(statement, rows)
         return len(self)

@@ -42,6 +42,12 @@ def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:
             slack=0.0,
         )
         return cost_of(whole, count, relation)
+    if kind.records and not joint and relation == "add-remove":
+        # Of a kept list, parts are taken in turn: another record comes into the place of one that
+        # is gone, and is gone from its own: a change of twice the length, and a single one.
+        alone = replace(kind, records=0, factor=1.0, slack=0.0)
+        twice = replace(alone, noise_multiplier=kind.noise_multiplier / 2)
+        return cost_of(twice, count, relation) + cost_of(alone, count, relation)
     mechanism = Mechanism(
         sampling=kind.sampling,
         sample_rate=kind.sample_rate,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from hubbub.errors import StudyError
+from hubbub.plan.precision import CLIP_MARGIN
 from hubbub.plan.size import record_shape
 from hubbub.privacy import Release, Step, release
 from hubbub.study import Study
@@ -83,13 +84,13 @@ def asides_of(study: Study) -> list[Aside]:
         asked = study.data.standardise
         numbers = 1 + 2 * _features(study)
         # |1|^2 + |x|^2 + |x^2|^2 with every |x_j| at most 1 after division by the bound.
-        alone = _alone(study, steps=1, clip=sqrt(numbers), epsilon=asked.epsilon)
+        alone = _alone(study, steps=1, norm=sqrt(numbers), epsilon=asked.epsilon)
         found.append(Aside(purpose=STANDARDISATION, study=alone, numbers=numbers))
     if study.training.evaluate is not None:
         asks = study.training.evaluate
         count = study.training.steps // asks.every
-        clip = sqrt(EVALUATED_NUMBERS)
-        alone = _alone(study, steps=count, clip=clip, epsilon=asks.epsilon)
+        norm = sqrt(EVALUATED_NUMBERS)
+        alone = _alone(study, steps=count, norm=norm, epsilon=asks.epsilon)
         found.append(
             Aside(
                 purpose=EVALUATION,
@@ -120,8 +121,8 @@ def _features(study: Study) -> int:
     return shape[0]
 
 
-def _alone(study: Study, *, steps: int, clip: float, epsilon: float) -> Study:
-    """The study that asks for the aside only."""
+def _alone(study: Study, *, steps: int, norm: float, epsilon: float) -> Study:
+    """The study that asks for the aside only; its C leaves room for rounding above the norm."""
     return replace(
         study,
         toml="",
@@ -130,7 +131,7 @@ def _alone(study: Study, *, steps: int, clip: float, epsilon: float) -> Study:
             steps=steps,
             sampling="none",
             sample_rate=1.0,
-            clip=clip,
+            clip=norm / (1 - CLIP_MARGIN),  # P6 (i), up to 4,000,000 records of a silo
             optimizer=study.training.optimizer,
         ),
         privacy=Privacy(

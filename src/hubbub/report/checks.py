@@ -62,5 +62,5 @@ def _trusted(findings: Sequence[Finding]) -> list[Html]:
     trusted = [claim for claim, verdict in findings if verdict == "on trust"]
     if not trusted:
         return []
-    items = (tag("li", f"{claim[0].upper()}{claim[1:]}.") for claim in trusted)
+    items = (tag("li", f"{claim[:1].upper()}{claim[1:]}.") for claim in trusted)
     return [tag("p", "What has to be trusted:"), tag("ul", *items)]

@@ -47,23 +47,32 @@ class Standardisation:
             targets=records.targets,
         )
 
+    def __post_init__(self) -> None:
+        for array in (self.shift, self.scale):
+            if array.shape != self.shift.shape or not np.isfinite(array).all():
+                raise ValueError("expected as many finite shifts as scales")
+        if not (self.scale > 0).all():
+            raise ValueError("expected scales above 0")
+
     def json(self) -> str:
         """It as text; `read` reads it back bit for bit."""
         return json.dumps({"shift": self.shift.tolist(), "scale": self.scale.tolist()})
 
     @classmethod
-    def read(cls, path: Path) -> Standardisation | None:
-        """What was kept in a file, if there is one."""
+    def read(cls, path: Path, features: int) -> Standardisation | None:
+        """What was kept of so many features in a file, if there is one."""
         if not path.exists():
             return None
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
-            arrays = {key: np.array(said[key], dtype=np.float32) for key in ("shift", "scale")}
-        except (ValueError, KeyError, TypeError):
+            shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
+            if shift.shape != (features,):
+                raise ValueError("expected another number of features")
+            return cls(shift=shift, scale=scale)
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise IntegrityError(
                 f"expected {path} as this version writes it, found something else; restore it"
             ) from None
-        return cls(**arrays)
 
 
 class FeatureSums:
@@ -114,7 +123,8 @@ def standardise(setting: Setting, opened: Opened, kept: Path | None) -> Setting:
     asked, planned = setting.study.data.standardise, setting.plan.aside(STANDARDISATION)
     if asked is None or planned is None:
         return setting
-    found = Standardisation.read(kept) if kept else None
+    features = planned.aside.numbers // 2  # 1 + 2 features are summed
+    found = Standardisation.read(kept, features) if kept else None
     if found is None:
         tasks = [FeatureSums(one, asked.bound) for one in setting.everything]
         total = opened(planned, tasks)(1, setting.initial)

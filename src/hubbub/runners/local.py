@@ -7,6 +7,7 @@ and with what the ledgers hold counted as spent (docs/privacy.md P15).
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import hubbub.learning as learning
-from hubbub.errors import StudyError, UserError
+from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.evidence.claims import difference
 from hubbub.evidence.collecting import STANDARDISED
 from hubbub.ledger import Ledger
 from hubbub.plan import Plan, mechanism_of
@@ -122,6 +124,8 @@ def run(
                 RunFolder.fresh(Path(out), setting.plan, baseline=baseline, ledgers=home.absolute())
             )
         books = opened_ledgers(home, study, stack) if baseline is None else {}
+        if folder is not None:
+            folder.begin(_heads(study, books))
         watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
         return _finished(setting, baseline, watch, books, folder, None)
 
@@ -160,8 +164,10 @@ def resume(
         books = opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
+        opened.begin(_heads(study, books))
+        _check_plan(opened.path / "plan.json", setting.plan)
         start = found.state if found else State(parameters=setting.initial)
-        rows = charged_in(books, opened.sessions(TRAINING))
+        rows = charged_in(books, study, opened, TRAINING)
         charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch
         start = replace(start, attempts=max(start.attempts, charged))
         watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
@@ -251,22 +257,40 @@ def _federated(setting: Setting, stage: Stage) -> Summation:
 
 def _keeper(stage: Stage, baseline: str | None) -> Callable[[State], None]:
     """Where a state goes after every step: a baseline is run anew, so its rows are enough."""
-    folder, names = stage.folder, stage.study.parties.names
+    folder = stage.folder
     if folder is None:
         return lambda _: None
     if baseline is not None:
         return folder.append_rows
 
     def keep(state: State) -> None:
-        folder.keep(state, {names[i - 1]: book.head for i, book in stage.ledgers.items()})
+        folder.keep(state, _heads(stage.study, stage.ledgers))
 
     return keep
+
+
+def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
+    """The heads of the silos' ledgers, by name."""
+    return {study.parties.names[index - 1]: book.head for index, book in books.items()}
 
 
 def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | None) -> None:
     """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
     for index, book in books.items():
         book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
+
+
+def _check_plan(path: Path, made: Plan) -> None:
+    """The plan is still the one by which the run began: noise and account go together."""
+    try:
+        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.json()))
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    if why:
+        raise IntegrityError(
+            f"expected {path} to be the plan that follows from the study, {why}; restore it, or "
+            "use the version of hubbub that began the run"
+        )
 
 
 def _say_nothing(_text: str) -> None:

@@ -42,12 +42,27 @@ def write_report(
             f"expected the folder of a run at {folder}, found no plan.json in it; name the folder "
             "that --out named"
         )
+    try:
+        page = _page(folder, comparison, seconds)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise IntegrityError(
+            f"expected plan, metrics, comparison and evidence in {folder} as a run writes them, "
+            f"found something else ({type(error).__name__}); restore them from a backup"
+        ) from None
+    write_bytes(folder / REPORT, page.encode())
+    return folder / REPORT
+
+
+def _page(
+    folder: Path, comparison: Mapping[str, Mapping[str, float]] | None, seconds: float | None
+) -> str:
+    """The page, from what lies in the folder."""
     plan = _json(folder / "plan.json")
     metrics = _rows(folder / "metrics.jsonl")
     content = load(folder / FILE) if (folder / FILE).exists() else None
     if seconds is None and metrics:
         seconds = metrics[-1].get("seconds")
-    page = render(
+    return render(
         plan,
         metrics,
         baseline=_optional(folder / "run.json", {}).get("baseline"),
@@ -57,8 +72,6 @@ def write_report(
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
     )
-    write_bytes(folder / REPORT, page.encode())
-    return folder / REPORT
 
 
 def _optional(path: Path, missing: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +93,7 @@ def _json(path: Path) -> Any:
 def _parsed(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise IntegrityError(
             f"expected JSON in {path}, found something else; restore it from a backup"
         ) from None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,7 @@ class Series:
         transcript: where the messages are kept, if anywhere.
         lift: from a projected sum and its draw to the whole one, where sums are projected.
         mechanism: what an attempt costs, or an epoch of attempts (P9).
+        most: rows of this kind that the ledgers may hold when the run ends, by roster index.
     """
 
     parties: Federation
@@ -59,6 +61,7 @@ class Series:
     ledgers: Mapping[int, Ledger] = field(default_factory=dict, repr=False)
     transcript: Transcript | None = field(default=None, repr=False)
     lift: Lift | None = field(default=None, repr=False)
+    most: Mapping[int, int] = field(default_factory=dict, repr=False)
     _attempts: Counter[int] = field(default_factory=Counter, repr=False)
 
     def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Array | None, int]:
@@ -97,7 +100,7 @@ class Series:
             certificate=self.plan.certificate,
         )
         try:
-            self.ledgers[index].charge(entry)
+            self.ledgers[index].charge(entry, attempts=self.most.get(index))
         except BudgetError as error:
             raise BudgetError(f"{self.plan.study.parties.names[index - 1]}: {error}") from None
         self._attempts[index] += 1
@@ -107,11 +110,12 @@ def kind_of(plan: Plan) -> Kind:
     """What a ledger must know of a plan's mechanism."""
     mechanism = mechanism_of(plan.study)
     how, joint = mechanism.projected, mechanism.sampling == WITHOUT_REPLACEMENT
+    listed = plan.study.training.sampling == WITHOUT_REPLACEMENT  # a kept list is drawn by parts
     return Kind(
         noise_multiplier=plan.noise_multiplier,
         sample_rate=mechanism.sample_rate,
         sampling=mechanism.sampling,
-        records=mechanism.records if joint else 0,
+        records=mechanism.records if listed else 0,
         known_records=plan.stated.known_records if joint else 0,
         projection=how.kind if how else "",
         dimension=how.dimension if how else 0,
@@ -143,8 +147,8 @@ class Stage:
     notice: Notice = field(default=lambda _: None, repr=False)
 
     def charged(self, purpose: str) -> int:
-        """Rows that the ledgers hold of the run's sessions for a purpose."""
-        return charged_in(self.ledgers, self.folder.sessions(purpose)) if self.folder else 0
+        """Rows that the ledgers hold of the run for a purpose."""
+        return charged_in(self.ledgers, self.study, self.folder, purpose) if self.folder else 0
 
     @property
     def epoch(self) -> int:
@@ -191,7 +195,17 @@ class Stage:
             ledgers=self.ledgers,
             transcript=transcript,
             lift=lift(terms),
+            most=self._most(kind_of(plan), ceil(terms.steps / mechanism.epoch)),
         )
+
+    def _most(self, kind: Kind, rows: int) -> dict[int, int]:
+        """What was there before the run, and so many rows: no copy of it makes more."""
+        most = {}
+        for index, ledger in self.ledgers.items():
+            mine = _since(ledger, self.study, self.folder, index) if self.folder else ()
+            before = ledger.spent_on(self.study.id, kind) - sum(one.kind == kind for one in mine)
+            most[index] = before + rows
+        return most
 
 
 def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[int, Ledger]:
@@ -204,14 +218,23 @@ def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[in
     }
 
 
-def charged_in(ledgers: Mapping[int, Ledger], sessions: frozenset[bytes]) -> int:
-    """How many attempts of these sessions some silo has paid for."""
-    if not sessions:
-        return 0
+def charged_in(ledgers: Mapping[int, Ledger], study: Study, folder: RunFolder, purpose: str) -> int:
+    """How many attempts some silo has paid for since the run began, but for other purposes.
+
+    Those of sessions that the run does not know count for every purpose: a copy of its folder may
+    have made them.
+    """
+    others = {one for name in folder.purposes - {purpose} for one in folder.sessions(name)}
     made = {
         (entry.session, entry.round, entry.attempt)
-        for ledger in ledgers.values()
-        for entry in ledger.entries()
-        if entry.session in sessions
+        for index, ledger in ledgers.items()
+        for entry in _since(ledger, study, folder, index)
+        if entry.session not in others
     }
     return len(made)
+
+
+def _since(ledger: Ledger, study: Study, folder: RunFolder, index: int) -> Iterator[Entry]:
+    """A study's entries since a run of it began."""
+    head = folder.head(study.parties.names[index - 1])
+    return (entry for entry in ledger.entries(after=head) if entry.study == study.id)

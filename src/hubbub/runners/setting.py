@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub import sources
 from hubbub.errors import DataError, StudyError
-from hubbub.plan import SUM_MARGIN, Plan, owned_records, record_shape
+from hubbub.plan import SUM_MARGIN, Plan, largest_batch, owned_records, record_shape
 from hubbub.plan import plan as plan_study
 from hubbub.round import LocalTask, Terms
 from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
@@ -85,6 +85,7 @@ class Setting:
                 clip=self.plan.record_clip,
                 margin=SUM_MARGIN,
                 method=self.method,
+                most=largest_batch(self.study),
                 device=self.device,
             )
             for records in self.records

@@ -22,7 +22,7 @@ import fcntl
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from hubbub.runners.checkpoint import (
 from hubbub.runners.federation import Federation
 from hubbub.runners.training import State
 from hubbub.study import Study
+from hubbub.summation.agreement import SESSION_BYTES
 from hubbub.transcript import TRAINING, Transcript, files, recover
 
 _FORMAT = 1
@@ -53,12 +54,24 @@ class Notes:
         baseline: which one, or None for hubbub.
         ledgers: the folder of the silos' ledgers.
         sessions: the sessions that were opened, by what was summed in them.
+        heads: of the silos' ledgers before anything was charged, hexadecimal; none before that.
     """
 
     study: str
     baseline: str | None
     ledgers: str
     sessions: Mapping[str, tuple[str, ...]]
+    heads: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids = [one for opened in self.sessions.values() for one in opened]
+        Path(self.ledgers)  # TypeError unless it is a text
+        if (
+            not all(len(bytes.fromhex(one)) == SESSION_BYTES for one in ids)
+            or not all(len(bytes.fromhex(one)) == 32 for one in self.heads.values())
+            or (ids and self.baseline is None and not self.heads)
+        ):
+            raise ValueError("notes of something else")
 
 
 class RunFolder:
@@ -113,7 +126,7 @@ class RunFolder:
                 "that --out named"
             )
         with _locked(path):
-            if (path / "report.html").exists():
+            if all((path / name).exists() for name in ("evidence.json", "report.html")):
                 raise UserError(
                     f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
                 )
@@ -135,6 +148,23 @@ class RunFolder:
     def ledgers(self) -> Path:
         """The folder of the silos' ledgers."""
         return Path(self._notes.ledgers)
+
+    def begin(self, heads: Mapping[str, bytes]) -> None:
+        """Note the heads of the ledgers, once: what they hold after them may be this run's."""
+        if not self._notes.heads:
+            self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
+            with _usable(self.path):
+                self._write_notes()
+
+    def head(self, silo: str) -> bytes | None:
+        """What a silo's ledger ended with when the run began; None if it was not noted."""
+        noted = self._notes.heads.get(silo)
+        return None if noted is None else bytes.fromhex(noted)
+
+    @property
+    def purposes(self) -> frozenset[str]:
+        """What sessions were opened for."""
+        return frozenset(self._notes.sessions)
 
     def sessions(self, purpose: str) -> frozenset[bytes]:
         """The sessions that were opened for a purpose."""
@@ -217,7 +247,7 @@ def _read_notes(path: Path) -> Notes:
             raise ValueError
         sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
         return Notes(**said, sessions=sessions)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise IntegrityError(
             f"expected {path} as this version writes it, found something else; restore it, or use "
             "the version of hubbub that wrote it"

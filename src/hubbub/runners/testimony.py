@@ -12,7 +12,8 @@ from hubbub.ledger import Ledger
 from hubbub.plan import Plan
 from hubbub.runners.checkpoint import write_bytes
 from hubbub.runners.series import Stage
-from hubbub.transcript import TRAINING
+from hubbub.transcript import TRAINING, files
+from hubbub.transcript.kept import read_header
 
 
 def write_evidence(stage: Stage, plan: Plan, attempts: int, folder: Path) -> None:
@@ -40,11 +41,12 @@ def _part(stage: Stage, plan: Plan, index: int, ledger: Ledger) -> dict[str, Any
     """What one silo says of its ledger."""
     assert stage.folder is not None, "evidence is of a folder"  # noqa: S101
     sessions, asked = stage.folder.sessions(TRAINING), plan.study.privacy
+    told = {read_header(path).session for path in files(stage.folder.path)}
     rows = sum(entry.session in sessions for entry in ledger.entries())
     return evidence.part_of(
         stage.keys[index],
         study=plan.study.id,
-        sessions=sessions,
+        sessions=told,  # one that was interrupted before its transcript began has sent nothing
         ledger_head=ledger.head,
         ledger_rows=ledger.rows,
         attempts=rows * stage.epoch,

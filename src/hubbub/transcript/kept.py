@@ -44,6 +44,8 @@ _MAGIC = b"hubbub" + _FORMAT.to_bytes(2, "little")
 _START = b"hubbub transcript v1"
 _DIGEST_BYTES = 32
 _WHOLE, _HASHED = 1, 2
+# Of one frame and of the header; a model of 250 million numbers, and the keys of 100,000 parties.
+_MOST_BYTES, _MOST_HEADER = 2**30, 2**28
 # What is left out of a transcript of hashes: everything that is as long as a sum.
 _VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
 
@@ -126,7 +128,7 @@ def read_header(path: Path) -> Header:
         text, _ = _header(file, path)
     try:
         return parsed(text)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise IntegrityError(
             f"expected the header of {path} to name a session and its parties, found something "
             "else; use the version of hubbub that wrote it"
@@ -200,6 +202,8 @@ def _record(file: BinaryIO, kind: int, head: bytes) -> Kept | None:
     if kind not in (_WHOLE, _HASHED) or len(words) < HEADER_BYTES:
         return None
     stored = _stored_bytes(kind, words)
+    if stored > _MOST_BYTES:
+        return None
     if stored + SIGNATURE_BYTES + _DIGEST_BYTES > os.fstat(file.fileno()).st_size - file.tell():
         return None  # asked before reading: an altered length may be more than there is memory
     content, signature = file.read(stored), file.read(SIGNATURE_BYTES)
@@ -251,6 +255,8 @@ def _is_torn(file: BinaryIO, start: int) -> bool:
 
     It is too short then, or ends in zeros, which file systems put where nothing was written yet.
     """
+    if file.seek(0, os.SEEK_END) - start > 2 * _MOST_BYTES:
+        return False
     file.seek(start)
     rest = file.read().rstrip(b"\0")
     if len(rest) <= HEADER_BYTES:
@@ -268,7 +274,7 @@ def _header(file: BinaryIO, path: Path) -> tuple[bytes, bytes]:
             "it from a backup, or use the version of hubbub that wrote it"
         )
     (size,) = struct.unpack("<I", start[len(_MAGIC) :])
-    if size > os.fstat(file.fileno()).st_size:
+    if size > min(_MOST_HEADER, os.fstat(file.fileno()).st_size):
         raise _altered(path, 0)
     text, head = file.read(size), file.read(_DIGEST_BYTES)
     if head != first_head(start + text):
@@ -278,6 +284,8 @@ def _header(file: BinaryIO, path: Path) -> tuple[bytes, bytes]:
 
 def _opened(path: Path) -> BinaryIO:
     try:
+        if not path.is_file():  # to open a pipe would wait for whoever writes to it
+            raise FileNotFoundError(0, "no ordinary file there")
         return path.open("rb")
     except OSError as error:
         raise UserError(

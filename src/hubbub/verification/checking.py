@@ -8,7 +8,6 @@ file knows where a run keeps what; it holds no data of any silo and runs no code
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -21,7 +20,16 @@ from safetensors.numpy import load_file
 
 from hubbub import learning
 from hubbub.errors import HubbubError, IntegrityError, UserError
-from hubbub.evidence.claims import MODEL, Plain, check_content, difference, load, remade
+from hubbub.evidence.claims import (
+    MODEL,
+    Plain,
+    check_content,
+    difference,
+    load,
+    plain_json,
+    read_whole,
+    remade,
+)
 from hubbub.evidence.collecting import FILE, STANDARDISED
 from hubbub.evidence.finding import Finding, judged, on_trust, rederived, wrong
 from hubbub.plan import STANDARDISATION, Plan, record_shape
@@ -61,19 +69,30 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     found = [_intact(folder, content)]
     try:
         study = Study.load(folder / "study.toml")
-        stated = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        stated = plain_json(read_whole(folder / "plan.json"))
         made = remade(study, stated["dimension"])
-    except (HubbubError, OSError, LookupError, TypeError, ValueError) as error:
+    except (HubbubError, LookupError, TypeError, ValueError, RecursionError) as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     if made is None:
         return [*found, on_trust("the plan, which needs the size of a model of the study's own")]
-    why = difference(stated, made.as_json())
+    if content is not None and content["study"].get("id") != study.id.hex():
+        why = f"it is about another study; {RESTORE}"
+        return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
+    why = _unlike(stated, made)
     found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
     claims = [_without_evidence()] if content is None else check_content(content)
     if found[-1].holds:
         sound = content if all(one.holds for one in claims) else None
         found += _played(folder, made, sound, look)
     return found + claims
+
+
+def _unlike(stated: Plain, made: Plan) -> str:
+    """Where a plan that was written down differs from the one that follows; "" if nowhere."""
+    try:
+        return difference(stated, made.as_json())
+    except OverflowError:
+        return "it has a number past all measure"
 
 
 def steps_of(folder: Path) -> int:
@@ -122,6 +141,7 @@ def _played(
         starts=[first for path in training if (first := first_round(path)) is not None],
     )
     done: list[tuple[Header, Played]] = []
+    asked: Counter[str] = Counter()
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
         try:
@@ -139,10 +159,15 @@ def _played(
             yield wrong(f"{name} fits", error)
             return
         done += [(header, played)] if is_training else []
+        asked[header.purpose] += played.attempts
         yield from _said_of(name, header, played)
+        if played.withheld and plan.study.transcript == "full":
+            why = 'the study says transcript = "full", which is what it was approved with'
+            yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
         yield from _made_of_sums(folder, plan.study, header, played)
         yield from _other_keys(name, header, content)
     yield _first_model(initial, plan)
+    yield from _asked(plan, asked)
     yield from _attempts(plan.study, done, content)
     if (folder / MODEL).exists():
         yield _last_model(folder / MODEL, plan.study, course.parameters)
@@ -211,6 +236,14 @@ def _first_model(initial: Parameters | None, plan: Plan) -> Finding:
     if initial is None:
         return on_trust(f"the first model, which {plan.study.model.kind} makes; it is not run here")
     return rederived("the first model follows from the study id")
+
+
+def _asked(plan: Plan, asked: Counter[str]) -> Iterator[Finding]:
+    """What was asked of the silos besides the training, over all sessions."""
+    for planned in plan.asides:
+        purpose, most = planned.aside.purpose, planned.aside.study.training.steps
+        why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
+        yield judged(f"{asked[purpose]} sums for {purpose} were made, of {most} that are due", why)
 
 
 def _attempts(

@@ -41,7 +41,8 @@ class Played:
         frames: how many were kept.
         attempts: how many attempts some silo answered.
         answers: by silo, how many attempts it answered.
-        unseen: rounds whose sum could not be made again, because vectors were not kept.
+        unseen: rounds whose sum could not be made again here.
+        withheld: those of them of which vectors were not kept.
         sums: by round, in a session that makes no steps.
     """
 
@@ -49,6 +50,7 @@ class Played:
     attempts: int
     answers: Mapping[int, int]
     unseen: int
+    withheld: int
     sums: Mapping[int, NDArray[np.float64]] = field(repr=False)
 
 
@@ -145,7 +147,7 @@ class Replay:
         self._open: Attempt | None = None
         self._answers: Counter[int] = Counter()
         self._sums: dict[int, NDArray[np.float64]] = {}
-        self._frames = self._attempts = self._unseen = 0
+        self._frames = self._attempts = self._unseen = self._withheld = 0
 
     def play(self, path: Path, look: Callable[[], None] = lambda: None) -> Played:
         """All frames of the transcript.
@@ -173,6 +175,7 @@ class Replay:
             attempts=self._attempts,
             answers=dict(self._answers),
             unseen=self._unseen,
+            withheld=self._withheld,
             sums=self._sums,
         )
 
@@ -271,6 +274,7 @@ class Replay:
             raise ProtocolError("expected a link of every active silo before the answers")
         seen = attempt.whole and self._liftable
         self._unseen += not seen
+        self._withheld += not attempt.whole
         gradient = gradient_of(self._terms, attempt, self._lift) if seen else None
         if self._course is not None:
             self._course.step(gradient)
