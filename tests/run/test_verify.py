@@ -27,6 +27,7 @@ from hubbub.runners.asides import evaluation
 from hubbub.runners.federation import Federation
 from hubbub.runners.local import Result, resume, run
 from hubbub.runners.reporting import write_report
+from hubbub.runners.series import Stage
 from hubbub.runners.training import Look
 from hubbub.study import Study
 from hubbub.transcript.kept import Kept, files, first_head, read, read_header, start_of
@@ -149,6 +150,7 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
         return Look(after=one.after, at=lambda n, model: two.at(n, model) | one.at(n, model))
 
     monkeypatch.setattr(local, "evaluation", twice)
+    monkeypatch.setattr(Stage, "_most", lambda *_: {})  # or the ledgers would refuse the third
     finished(a_study(steps=2, changes=EVALUATED), tmp_path / "run")
     (found,) = wrongs(verify(tmp_path / "run"))
     assert found.claim == "4 sums for evaluation were made, of 2 that are due"
@@ -157,7 +159,7 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
 @pytest.mark.parametrize("tokens", ["per-step", "per-epoch"])
 def test_an_honest_run_with_joint_batches_holds(tmp_path: Path, tokens: str) -> None:
     changes = (
-        ("records = 736", "records = 735"),
+        ("records = 735", "counts = [242, 235, 98, 160]\nrecords = 735"),
         ('sampling = "poisson"', f'sampling = "without-replacement"\ntokens = "{tokens}"'),
         ('relation = "add-remove"', 'relation = "substitute"'),
         ("sample_rate = 0.2", "sample_rate = 0.5"),
