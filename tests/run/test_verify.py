@@ -179,6 +179,19 @@ def test_a_plan_of_anything_is_called_wrong(a_run: Callable[..., Run], text: str
     assert wrongs(verify(folder))
 
 
+@pytest.mark.parametrize("row", [0, -1])
+def test_a_row_that_tells_less_epsilon_than_was_spent_is_called_wrong(
+    a_run: Callable[..., Run], row: int
+) -> None:
+    folder, result, parties = a_run(steps=3)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows[row]["epsilon"] *= 0.99
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    write_evidence(result, parties, folder)
+    (found,) = wrongs(verify(folder))
+    assert "metrics.jsonl" in found.claim
+
+
 def test_a_pipe_among_the_transcripts_is_called_wrong(a_run: Callable[..., Run]) -> None:
     folder, _, _ = a_run(steps=3)
     os.mkfifo(folder / "transcript" / "x.frames")

@@ -45,6 +45,7 @@ from hubbub.transcript.kept import FOLDER, files, read_header
 from hubbub.verification.course import Course
 from hubbub.verification.damage import RESTORE, damage
 from hubbub.verification.replay import Played, Replay, first_round
+from hubbub.verification.rows import METRICS, check_rows
 
 
 def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:
@@ -84,6 +85,8 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     if found[-1].holds:
         sound = content if all(one.holds for one in claims) else None
         found += _played(folder, made, sound, look)
+        if sound is not None:
+            found.append(check_rows(folder / METRICS, made, sound))
     return found + claims
 
 
