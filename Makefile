@@ -4,6 +4,7 @@
 #   make test    install the developer's tools too, then check the code and run the tests
 #   make check   formatting, lint, types and layers only
 #   make bench   measure this machine against its physical limits
+#   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
 #   make clean   remove .venv and all that the tools left behind
 #
 # PYTHON=python3.12 picks another interpreter; ARGS="..." is handed to hubbub or to pytest.
@@ -23,7 +24,7 @@ CREATED := $(VENV)/.created
 RUNTIME := $(VENV)/.installed-runtime
 TOOLS := $(VENV)/.installed-tools
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench experiments clean
 .DELETE_ON_ERROR:
 
 help:
@@ -51,9 +52,15 @@ bench: $(RUNTIME)
 	$(SAY) measuring this machine
 	@$(BIN)/hubbub bench $(ARGS)
 
+# The last one needs the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
+experiments: $(TOOLS)
+	$(SAY) making the figures
+	@for name in degradation effective_rate joining projection utility; do \
+	  $(BIN)/python -m experiments.$$name $(ARGS) || exit 1; done
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(CREATED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -71,5 +78,5 @@ $(RUNTIME): $(CREATED) pyproject.toml constraints.txt
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,parquet,dev]'
+	@$(INSTALL) --editable '.[learn,parquet,experiments,dev]'
 	@touch $@

@@ -138,7 +138,7 @@ def test_projection_is_charged_by_its_kind_and_sends_fewer_bytes(small):
     assert noise["none"] == noise["layers"] < noise["gaussian"] < noise["sign"]
     assert len({row["account"] for row in rows}) == 4
     for kind in ("layers", "sign", "gaussian"):
-        assert float(by_kind[kind]["bytes_saved_fold"]) > 2
+        assert float(by_kind[kind]["bytes_saved_fold"]) > 1.5
     assert all(float(row["epsilon"]) <= 2.0 for row in rows)
 
 
