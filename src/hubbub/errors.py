@@ -6,7 +6,7 @@
     │   ├── DataError          records, a schema, a file of records
     │   └── ModelError         a model that cannot be trained with a per-record guarantee
     ├── ProtocolError          another party sent what the protocol forbids (`culprit` names it)
-    ├── BudgetError            the silo's own cap refuses the next step
+    ├── BudgetError            a cap, or the number of attempts that was planned, refuses the next
     └── IntegrityError         something stored was altered, truncated or cannot be read back
 
 Messages are one sentence: what was expected, what was found, what to do. They never hold a secret
@@ -50,7 +50,7 @@ class ProtocolError(HubbubError):
 
 
 class BudgetError(HubbubError):
-    """The next step would carry a data set past the cap that its owner has set."""
+    """The next step would carry a data set past its cap, or a run past its attempts."""
 
 
 class IntegrityError(HubbubError):

@@ -3,7 +3,7 @@
 `collect` puts together plain values: the study's text, the plan, epsilon for every adversary, the
 heads of the transcripts, the digests of the files, and the parts that the silos have signed about
 their own ledgers (`part_of`). What it is worth is the business of `claims.py`, whose `check` needs
-nothing but the file; with the run's folder more can be checked: see `verification.py`.
+nothing but the file; with the run's folder more can be checked: see `verification`.
 """
 
 from __future__ import annotations

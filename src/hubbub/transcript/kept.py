@@ -4,7 +4,7 @@ Theory of operation. A file begins with a header, which names the session, its p
 public keys and the numbers of its rounds; frames follow. Every record ends with a digest over its
 words and the digest before it, so that no byte can change, go or come unnoticed, and the digest of
 the last one, the head, stands for the whole session. What a chain cannot show is that its end is
-missing: for that the head is written elsewhere (`evidence.py`). A record covers a payload by its
+missing: for that the head is written elsewhere (`evidence`). A record covers a payload by its
 hash, and so does a frame's signature; a transcript of hashes, which leaves vectors out, therefore
 has the same head as a full one, and its signatures can still be verified.
 

@@ -2,7 +2,7 @@
 
 A file is made with its header, frames are appended, and `seal` puts all of it on disk, which the
 runner does before a step is made of them. What a record looks like, and reading it, is in
-`kept.py`; what the frames add up to is the business of `verification.py`.
+`kept.py`; what the frames add up to is the business of `verification`.
 """
 
 from __future__ import annotations
