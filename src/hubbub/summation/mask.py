@@ -16,6 +16,7 @@ import numpy as np
 from hubbub.randomness import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.ring import Residues
 
+_AT_ONCE = 64  # keystreams that are open together
 _WORTH_A_THREAD = 1 << 18  # bytes of a vector below which one thread is faster
 
 
@@ -57,13 +58,16 @@ def add_mask(vector: Residues, key: bytes, *, negative: bool = False) -> None:
 
 
 def _apply(vector: Residues, masks: Sequence[tuple[bytes, bool]], block: int) -> None:
-    """The keystreams from `block` on, chunk by chunk."""
+    """The keystreams from `block` on: a chunk takes many masks while it is at hand."""
     chunk = np.empty(min(CHUNK_BYTES, vector.nbytes), dtype=np.uint8)
     words, view = chunk.view(vector.dtype.newbyteorder("<")), chunk.data
-    for key, negative in masks:
-        cipher = cipher_at(key, block)
-        combine = np.subtract if negative else np.add
+    for first in range(0, len(masks), _AT_ONCE):
+        streams = [
+            (cipher_at(key, block), np.subtract if negative else np.add)
+            for key, negative in masks[first : first + _AT_ONCE]
+        ]
         for start in range(0, vector.size, max(words.size, 1)):
             part = vector[start : start + words.size]
-            keystream_into(cipher, view[: part.nbytes])
-            combine(part, words[: part.size], out=part)
+            for cipher, combine in streams:
+                keystream_into(cipher, view[: part.nbytes])
+                combine(part, words[: part.size], out=part)
