@@ -170,8 +170,13 @@ def test_the_report_shows_what_joint_batches_and_projections_cost():
         assert words not in plain
     exact = page(plan_in_short(study(training={"projection": 5})))
     assert "over the law of the public matrix" in exact
-    slack = plan_in_short(study(training={"projection": 9}, privacy={"relation": "substitute"}))
-    assert "paid in every step" in page(slack)
+    longer = plan_in_short(study(training={"projection": 9}, privacy={"relation": "substitute"}))
+    assert "mixture over norms no shorter" in page(longer)
+    by_layers = page(plan_in_short(study(training={"projection": 9, "projection_kind": "layers"})))
+    assert "records are clipped after it" in by_layers
+    both = {"projection": 9, "sampling": "without-replacement", "sample_rate": 0.02}
+    slack = plan_in_short(study(training=both, privacy={"relation": "substitute"}))
+    assert "of δ, paid in every step" in page(slack)
     assert f"{slack.projected.factor:.4g}" in page(slack)
 
 

@@ -69,8 +69,11 @@ def _projection_rows(found: Plan | None) -> list[Cells]:
     if not found:
         return []
     rows = [("projection", amount(found["dimension"]), "numbers that are sent for the parameters")]
-    if found["exact"]:
+    if found["exact"] and found["kind"] != "layers":
         return [*rows, ("its account", "exact", "over the law of the public matrix; costs no δ")]
+    rows.append(("its account", found["kind"], found["account"]))
+    if not found["slack"]:
+        return rows
     return [
         *rows,
         ("its longest", amount(found["factor"]), "clipping norms that a projected record may have"),

@@ -30,14 +30,14 @@ BASELINES = ("trusted", "local-dp", "alone", "non-private")
 def central(setting: Setting, baseline: str) -> Summation:
     """Somebody who sees every silo's sum adds them; the noise depends on who that is (P17)."""
     plan, sums = setting.plan, _Sums.of(setting, projects=baseline != "non-private")
-    sigma = plan.noise_multiplier * plan.clip
+    tasks, sigma = setting.tasks, plan.noise_multiplier * plan.clip
     each = sigma if baseline == "local-dp" else 0.0
     total_noise = sigma if baseline == "trusted" else 0.0
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         draw = sums.draw(step, parameters)
         total = sums.noise(total_noise)
-        for task in setting.tasks:
+        for task in tasks:
             total += sums.noisy(task, parameters, draw, each)
         return Summed(gradient=sums.lifted(total, draw))
 
