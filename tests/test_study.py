@@ -46,7 +46,7 @@ epsilon = 0.5
 delta = 1e-5
 relation = "add-remove"
 """
-GOLDEN_ID = "5640f1e2d6066a47c889213460f2b2cce57b412a555e2ab8b1f12d8e1ebce769"
+GOLDEN_ID = "d94dd7435931f003fe83dae7aea898546bef4e4c55641815709a28b0b11c0349"
 
 
 def edited(*edits: tuple[str, str]) -> str:

@@ -122,12 +122,43 @@ class Keys:
     identity: Identity
     _signing: Ed25519PrivateKey = field(repr=False)
     _opening: MLKEM768X25519PrivateKey = field(repr=False)
+    _halves: tuple[Ed25519PrivateKey, MLKEM768PrivateKey, X25519PrivateKey] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @classmethod
     def generate(cls, name: str, role: str) -> Keys:
         """Fresh keys from the operating system's generator."""
-        signing = Ed25519PrivateKey.generate()
-        lattice, curve = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
+        return cls._of(
+            name,
+            role,
+            Ed25519PrivateKey.generate(),
+            MLKEM768PrivateKey.generate(),
+            X25519PrivateKey.generate(),
+        )
+
+    @classmethod
+    def restored(
+        cls, name: str, role: str, *, signing: bytes, lattice: bytes, curve: bytes
+    ) -> Keys:
+        """The keys whose `secret_parts` these are; ValueError if they are none."""
+        return cls._of(
+            name,
+            role,
+            Ed25519PrivateKey.from_private_bytes(signing),
+            MLKEM768PrivateKey.from_seed_bytes(lattice),
+            X25519PrivateKey.from_private_bytes(curve),
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        name: str,
+        role: str,
+        signing: Ed25519PrivateKey,
+        lattice: MLKEM768PrivateKey,
+        curve: X25519PrivateKey,
+    ) -> Keys:
         identity = Identity(
             name=name,
             role=role,
@@ -135,7 +166,19 @@ class Keys:
             sealing=lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw(),
         )
         opening = MLKEM768X25519PrivateKey(lattice, curve)
-        return cls(identity=identity, _signing=signing, _opening=opening)
+        halves = (signing, lattice, curve)
+        return cls(identity=identity, _signing=signing, _opening=opening, _halves=halves)
+
+    def secret_parts(self) -> dict[str, bytes]:
+        """Everything that is secret, for the owner's key file and for nothing else."""
+        if self._halves is None:
+            raise StudyError("expected keys that were made or read here, got others; make new ones")
+        signing, lattice, curve = self._halves
+        return {
+            "signing": signing.private_bytes_raw(),
+            "lattice": lattice.private_bytes_raw(),
+            "curve": curve.private_bytes_raw(),
+        }
 
     def sign(self, content: bytes) -> bytes:
         """An Ed25519 signature, 64 bytes."""
@@ -157,6 +200,11 @@ class Roster:
         roles = [ROLES.index(party.role) for party in self.parties]
         if len(set(names)) < len(names):
             raise StudyError("expected every name in the roster once, got a name twice; rename it")
+        if len({party.verifying for party in self.parties}) < len(names):
+            raise StudyError(
+                "expected every key in the roster once, got one of two parties, who could speak "
+                "for each other; have each make its own"
+            )
         if roles != sorted(roles) or roles.count(0) != 1:
             raise StudyError(
                 "expected the roster to list one aggregator, then the silos, then the compute "
@@ -181,8 +229,13 @@ class Roster:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 over names, roles and keys, in order."""
+        return self.digest_of(self.parties)
+
+    @staticmethod
+    def digest_of(parties: Sequence[Identity]) -> bytes:
+        """`digest` of some parties."""
         whole = hashlib.sha256(b"hubbub roster v1")
-        for party in self.parties:
+        for party in parties:
             for part in (party.name.encode(), party.role.encode(), party.verifying, party.sealing):
                 whole.update(len(part).to_bytes(4, "little") + part)
         return whole.digest()

@@ -27,9 +27,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
+from threading import Lock
 
 from hubbub.errors import ProtocolError
 from hubbub.identity import Keys, Roster
@@ -42,6 +44,8 @@ SIGNATURE_BYTES = 64
 OVERHEAD = HEADER_BYTES + SIGNATURE_BYTES
 SIGNED_FIRST = b"hubbub frame v1"
 _RECEIVER = slice(62, 66)
+_LARGE = 1 << 16  # bytes of a frame whose hash takes longer than a look at the last ones
+_REMEMBERED = 4
 
 
 class Tag(IntEnum):
@@ -66,6 +70,12 @@ class Tag(IntEnum):
     MIX_SEEN = 17
     MIX_COMPLAINT = 18
     MIX_OPENED = 19
+    OPEN = 20
+    READY = 21
+    REFUSAL = 22
+    RESULT = 23
+    CLOSE = 24
+    CLOSED = 25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +93,19 @@ class Frame:
 
     def sealed(self, keys: Keys) -> bytes:
         """The frame as signed bytes."""
-        return b"".join((self._header, self.payload, keys.sign(self.signed)))
+        data = b"".join((self._header, self.payload, keys.sign(self.signed)))
+        if type(self.payload) is bytes:  # no other kind is sure to be now what it was when hashed
+            _SEALED.remember(data, self._hash)
+        return data
 
     @cached_property
     def signed(self) -> bytes:
         """What is signed: the context, the header, and the hash of the payload."""
-        return SIGNED_FIRST + self._header + hashlib.sha256(self.payload).digest()
+        return SIGNED_FIRST + self._header + self._hash
+
+    @cached_property
+    def _hash(self) -> bytes:
+        return hashlib.sha256(self.payload).digest()
 
     @property
     def digest(self) -> bytes:
@@ -108,6 +125,40 @@ class Frame:
             self.receiver,
             len(self.payload),
         )
+
+
+class Sealed:
+    """The last large frames that this process has sealed and not yet parsed, and their hashes.
+
+    Where all parties are in one process, a receiver is handed the very object that the sender has
+    made. Bytes never change, so the hash of its payload is what the sender found, and the receiver
+    need not spend the time again; it verifies the signature all the same. Only the object itself is
+    recognised, which cannot be replaced while it is held here: an equal copy is hashed anew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._last: deque[tuple[bytes, bytes]] = deque(maxlen=_REMEMBERED)
+
+    def remember(self, data: bytes, hashed: bytes) -> None:
+        """Keep a frame until it is parsed, or until some more have been sealed."""
+        if len(data) >= _LARGE:
+            with self._lock:
+                self._last.append((data, hashed))
+
+    def hash_of(self, data: bytes) -> bytes:
+        """The hash of this very frame's payload, which is then forgotten; nothing if unknown."""
+        if len(data) < _LARGE:
+            return b""
+        with self._lock:
+            for place, (sealed, hashed) in enumerate(self._last):
+                if sealed is data:
+                    del self._last[place]
+                    return hashed
+        return b""
+
+
+_SEALED = Sealed()
 
 
 def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
@@ -137,6 +188,15 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
             culprit="relay",
         )
     return frame
+
+
+def unverified(data: bytes) -> Frame:
+    """What a frame says of itself, of which nothing is to be believed yet.
+
+    Raises:
+        ProtocolError: it is no frame of this version.
+    """
+    return _split(bytes(data))
 
 
 def _is_broadcast(data: bytes) -> bool:
@@ -173,7 +233,7 @@ def _split(data: bytes) -> Frame:
     if tag not in Tag.__members__.values():
         raise ProtocolError(f"expected a known tag, got {tag}", culprit="relay")
     payload = memoryview(data)[HEADER_BYTES : len(data) - SIGNATURE_BYTES]
-    return Frame(
+    frame = Frame(
         tag=Tag(tag),
         study=study,
         session=session,
@@ -183,6 +243,9 @@ def _split(data: bytes) -> Frame:
         receiver=receiver,
         payload=payload,
     )
+    if hashed := _SEALED.hash_of(data):
+        vars(frame)["_hash"] = hashed  # where the property would keep it
+    return frame
 
 
 # In one process a thousand silos are handed one model: its hash is a property of the bytes and is

@@ -61,7 +61,12 @@ class Chain:
         self._written: list[Row] = []
         with self._reported(f"a usable {kind} at {path}", "check the disk, or restore a backup"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=_LOCK_SECONDS)
+            self._database = sqlite3.connect(
+                path,
+                isolation_level=None,
+                timeout=_LOCK_SECONDS,
+                check_same_thread=False,  # a networked silo is asked on threads, one at a time
+            )
             self._database.text_factory = _decoded
             try:
                 self._open()

@@ -45,6 +45,7 @@ class Terms:
         batch: records in a joint batch; 0 where each silo samples for itself.
         records: of all silos, for joint batches.
         fresh_lists: whether every joint batch is drawn from a new list of tokens.
+        short_models: whether models go down as bfloat16, half as long.
     """
 
     dimension: int
@@ -64,6 +65,7 @@ class Terms:
     batch: int = 0
     records: int = 0
     fresh_lists: bool = True
+    short_models: bool = False
 
     @property
     def joint(self) -> bool:
@@ -94,13 +96,21 @@ class Terms:
 
     def model_payload(self, active: Iterable[int], parameters: Parameters) -> bytes:
         """The payload of a MODEL."""
+        if self.short_models:
+            return self.bitmap(active) + _upper_halves(parameters).tobytes()
         return self.bitmap(active) + parameters.astype("<f4", copy=False).tobytes()
+
+    def sent(self, parameters: Parameters) -> Parameters:
+        """The model as those read it to whom it is sent."""
+        return _widened(_upper_halves(parameters)) if self.short_models else parameters
 
     def read_model(self, frame: Frame, sender: str) -> tuple[frozenset[int], Parameters]:
         """The active silos and the model in a MODEL."""
         bits = (self.silos + 7) // 8
-        self._expect(frame, bits + 4 * self.parameters, sender)
-        parameters = np.frombuffer(frame.payload, dtype="<f4", offset=bits)
+        kind = np.dtype("<u2" if self.short_models else "<f4")
+        self._expect(frame, bits + kind.itemsize * self.parameters, sender)
+        words = np.frombuffer(frame.payload, dtype=kind, offset=bits)
+        parameters = _widened(words) if self.short_models else words
         if not np.isfinite(parameters).all():
             raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
         return self.read_silos(frame.payload[:bits], sender), parameters
@@ -144,6 +154,18 @@ class Terms:
                 f"expected a {frame.tag.name} of {size} bytes, got {len(frame.payload)}",
                 culprit=sender,
             )
+
+
+def _upper_halves(parameters: Parameters) -> NDArray[np.uint16]:
+    """bfloat16: the upper half of every float32, rounded to the nearest, ties to even."""
+    bits = parameters.astype("<f4", copy=False).view("<u4")
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    return ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype("<u2")
+
+
+def _widened(halves: NDArray[np.uint16]) -> Parameters:
+    """bfloat16 as float32, exactly."""
+    return (halves.astype("<u4") << np.uint32(16)).view("<f4")
 
 
 class Turn:

@@ -7,19 +7,19 @@ that the silos hold back. Each kind has a session of its own, and rows of its ow
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError
-from hubbub.plan import EVALUATION, STANDARDISATION, PlannedAside
+from hubbub.plan import EVALUATION, STANDARDISATION, Plan, PlannedAside
 from hubbub.round import LocalTask
 from hubbub.runners.checkpoint import write_bytes
-from hubbub.runners.series import Stage
 from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.training import Look, Row
 from hubbub.tabular import Records
@@ -59,16 +59,21 @@ class Standardisation:
         return json.dumps({"shift": self.shift.tolist(), "scale": self.scale.tolist()})
 
     @classmethod
+    def of_plain(cls, said: Mapping[str, Any]) -> Standardisation:
+        """What `json` wrote; ValueError, KeyError or TypeError if it is none."""
+        shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
+        return cls(shift=shift, scale=scale)
+
+    @classmethod
     def read(cls, path: Path, features: int) -> Standardisation | None:
         """What was kept of so many features in a file, if there is one."""
         if not path.exists():
             return None
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
-            if shift.shape != (features,):
+            found = cls.of_plain(json.loads(path.read_text(encoding="utf-8")))
+            if found.shift.shape != (features,):
                 raise ValueError("expected another number of features")
-            return cls(shift=shift, scale=scale)
+            return found
         except (ValueError, KeyError, TypeError, RecursionError):
             raise IntegrityError(
                 f"expected {path} as this version writes it, found something else; restore it"
@@ -163,13 +168,30 @@ def _told(total: Array) -> Row:
     }
 
 
-def through(stage: Stage) -> Opened:
+class Sums(Protocol):
+    """A session for sums of one kind."""
+
+    def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Array | None, int]:
+        """A noisy sum, None if every attempt failed, and the attempts made."""
+
+
+class Venue(Protocol):
+    """Where sessions are opened: in this process, or among machines."""
+
+    def open(self, purpose: str, plan: Plan, tasks: Sequence[LocalTask], numbers: int) -> Sums:
+        """Set a session up."""
+
+    def charged(self, purpose: str) -> int:
+        """Attempts that were paid for in this run for a purpose."""
+
+
+def through(stage: Venue) -> Opened:
     """Asides through the protocol, by the run's ledgers."""
 
     def opened(planned: PlannedAside, tasks: Sequence[LocalTask]) -> Ask:
         purpose = planned.aside.purpose
-        made = stage.charged(purpose)
         series = stage.open(purpose, planned.plan, tasks, planned.aside.numbers)
+        made = stage.charged(purpose)
 
         def ask(number: int, parameters: Parameters) -> Array | None:
             nonlocal made

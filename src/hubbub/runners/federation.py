@@ -69,6 +69,7 @@ def terms_of(plan: Plan, dimension: int, *, parameters: int | None = None) -> Te
         batch=joint_batch(training.sample_rate, records) if joint else 0,
         records=records,
         fresh_lists=training.tokens == "per-step",
+        short_models=training.download == "bfloat16",
     )
 
 

@@ -160,12 +160,17 @@ def resume(
                 f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
                 "charges nothing, so run it anew"
             )
+        if opened.ledgers is None:
+            raise UserError(
+                f"expected a run in one process in {folder}, got one whose parties run apart; go "
+                "on with hubbub serve"
+            )
         setting = Setting.of(study, device=device)
         books = opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
         opened.begin(_heads(study, books))
-        _check_plan(opened.path / "plan.json", setting.plan)
+        check_plan(opened.path / "plan.json", setting.plan)
         start = found.state if found else State(parameters=setting.initial)
         rows = charged_in(books, study, opened, TRAINING)
         charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch
@@ -280,7 +285,7 @@ def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | 
         book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
 
 
-def _check_plan(path: Path, made: Plan) -> None:
+def check_plan(path: Path, made: Plan) -> None:
     """The plan is still the one by which the run began: noise and account go together."""
     try:
         why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.json()))

@@ -32,6 +32,7 @@ from hubbub.runners.lists import Notice, lists_of
 from hubbub.runners.public import Lift
 from hubbub.runners.store import RunFolder
 from hubbub.study import Study
+from hubbub.summation.agreement import Session
 from hubbub.transcript.writing import Transcript
 
 Array = NDArray[np.float64]
@@ -74,7 +75,8 @@ class Series:
             return None, made
         found, seed = decoded(self.terms, total), self.parties.aggregator.seed
         if self.lift is not None and seed is not None:
-            found = self.lift(found, draw_of(seed, number, made - 1, parameters))
+            sent = self.terms.sent(parameters)
+            found = self.lift(found, draw_of(seed, number, made - 1, sent))
         return found, made
 
     @cached_property
@@ -90,20 +92,24 @@ class Series:
         if self._attempts[index] % self.mechanism.epoch:
             self._attempts[index] += 1
             return
-        session = self.parties.sessions[index]
-        entry = Entry(
-            study=session.study,
-            session=session.id,
-            round=charge.round,
-            attempt=charge.attempt,
-            kind=self.kind,
-            certificate=self.plan.certificate,
-        )
+        entry = entry_of(self.plan, self.parties.sessions[index], charge, self.kind)
         try:
             self.ledgers[index].charge(entry, attempts=self.most.get(index))
         except BudgetError as error:
             raise BudgetError(f"{self.plan.study.parties.names[index - 1]}: {error}") from None
         self._attempts[index] += 1
+
+
+def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
+    """The row that an attempt is charged with; `kind` is that of the plan."""
+    return Entry(
+        study=session.study,
+        session=session.id,
+        round=charge.round,
+        attempt=charge.attempt,
+        kind=kind,
+        certificate=plan.certificate,
+    )
 
 
 def kind_of(plan: Plan) -> Kind:
@@ -176,7 +182,10 @@ class Stage:
         )
         transcript = None
         if self.folder is not None:
-            transcript = self.folder.new_transcript(parties, terms, purpose=purpose)
+            session = parties.session.id
+            transcript = self.folder.new_transcript(
+                self.study.id, session, parties.roster, terms, purpose=purpose
+            )
             self.stack.enter_context(transcript)
             parties = replace(parties, keep=transcript.keep)
             for anchor in parties.joint.anchors if parties.joint else ():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,24 +38,46 @@ class Setting:
     device: str = "cpu"
 
     @classmethod
-    def of(cls, study: Study, made: Plan | None = None, device: str = "cpu") -> Setting:
+    def of(
+        cls,
+        study: Study,
+        made: Plan | None = None,
+        device: str = "cpu",
+        *,
+        whose: Sequence[str] | None = None,
+        folder: Path | None = None,
+    ) -> Setting:
         """Load the records, build the model, make the plan unless one is given.
+
+        Args:
+            study: what to train.
+            made: a plan that was made before.
+            device: where gradients are made.
+            whose: the parties whose records are at hand, silos or "test"; everybody's if None.
+            folder: what relative paths of records are relative to.
 
         Raises:
             StudyError: the study cannot be run.
             DataError: a silo's records do not fit it.
         """
         _refuse_unavailable(study)
-        frozen = partial(learning.through_frozen, study.model.frozen)
-        records = tuple(frozen(sources.records(study, name)) for name in study.parties.names)
-        test = frozen(sources.records(study, sources.TEST)) if sources.has_test_set(study) else None
-        shape = record_shape(study) or tuple(records[0].inputs.shape[1:])
-        _check_counts(study, [len(one) for one in records])
-        for name, one in zip((*study.parties.names, "test"), (*records, test), strict=True):
+        there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
+        names = [name for name in study.parties.names if name in there]
+
+        def of(name: str) -> Records:
+            loaded = sources.records(study, name, folder=folder)
+            return learning.through_frozen(study.model.frozen, loaded)
+
+        records = tuple(of(name) for name in names)
+        tested = sources.TEST in there and sources.has_test_set(study)
+        test = of(sources.TEST) if tested else None
+        shape = _shape(study, records)
+        _check_counts(study, dict(zip(names, map(len, records), strict=True)))
+        for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
             _check_shape(name, one, shape)
         model = model_of(study, shape)
         initial = learning.parameters_vector(model)
-        method = learning.method_for(model, shape, records[0].targets)
+        method = learning.method_for(model, shape, records[0].targets) if records else ""
         kept = _held_back(study, records)
         return cls(
             plan=_reused(made, study, initial.size)
@@ -146,10 +168,22 @@ def _part(records: Records, chosen: NDArray[np.bool_]) -> Records:
     return Records(inputs=records.inputs[chosen], targets=records.targets[chosen])
 
 
-def _check_counts(study: Study, found: Sequence[int]) -> None:
+def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
+    """Of one record, as it is public, or as the records at hand have it."""
+    shape = record_shape(study)
+    if shape is None and not records:
+        raise StudyError(
+            "expected the shape of a record where no records are at hand, got none; state "
+            "model.inputs, such as [26]"
+        )
+    return shape or tuple(records[0].inputs.shape[1:])
+
+
+def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
     """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
-    if study.training.sampling != "without-replacement":
+    if study.training.sampling != "without-replacement" or len(counts) < study.parties.silos:
         return
+    found = list(counts.values())
     stated = study.data.counts or found
     if list(stated) != list(found) or sum(found) != study.data.records:
         raise DataError(

@@ -28,6 +28,7 @@ from typing import Any
 
 from hubbub import learning
 from hubbub.errors import IntegrityError, UserError
+from hubbub.identity import Roster
 from hubbub.plan import Plan
 from hubbub.round import Terms
 from hubbub.runners.checkpoint import (
@@ -36,11 +37,10 @@ from hubbub.runners.checkpoint import (
     write_bytes,
     write_checkpoint,
 )
-from hubbub.runners.federation import Federation
 from hubbub.runners.training import State
 from hubbub.study import Study
 from hubbub.summation.agreement import SESSION_BYTES
-from hubbub.transcript import TRAINING, Transcript, files, recover
+from hubbub.transcript import Transcript, files, recover
 
 _FORMAT = 1
 
@@ -52,7 +52,7 @@ class Notes:
     Args:
         study: the study id, hexadecimal.
         baseline: which one, or None for hubbub.
-        ledgers: the folder of the silos' ledgers.
+        ledgers: the folder of the silos' ledgers; empty where each silo keeps its own elsewhere.
         sessions: the sessions that were opened, by what was summed in them.
         heads: of the silos' ledgers before anything was charged, hexadecimal; none before that.
     """
@@ -69,7 +69,7 @@ class Notes:
         if (
             not all(len(bytes.fromhex(one)) == SESSION_BYTES for one in ids)
             or not all(len(bytes.fromhex(one)) == 32 for one in self.heads.values())
-            or (ids and self.baseline is None and not self.heads)
+            or (ids and self.ledgers and self.baseline is None and not self.heads)
         ):
             raise ValueError("notes of something else")
 
@@ -86,7 +86,7 @@ class RunFolder:
     @classmethod
     @contextmanager
     def fresh(
-        cls, path: Path, plan: Plan, *, baseline: str | None, ledgers: Path
+        cls, path: Path, plan: Plan, *, baseline: str | None, ledgers: Path | None
     ) -> Iterator[RunFolder]:
         """Make the folder of a new run and put the study and the plan into it.
 
@@ -94,7 +94,7 @@ class RunFolder:
             UserError: it holds something already, or cannot be written.
         """
         notes = Notes(
-            study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers), sessions={}
+            study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
         with _usable(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -145,9 +145,9 @@ class RunFolder:
         return self._notes.baseline
 
     @property
-    def ledgers(self) -> Path:
-        """The folder of the silos' ledgers."""
-        return Path(self._notes.ledgers)
+    def ledgers(self) -> Path | None:
+        """The folder of the silos' ledgers; None where each silo keeps its own elsewhere."""
+        return Path(self._notes.ledgers) if self._notes.ledgers else None
 
     def begin(self, heads: Mapping[str, bytes]) -> None:
         """Note the heads of the ledgers, once: what they hold after them may be this run's."""
@@ -171,20 +171,19 @@ class RunFolder:
         return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
 
     def new_transcript(
-        self, parties: Federation, terms: Terms, *, purpose: str = TRAINING
+        self, study: bytes, session: bytes, roster: Roster, terms: Terms, *, purpose: str
     ) -> Transcript:
         """Begin the transcript of a session, and write down that the session is open."""
-        session = parties.session
         known = self._notes.sessions
-        sessions = {**known, purpose: (*known.get(purpose, ()), session.id.hex())}
+        sessions = {**known, purpose: (*known.get(purpose, ()), session.hex())}
         self._notes = replace(self._notes, sessions=sessions)
         with _usable(self.path):
             self._write_notes()
         return Transcript(
             self.path,
-            study=session.study,
-            session=session.id,
-            roster=parties.roster,
+            study=study,
+            session=session,
+            roster=roster,
             full=self._full,
             terms=terms,
             purpose=purpose,

@@ -10,8 +10,9 @@ from typing import Any
 from hubbub.study.section import Section
 
 _SILO_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # never "..": names become parts of paths
+_ROSTER = re.compile(r"(|[0-9a-f]{64})")
 _MOST_SILOS = 100_000
-_KEYS = ("silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts")
+_KEYS = ("silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts", "roster")
 
 
 def parties_from(table: Mapping[str, Any]) -> Parties:
@@ -25,12 +26,23 @@ def parties_from(table: Mapping[str, Any]) -> Parties:
         dropouts=section.whole("dropouts", 0, least=0, most=10**6),
         trust=section.text("trust", "none", options=("none", "tee")),
         shares=section.text("shares", "compressed", options=("compressed", "full")),
+        roster=_roster(section),
     )
 
 
 def numbered(count: int) -> tuple[str, ...]:
     """The names of silos that were only counted: silo-1 ... silo-N."""
     return tuple(f"silo-{number}" for number in range(1, count + 1))
+
+
+def _roster(section: Section) -> str:
+    """The digest of the roster, where the parties run apart."""
+    digest = section.text("roster", "")
+    if not _ROSTER.fullmatch(digest):
+        raise section.refusal(
+            "roster", "the roster's digest, 64 hexadecimal digits", "ask `hubbub roster` for it"
+        )
+    return digest
 
 
 def _names(section: Section) -> tuple[str, ...]:
@@ -55,7 +67,11 @@ def _names(section: Section) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Parties:
-    """Who takes part, and what is assumed of them."""
+    """Who takes part, and what is assumed of them.
+
+    `roster` is the digest of the roster with everybody's keys, which makes them a part of the study
+    id; parties that run apart demand it.
+    """
 
     names: tuple[str, ...]
     compute_nodes: int = 0
@@ -64,6 +80,7 @@ class Parties:
     dropouts: int = 0
     trust: str = "none"
     shares: str = "compressed"
+    roster: str = ""
 
     @property
     def silos(self) -> int:

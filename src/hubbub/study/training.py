@@ -13,7 +13,7 @@ from hubbub.study.section import Section
 _KEYS = (
     *("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection"),
     "projection_kind",
-    *("tokens", "evaluate"),
+    *("tokens", "evaluate", "download"),
 )
 _SAMPLINGS = ("poisson", "without-replacement", "none")
 _TOKENS = ("per-step", "per-epoch", "static")
@@ -40,6 +40,7 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
         projection_kind=_projection_kind(section),
         tokens=_tokens(section),
         evaluate=evaluate_from(section),
+        download=section.text("download", "float32", options=("float32", "bfloat16")),
     )
 
 
@@ -109,7 +110,8 @@ class Training:
 
     `projection` is k, or 0 for none. `projection_kind` is "gaussian" (the paper's matrices), "sign"
     (fast ones) or "layers" (a pair of matrices per layer; records are clipped after projecting).
-    `tokens` says for how many steps a list is used from which joint batches are drawn.
+    `tokens` says for how many steps a list is used from which joint batches are drawn. `download`
+    is the format in which models go down to the silos, which take their gradients at what they got.
     """
 
     steps: int
@@ -121,3 +123,4 @@ class Training:
     projection_kind: str = "gaussian"
     tokens: str = "per-step"
     evaluate: Evaluate | None = None
+    download: str = "float32"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.learning import Optimizer
-from hubbub.round.terms import Parameters
+from hubbub.round.terms import Parameters, Terms
 from hubbub.runners.training import stepped
 
 
@@ -71,12 +71,17 @@ class Course:
         if round in self._starts:
             self._states[round] = self._state()
 
-    def expect(self, sent: Parameters) -> None:
-        """Compare a MODEL with what was made; where nothing could be made, it is believed."""
+    def expect(self, sent: Parameters, terms: Terms) -> None:
+        """Compare a MODEL with what was made; where nothing could be made, it is believed.
+
+        One that was shortened on its way is not what the next step starts from.
+        """
         if self.parameters is None:
-            self.parameters = sent
-        elif sent.tobytes() != self.parameters.tobytes():
-            apart = np.count_nonzero(sent.view(np.uint32) != self.parameters.view(np.uint32))
+            self.parameters = None if terms.short_models else sent
+            return
+        made = terms.sent(self.parameters)
+        if sent.tobytes() != made.tobytes():
+            apart = np.count_nonzero(sent.view(np.uint32) != made.view(np.uint32))
             raise ProtocolError(
                 f"expected the model that follows from what was sent before, found {apart} of "
                 f"{sent.size} parameters to differ: the aggregator did not take that step"

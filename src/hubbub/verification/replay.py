@@ -216,7 +216,7 @@ class Replay:
         active, parameters = self._terms.read_model(_frame(kept, kept.payload), sender)
         if self._course is not None:
             self._course.arrive(kept.round) if self._last[0] else self._course.go_back(kept.round)
-            self._course.expect(parameters)
+            self._course.expect(parameters, self._terms)
         self._last = time
         total = ring.zeros(self._terms.dimension, self._terms.word_bits)
         self._open = Attempt(time=time, active=active, parameters=parameters, total=total)

@@ -1,0 +1,295 @@
+"""The aggregator's side of a networked study: it sets sessions up, as often as it takes.
+
+The order of the messages is that of `runners/members.py`; here they travel through an engine, and
+everybody but the aggregator is somewhere else. What it learns from them is public, and what it
+passes on is checked by whom it is passed to. The rounds are in `assembly.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.errors import HubbubError, ProtocolError
+from hubbub.network.assembly import Assembly
+from hubbub.network.exchange import Absent, AbsentError, Exchange
+from hubbub.network.opening import Opening
+from hubbub.network.parcel import Call
+from hubbub.network.seat import witnesses_of
+from hubbub.network.site import Site
+from hubbub.plan import Plan
+from hubbub.randomness import SecureSource
+from hubbub.round import Aggregator, Terms
+from hubbub.runners.federation import layout_of
+from hubbub.study import Study
+from hubbub.summation.agreement import SESSION_BYTES, sent_digest
+from hubbub.summation.joint import SeedCheck
+from hubbub.wire import EVERYBODY, Frame, Tag, parse, unverified
+
+_PING = 5.0  # seconds
+_PAUSE = 2.0
+_LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
+
+
+class WaitedError(HubbubError):
+    """The operator's patience is over, and somebody is still missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long the aggregator waits.
+
+    Args:
+        deadline: seconds for a phase of a round; who has not answered then is left out.
+        opening: seconds for a session's opening, in which silos read their records.
+        waiting: seconds for parties that a session cannot do without to come, or come back.
+        ask_again: seconds after which somebody who was left out is asked for.
+    """
+
+    deadline: float = 60.0
+    opening: float = 600.0
+    waiting: float = 3600.0
+    ask_again: float = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A session that is set up, and what the silos have said of themselves.
+
+    Args:
+        assembly: plays the rounds.
+        attempts: the most attempts that any silo has paid for, by purpose.
+    """
+
+    assembly: Assembly
+    attempts: Mapping[str, int]
+
+
+class Conductor:
+    """The aggregator of one study.
+
+    Args:
+        site: its own folder.
+        study: the study.
+        exchange: asks the parties.
+        patience: how long it waits.
+    """
+
+    def __init__(self, site: Site, study: Study, exchange: Exchange, patience: Patience) -> None:
+        self._site, self._study = site, study
+        self._exchange, self._patience = exchange, patience
+
+    def open(self, plan: Plan, opening: Opening, terms: Terms) -> Opened:
+        """Set a session up; wait for those who are not there.
+
+        Args:
+            plan: of what the session is for.
+            opening: what everybody is told of it.
+            terms: of its rounds.
+
+        Raises:
+            WaitedError: somebody did not come in time, or does not take part as things are.
+            ProtocolError: somebody broke the protocol, or a relay does so again and again.
+        """
+        journal, end, lies = self._exchange.journal, time.monotonic() + self._patience.waiting, 0
+        while True:
+            began = time.monotonic()
+            try:
+                opened = _SetUp(self._site, self._study, self._exchange, plan, terms).made(
+                    opening, self._patience
+                )
+            except AbsentError as error:
+                liars = [one for one in error.absent.values() if one.why in ("protocol", "garbled")]
+                lies += bool(liars)
+                if lies >= _LIES:
+                    raise ProtocolError(
+                        f"expected a set-up that everybody could check, got {lies} that failed: "
+                        f"{error}; find out who carries the messages, and start again",
+                        culprit=liars[0].culprit if liars else "",
+                    ) from None
+                if time.monotonic() + _PAUSE > end:
+                    raise WaitedError(f"{error}; start again when they can take part") from None
+                waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
+                journal.warn("waiting", parties=waiting)
+                time.sleep(_PAUSE)
+            else:
+                count = len(self._site.roster.parties)
+                seconds = time.monotonic() - began
+                journal.note("open", purpose=opening.purpose, parties=count, seconds=seconds)
+                return opened
+
+    def close(
+        self, assembly: Assembly, sessions: Sequence[bytes], parameters: bytes
+    ) -> list[dict[str, Any]]:
+        """Give everybody the model, and have the silos sign what their ledgers hold.
+
+        Returns:
+            What the silos say that answered; who did not is in the journal.
+        """
+        listed = json.dumps({"sessions": [one.hex() for one in sessions]}).encode()
+        frames = [
+            self._frame(assembly, Tag.CLOSE, listed),
+            self._frame(assembly, Tag.RESULT, parameters),
+        ]
+        asked = dict.fromkeys(self._site.roster.silos, frames)
+        parts = []
+        for index, heard in self._exchange.ask(
+            Call.CLOSE, asked, self._patience.deadline, assembly.session
+        ):
+            if isinstance(heard, Absent):
+                continue
+            try:
+                frame = parse(
+                    heard[0], self._site.roster, study=assembly.study, session=assembly.session
+                )
+                if frame.tag is not Tag.CLOSED or frame.sender != index:
+                    raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
+                parts.append(dict(json.loads(bytes(frame.payload))))
+            except (ProtocolError, ValueError, TypeError, IndexError, RecursionError) as error:
+                name = self._site.roster.name(index)
+                self._exchange.journal.warn("garbled", party=name, said=str(error))
+        return parts
+
+    def _frame(self, assembly: Assembly, tag: Tag, payload: bytes) -> bytes:
+        return Frame(
+            tag=tag,
+            study=assembly.study,
+            session=assembly.session,
+            sender=0,
+            receiver=EVERYBODY,
+            payload=payload,
+        ).sealed(self._site.keys)
+
+
+class _SetUp:
+    """One try at setting a session up."""
+
+    def __init__(
+        self, site: Site, study: Study, exchange: Exchange, plan: Plan, terms: Terms
+    ) -> None:
+        self._site, self._study, self._exchange = site, study, exchange
+        self._roster, self._terms, self._layout = site.roster, terms, layout_of(plan)
+        self._session = SecureSource().bytes(SESSION_BYTES)
+        self._everybody = range(1, len(self._roster.parties))
+
+    def made(self, opening: Opening, patience: Patience) -> Opened:
+        """The session.
+
+        Raises:
+            AbsentError: somebody is not there, or refuses.
+        """
+        self._all(Call.PING, [], _PING)
+        ready = self._all(Call.OPEN, [self._opened(opening)], patience.opening)
+        attempts = self._attempts(ready)
+        anchors = [one for i in self._roster.silos for one in ready[i][1:]]
+        check = self._seed_check(anchors)
+        self._agree(anchors, patience.deadline)
+        aggregator = Aggregator(
+            keys=self._site.keys,
+            roster=self._roster,
+            terms=self._terms,
+            study=self._study.id,
+            session=self._session,
+            seeds=check,
+        )
+        assembly = Assembly(
+            exchange=self._exchange,
+            aggregator=aggregator,
+            terms=self._terms,
+            study=self._study.id,
+            session=self._session,
+            anchors=anchors,
+            deadline=patience.deadline,
+            ask_again=patience.ask_again,
+        )
+        return Opened(assembly=assembly, attempts=attempts)
+
+    def _agree(self, anchors: Sequence[bytes], deadline: float) -> None:
+        """The phases of `Agreement`, one after the other, and every frame to its receiver."""
+        first = list(anchors)
+        if not self._roster.nodes:
+            commits = _first(self._all(Call.COMMIT, first, deadline))
+            first = _first(self._all(Call.REVEAL, commits, deadline))
+        sent = self._all(Call.CONTRIBUTE, first, deadline)
+        digests = bytes(32) + b"".join(sent_digest(_by_receiver(sent[i])) for i in self._everybody)
+        inbox = self._delivered(sent)
+        told = {index: [digests, *inbox[index]] for index in self._everybody}
+        confirmed = self._exchange.ask_all(Call.CONFIRM, told, deadline, self._session)
+        confirms = {index: frames[0] for index, frames in confirmed.items() if frames}
+        checks = self._delivered({index: frames[1:] for index, frames in confirmed.items()})
+        neighbours = {index: list(_by_receiver(sent[index])) for index in self._everybody}
+        last = {}
+        for index in self._everybody:
+            wanted = witnesses_of(self._layout, self._roster, self._terms, index)
+            seen = neighbours[index] if wanted is None else wanted
+            told_of = [confirms[i] for i in seen if i != index and i in confirms]
+            last[index] = [*told_of, *checks[index]]
+        self._exchange.ask_all(Call.FINISH, last, deadline, self._session)
+
+    def _all(self, call: Call, parts: Sequence[bytes], deadline: float) -> dict[int, list[bytes]]:
+        asked = dict.fromkeys(self._everybody, parts)
+        return self._exchange.ask_all(call, asked, deadline, self._session)
+
+    def _opened(self, opening: Opening) -> bytes:
+        return Frame(
+            tag=Tag.OPEN,
+            study=self._study.id,
+            session=self._session,
+            sender=0,
+            receiver=EVERYBODY,
+            payload=opening.payload(),
+        ).sealed(self._site.keys)
+
+    def _attempts(self, ready: Mapping[int, Sequence[bytes]]) -> dict[str, int]:
+        """By purpose, the most attempts that any silo says it has paid for."""
+        most: dict[str, int] = {}
+        for index, frames in ready.items():
+            name = self._roster.name(index)
+            try:
+                frame = parse(frames[0], self._roster, study=self._study.id, session=self._session)
+                said = json.loads(bytes(frame.payload)).get("attempts", {})
+                for purpose, count in said.items():
+                    most[purpose] = max(most.get(purpose, 0), int(count))
+            except (ProtocolError, ValueError, TypeError, IndexError, AttributeError) as error:
+                absent = Absent(why="garbled", said=f"its READY cannot be used: {error}")
+                raise AbsentError({name: absent}) from None
+        return most
+
+    def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
+        """What checks the links of joint seeds, where the terms need them."""
+        if not self._terms.joint:
+            return None
+        check = SeedCheck(
+            roster=self._roster,
+            study=self._study.id,
+            session=self._session,
+            steps=self._terms.steps,
+            attempts=self._terms.attempts,
+        )
+        try:
+            check.learn_anchors(anchors)
+        except ProtocolError as error:
+            absent = Absent(why="garbled", said=str(error), culprit=error.culprit)
+            raise AbsentError({error.culprit or "relay": absent}) from None
+        return check
+
+    def _delivered(self, sent: Mapping[int, Sequence[bytes]]) -> dict[int, list[bytes]]:
+        """From what each party sends to whom, to what each party receives."""
+        inbox: dict[int, list[bytes]] = {index: [] for index in self._everybody}
+        for frames in sent.values():
+            for receiver, frame in _by_receiver(frames).items():
+                inbox.setdefault(receiver, []).append(frame)
+        return inbox
+
+
+def _by_receiver(frames: Sequence[bytes]) -> dict[int, bytes]:
+    """Frames by whom they say they are for; who gets one checks it."""
+    return {unverified(frame).receiver: frame for frame in frames}
+
+
+def _first(answers: Mapping[int, Sequence[bytes]]) -> list[bytes]:
+    """Everybody's one frame, in the order of the roster."""
+    return [answers[index][0] for index in sorted(answers) if answers[index]]

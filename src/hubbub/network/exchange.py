@@ -1,0 +1,161 @@
+"""How the aggregator asks: requests out, answers in, and of each party that does not answer, why.
+
+What a party says no with is signed by it; a refusal that nobody signed counts as silence.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hubbub.errors import HubbubError, ProtocolError
+from hubbub.identity import Roster
+from hubbub.network.engine import Missing, Phase
+from hubbub.network.journal import Journal
+from hubbub.network.opening import REASONS
+from hubbub.network.parcel import NO_SESSION, Call, read_answer, request
+from hubbub.wire import Tag, parse, unverified
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent:
+    """A party without a usable answer.
+
+    Args:
+        why: "silent", "garbled", or one of `REASONS`.
+        said: the same for people.
+        culprit: whom the party blames, where it says that the protocol was broken.
+    """
+
+    why: str
+    said: str
+    culprit: str = ""
+
+
+class AbsentError(HubbubError):
+    """Parties without whom it cannot go on.
+
+    Args:
+        absent: by name.
+    """
+
+    def __init__(self, absent: Mapping[str, Absent]) -> None:
+        told = "; ".join(f"{name}: {one.said}" for name, one in sorted(absent.items()))
+        super().__init__(f"expected every party's answer, got none from {told}")
+        self.absent = dict(absent)
+
+
+Heard = list[bytes] | Absent
+
+
+class Exchange:
+    """Asks the parties of a roster through an engine.
+
+    Args:
+        roster: everybody.
+        phase: the engine.
+        journal: counts bytes and seconds.
+    """
+
+    def __init__(self, roster: Roster, phase: Phase, journal: Journal) -> None:
+        self.roster, self._phase, self.journal = roster, phase, journal
+
+    def ask(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        deadline: float,
+        session: bytes = NO_SESSION,
+    ) -> Iterator[tuple[int, Heard]]:
+        """Ask parties by roster index; each once, in the order in which they answer.
+
+        Args:
+            call: what is asked.
+            requests: the frames for each party.
+            deadline: seconds.
+            session: of which it is asked, 16 bytes.
+        """
+        began, received = time.monotonic(), 0
+        blobs = {
+            self.roster.name(index): request(call, session, parts)
+            for index, parts in requests.items()
+        }
+        waiting = {self.roster.name(index): index for index in requests}
+        for party, blob in self._phase(call.name.lower(), blobs, deadline):
+            index = waiting.pop(party, None)
+            if index is None:  # nobody asked; whoever carries the answers made it up
+                continue
+            received += 0 if isinstance(blob, Missing) else len(blob)
+            yield index, self._heard(index, blob, deadline)
+        for index in waiting.values():
+            yield index, self._heard(index, Missing(), deadline)
+        self.journal.add(
+            bytes_sent=sum(map(len, blobs.values())),
+            bytes_received=received,
+            phases=1,
+            **{f"seconds_{call.name.lower()}": time.monotonic() - began},
+        )
+
+    def ask_all(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        deadline: float,
+        session: bytes = NO_SESSION,
+    ) -> dict[int, list[bytes]]:
+        """Everybody's answer.
+
+        Raises:
+            AbsentError: naming who gave none.
+        """
+        answers: dict[int, list[bytes]] = {}
+        absent: dict[str, Absent] = {}
+        for index, heard in self.ask(call, requests, deadline, session):
+            if isinstance(heard, Absent):
+                absent[self.roster.name(index)] = heard
+            else:
+                answers[index] = heard
+        if absent:
+            raise AbsentError(absent)
+        return answers
+
+    def _heard(self, index: int, blob: bytes | Missing, deadline: float) -> Heard:
+        """The parts of an answer, or why there are none."""
+        name = self.roster.name(index)
+        if isinstance(blob, Missing):
+            self.journal.warn("missing", party=name, deadline=deadline, then=blob.why)
+            return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
+        try:
+            parts = read_answer(blob)
+            refusal = self._refusal(index, parts)
+        except ProtocolError as error:
+            self.journal.warn("garbled", party=name, said=str(error))
+            return Absent(why="garbled", said=str(error), culprit=error.culprit)
+        if refusal is not None:
+            self.journal.warn("declined", party=name, reason=refusal.said)
+            return refusal
+        return parts
+
+    def _refusal(self, index: int, parts: Sequence[bytes]) -> Absent | None:
+        """The signed refusal in an answer, if it is one."""
+        told = [unverified(part) for part in parts]
+        if any(frame.sender != index for frame in told):
+            raise ProtocolError(
+                f"expected frames of {self.roster.name(index)}, got another's", culprit="relay"
+            )
+        if [frame.tag for frame in told] != [Tag.REFUSAL]:
+            return None
+        frame = parse(parts[0], self.roster, study=told[0].study, session=told[0].session)
+        try:
+            said = json.loads(bytes(frame.payload))
+            why, culprit = str(said["why"]), str(said["culprit"])
+            reason = REASONS[why]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ProtocolError(
+                "expected a refusal for a known reason, got another",
+                culprit=self.roster.name(index),
+            ) from None
+        blamed = f", by {culprit}" if culprit else ""
+        return Absent(why=why, said=reason + blamed, culprit=culprit)

@@ -1,0 +1,318 @@
+"""A networked study from the aggregator's chair: the run folder, the training, the end.
+
+The loop is the same as in one process (`runners/training.py`); only where the sums come from
+differs. What is lost when this process dies is the open sessions: `serve` on the same folder opens
+new ones, and what the silos say that they have paid for counts as spent (docs/privacy.md P15).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hubbub.learning as learning
+from hubbub import evidence, sources
+from hubbub.errors import StudyError, UserError
+from hubbub.evidence.collecting import STANDARDISED
+from hubbub.network.assembly import Assembly
+from hubbub.network.conductor import Conductor, Patience
+from hubbub.network.engine import Phase
+from hubbub.network.exchange import AbsentError, Exchange
+from hubbub.network.journal import Journal
+from hubbub.network.opening import Opening
+from hubbub.network.seat import planned
+from hubbub.network.site import Site
+from hubbub.plan import Plan
+from hubbub.round import LocalTask, Terms, decoded
+from hubbub.round.projected import draw_of
+from hubbub.round.terms import Parameters
+from hubbub.runners import store
+from hubbub.runners.asides import Standardisation, evaluation, standardise, through
+from hubbub.runners.checkpoint import write_bytes
+from hubbub.runners.federation import terms_of
+from hubbub.runners.local import Result, check_plan
+from hubbub.runners.public import Lift
+from hubbub.runners.reporting import write_report
+from hubbub.runners.setting import Setting
+from hubbub.runners.store import RunFolder
+from hubbub.runners.training import Progress, State, Summed, train
+from hubbub.study import Study
+from hubbub.transcript import TRAINING, Transcript
+
+
+@dataclass(kw_only=True)
+class Rounds:
+    """Sums of one purpose, in one session after another, as sessions come to an end."""
+
+    venue: Venue
+    purpose: str
+    plan: Plan
+    terms: Terms
+    lift: Lift | None
+    assembly: Assembly | None = None
+    transcript: Transcript | None = None
+
+    def begin(self) -> None:
+        """Set a session up, in place of the last one if there was one."""
+        opening = Opening.of(self.purpose, self.terms, self.venue.standardisation)
+        if self.transcript is not None:
+            self.transcript.close()
+        opened = self.venue.conductor.open(self.plan, opening, self.terms)
+        self.venue.paid.update(opened.attempts)
+        assembly, folder = opened.assembly, self.venue.folder
+        transcript = folder.new_transcript(
+            assembly.study,
+            assembly.session,
+            self.venue.site.roster,
+            self.terms,
+            purpose=self.purpose,
+        )
+        for anchor in assembly.anchors:
+            transcript.keep(anchor)
+        assembly.keep = transcript.keep
+        self.assembly, self.transcript = assembly, transcript
+
+    def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Any | None, int]:
+        """A noisy sum, None if every attempt failed, and the attempts made."""
+        made = 0
+        while made < attempts:
+            assembly, transcript = self.session()
+            try:
+                total, count = assembly.round(number, parameters, attempts - made)
+            except AbsentError as lost:
+                made += assembly.made
+                self.venue.journal.warn("lost", round=number, said=str(lost))
+                transcript.seal()
+                self.begin()
+                continue
+            made += count
+            transcript.seal()
+            if total is not None:
+                return self._decoded(assembly, total, number, count - 1, parameters), made
+        return None, made
+
+    def session(self) -> tuple[Assembly, Transcript]:
+        """The session that is open."""
+        assert self.assembly is not None and self.transcript is not None, "begun"  # noqa: S101, PT018
+        return self.assembly, self.transcript
+
+    def _decoded(
+        self, assembly: Assembly, total: Any, number: int, attempt: int, parameters: Parameters
+    ) -> Any:
+        """A sum in units of the gradient, back from the projection where there is one."""
+        found, seed = decoded(self.terms, total), assembly.aggregator.seed
+        if self.lift is None or seed is None:
+            return found
+        return self.lift(found, draw_of(seed, number, attempt, self.terms.sent(parameters)))
+
+
+@dataclass(kw_only=True)
+class Venue:
+    """Where the sessions of a networked run are opened.
+
+    Args:
+        site: the aggregator's folder.
+        conductor: sets sessions up.
+        folder: of the run.
+        parameters: how many the model has.
+        stack: closes the transcripts.
+        paid: attempts that the silos have paid for, by purpose.
+    """
+
+    site: Site
+    conductor: Conductor
+    folder: RunFolder
+    parameters: int
+    journal: Journal
+    stack: ExitStack = field(repr=False)
+    standardisation: Standardisation | None = None
+    paid: dict[str, int] = field(default_factory=dict)
+    opened: list[Rounds] = field(default_factory=list)
+
+    def open(
+        self,
+        purpose: str,
+        plan: Plan,
+        _tasks: Sequence[LocalTask],
+        numbers: int,
+        lift: Callable[[Terms], Lift | None] = lambda _: None,
+    ) -> Rounds:
+        """Set up a session for sums of so many numbers; what is summed is the silos' business."""
+        terms = terms_of(plan, numbers, parameters=self.parameters)
+        rounds = Rounds(venue=self, purpose=purpose, plan=plan, terms=terms, lift=lift(terms))
+        self.opened.append(rounds)
+        self.stack.callback(_close, rounds)
+        rounds.begin()
+        return rounds
+
+    def charged(self, purpose: str) -> int:
+        """Attempts that some silo has paid for, for a purpose."""
+        return self.paid.get(purpose, 0)
+
+
+def serve(
+    site: Site,
+    study: Study,
+    out: Path,
+    phase: Phase,
+    *,
+    journal: Journal,
+    patience: Patience | None = None,
+    progress: Progress = lambda _step, _row: None,
+) -> Result:
+    """Train a study whose silos are elsewhere, or go on with it where it was interrupted.
+
+    Guarantees:
+        1. Every silo charges its own ledger before it answers, and answers no study, roster or
+           plan that it did not approve.
+        2. A run that was stopped at any point goes on with `serve` on the same folder, in new
+           sessions: no key, mask or noise is used again.
+
+    Args:
+        site: the aggregator's folder.
+        study: approved there.
+        out: the run's folder, new or interrupted.
+        phase: the engine.
+        journal: where events go.
+        patience: how long to wait for whom.
+        progress: called after every step.
+
+    Raises:
+        WaitedError: somebody did not come in time.
+        ProtocolError: somebody broke the protocol.
+        UserError, StudyError, IntegrityError: as for `hubbub.run`.
+    """
+    if site.role != "aggregator":
+        raise UserError(f"expected the aggregator's folder, got that of a {site.role}; use join")
+    if site.study(study.id) is None:
+        raise StudyError("expected a study that was approved here, got another; hubbub approve it")
+    planned(study)
+    began = time.perf_counter()
+    whose = [sources.TEST] if sources.has_test_set(study) else []
+    setting = Setting.of(study, whose=whose, folder=site.home)
+    with ExitStack() as stack:
+        folder, start = stack.enter_context(_folder(out, setting, journal))
+        exchange = Exchange(site.roster, phase, journal)
+        conductor = Conductor(site, study, exchange, patience or Patience())
+        venue = Venue(
+            site=site,
+            conductor=conductor,
+            folder=folder,
+            parameters=setting.initial.size,
+            journal=journal,
+            stack=stack,
+        )
+        stack.enter_context(learning.threads_for(setting.initial.size))
+        setting, trained = _trained(setting, venue, start, _told(journal, study, progress))
+        parts = _closed(venue, trained)
+    result = Result(
+        model=setting.trained(trained.parameters),
+        metrics=trained.rows,
+        epsilon=setting.plan.epsilon_after(trained.attempts),
+        plan=setting.plan,
+        folder=folder.path,
+        standardisation=setting.standardisation,
+    )
+    store.write_model(folder.path, setting.plan, result.model)
+    text = evidence.collect(
+        site.keys,
+        folder.path,
+        plan=setting.plan,
+        roster=site.roster,
+        parts=parts,
+        attempts=trained.attempts,
+        trust=(),
+    )
+    write_bytes(folder.path / evidence.FILE, text.encode())
+    write_report(folder.path, seconds=time.perf_counter() - began)
+    journal.note("closed", study=study.name, model=str(folder.path))
+    return result
+
+
+def _trained(
+    setting: Setting, venue: Venue, start: State | None, progress: Progress
+) -> tuple[Setting, State]:
+    """Standardise, if the study asks for it, and train."""
+    setting = standardise(setting, through(venue), venue.folder.path / STANDARDISED)
+    venue.standardisation = setting.standardisation
+    look = evaluation(setting, through(venue))
+    rounds = venue.open(TRAINING, setting.plan, [], setting.initial.size, setting.lift)
+    state = start or State(parameters=setting.initial)
+    state = replace(state, attempts=max(state.attempts, venue.charged(TRAINING)))
+
+    def summation(step: int, parameters: Parameters, left: int) -> Summed:
+        gradient, made = rounds.round(step, parameters, left)
+        return Summed(gradient=gradient, attempts=made)
+
+    trained = train(
+        setting,
+        summation,
+        progress,
+        divisor=setting.plan.divisor,
+        start=state,
+        keep=lambda one: venue.folder.keep(one, {}),
+        look=look,
+    )
+    return setting, trained
+
+
+def _closed(venue: Venue, trained: State) -> list[dict[str, Any]]:
+    """The silos' own words about the run, in the session of the training."""
+    rounds = next(one for one in venue.opened if one.purpose == TRAINING)
+    sessions = [one for purpose in venue.folder.purposes for one in venue.folder.sessions(purpose)]
+    parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
+    assembly, transcript = rounds.session()
+    parts = venue.conductor.close(assembly, sessions, parameters)
+    transcript.close()
+    return sorted(parts, key=lambda one: str(one.get("silo")))
+
+
+@contextmanager
+def _folder(
+    out: Path, setting: Setting, journal: Journal
+) -> Iterator[tuple[RunFolder, State | None]]:
+    """The run's folder, and where an interrupted run stood."""
+    if not (out / "run.json").is_file():
+        with RunFolder.fresh(out, setting.plan, baseline=None, ledgers=None) as folder:
+            yield folder, None
+        return
+    with RunFolder.again(out) as (folder, study):
+        if study.id != setting.study.id or folder.ledgers is not None:
+            raise UserError(
+                f"expected this networked study's run in {out}, got another; choose another --out"
+            )
+        check_plan(out / "plan.json", setting.plan)
+        found = folder.last_checkpoint()
+        if found is not None:
+            journal.note("resumed", step=found.state.step)
+        yield folder, found.state if found else None
+
+
+def _told(journal: Journal, study: Study, progress: Progress) -> Progress:
+    """Progress that is also in the journal."""
+    last = time.monotonic()
+
+    def told(step: int, row: Mapping[str, float]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        seconds, last = now - last, now
+        epsilon = row.get("epsilon", 0.0)
+        steps = study.training.steps
+        journal.note("step", step=step, steps=steps, epsilon=epsilon, seconds=seconds)
+        journal.state(
+            study=study.name, step=step, steps=steps, epsilon=epsilon, seconds_last_step=seconds
+        )
+        progress(step, row)
+
+    return told
+
+
+def _close(rounds: Rounds) -> None:
+    if rounds.transcript is not None:
+        rounds.transcript.close()

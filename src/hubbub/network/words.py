@@ -1,0 +1,35 @@
+"""Events of a networked study as sentences for people: what happened, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_SENTENCES = {
+    "session": "{study}: a session for {purpose} is being set up",
+    "seated": "the session is set up; rounds may come",
+    "round": "round {round}: the answer has left; epsilon on this data set so far {epsilon}",
+    "refused": "refused to answer ({why}): {said}",
+    "waiting": "waiting for {parties}; start hubbub join there, or wait",
+    "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
+    "missing": "{party} did not answer within {deadline:g} s; {then}",
+    "declined": "{party} refuses: {reason}",
+    "attempt": "round {round}: attempt {attempt} came to nothing; {then}",
+    "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
+    "closed": "{study} is done; the model is in {model}",
+    "resumed": "going on after step {step}",
+    "stopped": "stopped: {said}",
+}
+
+
+def sentence(event: str, values: Mapping[str, Any]) -> str:
+    """An event in one line."""
+    pattern = _SENTENCES.get(event)
+    try:
+        return pattern.format(**values) if pattern else f"{event}: {_listed(values)}"
+    except (KeyError, ValueError, TypeError):
+        return f"{event}: {_listed(values)}"
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -1,0 +1,115 @@
+"""A consortium in one process: every party with a folder of its own, and an engine to play with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hubbub.network.conductor import Patience
+from hubbub.network.engine import Phase, in_process
+from hubbub.network.journal import Journal
+from hubbub.network.node import NodeSeat
+from hubbub.network.papers import roster_of
+from hubbub.network.seat import Seat
+from hubbub.network.serving import serve
+from hubbub.network.silo import SiloSeat
+from hubbub.network.site import Site
+from hubbub.randomness import SecureSource
+from hubbub.runners.local import Result
+from hubbub.study import Study
+
+HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
+QUICK = Patience(deadline=20.0, opening=60.0, waiting=30.0, ask_again=0.0)
+
+
+def table(names: tuple[str, ...], nodes: int = 0, **changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A small study on the hospitals' records."""
+    made: dict[str, Any] = {
+        "study": {"name": "a consortium", "transcript": "full"},
+        "parties": {"names": list(names), "compute_nodes": nodes, "colluders": 1},
+        "data": {"source": "hubbub.datasets:heart", "target": "disease", "records": 735},
+        "model": {"kind": "logistic", "inputs": [26]},
+        "training": {"steps": 3, "sample_rate": 0.2},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    }
+    for key, values in changes.items():
+        made[key] |= values
+    return made
+
+
+@dataclass
+class Consortium:
+    """Everybody's folders and seats.
+
+    Args:
+        home: below which the folders are.
+        draws: from a party's index to its randomness, for tests that repeat themselves.
+    """
+
+    home: Path
+    study: Study
+    sites: dict[str, Site]
+    draws: Callable[[int], SecureSource] | None = None
+    seats: dict[str, Seat] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    @classmethod
+    def gather(
+        cls, home: Path, made: dict[str, Any], draws: Callable[[int], SecureSource] | None = None
+    ) -> Consortium:
+        """Keys, the roster, the approvals, and a seat for everybody."""
+        names, nodes = made["parties"]["names"], made["parties"]["compute_nodes"]
+        roles = {"aggregator": "aggregator"} | dict.fromkeys(names, "silo")
+        roles |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
+        sites = {name: Site.made(home / name, name, role) for name, role in roles.items()}
+        roster = roster_of([site.keys.identity for site in sites.values()])
+        made["parties"]["roster"] = roster.digest.hex()
+        study = Study.from_table(made)
+        for site in sites.values():
+            site.approve(study, roster)
+        found = cls(home, study, sites, draws)
+        for name in [*names, *(f"node-{n}" for n in range(1, nodes + 1))]:
+            found.start(name)
+        return found
+
+    @property
+    def aggregator(self) -> Site:
+        return self.sites["aggregator"]
+
+    def start(self, name: str) -> None:
+        """Start a party's process, as it were; what it knew before is gone."""
+        self.stop(name)
+        site, journal = Site.opened(self.home / name), Journal(party=name, say=self.said.append)
+        draw = None if self.draws is None else lambda _: self.draws(site.index)
+        if site.role == "silo":
+            self.seats[name] = SiloSeat(
+                site,
+                journal,
+                data=site.home,
+                ledger=site.home / "ledger.sqlite",
+                device="cpu",
+                pace=0.0,
+                draw=draw,
+            )
+        else:
+            self.seats[name] = NodeSeat(site, journal, draw=draw)
+
+    def stop(self, name: str) -> None:
+        """End a party's process."""
+        seat = self.seats.pop(name, None)
+        if isinstance(seat, SiloSeat):
+            seat.close()
+
+    @property
+    def phase(self) -> Phase:
+        """All seats, whoever sits there when they are asked."""
+
+        return in_process(lambda name: seat.answer if (seat := self.seats.get(name)) else None)
+
+    def serve(self, phase: Phase | None = None, **changes: Any) -> Result:
+        """Run the study."""
+        journal = Journal(party="aggregator", say=self.said.append)
+        options = {"journal": journal, "patience": QUICK, **changes}
+        return serve(self.aggregator, self.study, self.home / "run", phase or self.phase, **options)
