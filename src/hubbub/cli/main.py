@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from hubbub import __version__
-from hubbub.cli import accounting, bench, fraction, ledger, training, verify
+from hubbub.cli import accounting, bench, fraction, ledger, network, training, verify
 from hubbub.cli.output import warn
 from hubbub.errors import HubbubError, UserError
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (training, verify, accounting, fraction, ledger, bench):
+    for family in (training, network, verify, accounting, fraction, ledger, bench):
         family.add_commands(commands)
     return parser
 

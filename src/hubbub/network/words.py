@@ -18,6 +18,11 @@ _SENTENCES = {
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
     "closed": "{study} is done; the model is in {model}",
     "resumed": "going on after step {step}",
+    "submitted": "the job was handed in ({job})",
+    "again": "the job is handed in again: {status}",
+    "restarted": "{process} ended and is started again",
+    "lost": "round {round}: {said}; a new session is set up",
+    "garbled": "{party}: {said}",
     "stopped": "stopped: {said}",
 }
 
