@@ -185,9 +185,12 @@ def _supervised(options: argparse.Namespace, site: Site, study: Study, quorum: i
 
     began = time.monotonic()
     settings = Settings(
-        home=str(options.home.resolve()), deadline=options.deadline, waiting=options.waiting
+        home=str(options.home.resolve()),
+        deadline=options.deadline,
+        waiting=options.waiting,
+        allow_byoc=options.allow_byoc,
     )
-    kit = prepare(options.kit, settings, allow_byoc=options.allow_byoc)
+    kit = prepare(options.kit, settings)
     parent = None if options.running else Parent(kit, options.home / "engine.log")
     out = run_folder(options.home, study.id.hex())
     with bar(study.name, study.training.steps, quiet=options.json) as progress:
@@ -238,8 +241,9 @@ def _join(options: argparse.Namespace) -> int:
         data=str((options.data or options.home).resolve()),
         ledger=str(options.ledger.resolve()) if options.ledger else "",
         device=options.device,
+        allow_byoc=options.allow_byoc,
     )
-    kit = prepare(options.kit, settings, allow_byoc=options.allow_byoc)
+    kit = prepare(options.kit, settings)
     if kit.name != site.name:
         raise UserError(
             f"expected the startup kit of {site.name}, got that of {kit.name}; name the right one"

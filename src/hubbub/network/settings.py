@@ -34,6 +34,7 @@ class Settings:
         ledger: of the silo's data set; in the home if empty.
         device: where gradients are made.
         pace: seconds; a silo's answer leaves at a multiple of it.
+        allow_byoc: whether this party takes part although its site lets jobs bring code.
         deadline, opening, waiting, ask_again: see `Patience`; the aggregator's alone.
     """
 
@@ -42,6 +43,7 @@ class Settings:
     ledger: str = ""
     device: str = "auto"
     pace: float = PACE
+    allow_byoc: bool = False
     deadline: float = Patience.deadline
     opening: float = Patience.opening
     waiting: float = Patience.waiting
@@ -72,8 +74,8 @@ class Settings:
     def _check(self) -> None:
         """Every value has the type of its default."""
         for name, value in asdict(self).items():
-            wanted = (int, float) if name in _NUMBERS else (str,)
-            if not isinstance(value, wanted) or isinstance(value, bool):
+            wanted = (int, float) if name in _NUMBERS else (bool if name == "allow_byoc" else str,)
+            if not isinstance(value, wanted) or isinstance(value, bool) != (bool in wanted):
                 raise TypeError(f"{name} = {value!r}")
 
     def write(self, folder: Path) -> None:

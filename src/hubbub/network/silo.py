@@ -40,6 +40,7 @@ from hubbub.transcript import TRAINING
 from hubbub.wire import Tag, parse
 
 PACE = 0.02  # seconds
+_TELL_EVERY = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,7 @@ class SiloSeat(Seat):
         self._ledger, self._masking = Ledger(ledger), masking or Masking()
         self._studies: dict[bytes, _Study] = {}
         self._playing: dict[bytes, _Playing] = {}
+        self._told = 0.0
         super().__init__(site, journal, draw)
 
     def close(self) -> None:
@@ -202,7 +204,27 @@ class SiloSeat(Seat):
         if self._pace:
             time.sleep(ceil(took / self._pace) * self._pace - took)
         self.journal.add(answers=1, bytes_sent=sum(map(len, made)))
+        self._tell(sitting, took)
         return made
+
+    def _tell(self, sitting: Sitting, took: float) -> None:
+        """Where this silo stands, for its own people; now and then, as it takes a while."""
+        now = time.monotonic()
+        if now - self._told < _TELL_EVERY:
+            return
+        self._told = now
+        whole = self._known(sitting.study).plain.plan
+        spent = self._ledger.spent_on(sitting.study.id, kind_of(whole))
+        epsilon = whole.epsilon_after(min(spent, whole.study.training.steps))
+        self.journal.state(
+            study=sitting.study.name,
+            purpose=sitting.opening.purpose,
+            attempts=spent,
+            steps=whole.study.training.steps,
+            epsilon=epsilon,
+            seconds_last_answer=took,
+        )
+        self.journal.note("answered", attempts=spent, epsilon=round(epsilon, 4))
 
     def _close(self, sitting: Sitting, parts: Sequence[bytes]) -> list[bytes]:
         """The study is over: keep the model, and sign what the ledger holds."""

@@ -8,7 +8,7 @@ from typing import Any
 _SENTENCES = {
     "session": "{study}: a session for {purpose} is being set up",
     "seated": "the session is set up; rounds may come",
-    "round": "round {round}: the answer has left; epsilon on this data set so far {epsilon}",
+    "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
     "refused": "refused to answer ({why}): {said}",
     "waiting": "waiting for {parties}; start hubbub join there, or wait",
     "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",

@@ -25,13 +25,12 @@ _ROLES = ("project_admin", "org_admin", "lead", "member")
 _RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
 
 
-def prepare(kit: Path, settings: Settings, *, allow_byoc: bool = False) -> Path:
+def prepare(kit: Path, settings: Settings) -> Path:
     """Set a kit up for hubbub; the folder as FLARE wants it named.
 
     Args:
         kit: the folder with `startup` and `local` that provisioning made for this site.
-        settings: of this party.
-        allow_byoc: leave the administrator's rule about code inside jobs as it is.
+        settings: of this party; they say whether a rule that allows code inside jobs may stay.
 
     Raises:
         UserError: it is no such folder, or it allows code inside jobs.
@@ -42,8 +41,9 @@ def prepare(kit: Path, settings: Settings, *, allow_byoc: bool = False) -> Path:
             f"expected a site's startup kit in {kit}, with the folders startup and local, found "
             "none; make it with nvflare provision"
         )
-    if not allow_byoc:
+    if not (local / "authorization.json").is_file():
         _forbid_code(local)
+    check_code(local, allowed=settings.allow_byoc)
     _write(local / "resources.json", _resources(_read(local, "resources.json"), local.parent))
     _write(local / "log_config.json", _quiet(_read(local, "log_config.json")))
     settings.write(local)
@@ -60,24 +60,30 @@ def is_admin(kit: Path) -> bool:
     return (kit / "startup" / "fed_admin.json").is_file()
 
 
+def check_code(local: Path, *, allowed: bool) -> None:
+    """Refuse a site whose rules let anybody's job bring code, unless its administrator wants that.
+
+    Raises:
+        UserError: it does.
+    """
+    roles = _read(local, "authorization.json").get("permissions", {})
+    loose = [name for name, rights in roles.items() if not _forbids(rights)]
+    if loose and not allowed:
+        raise UserError(
+            f'expected {local / "authorization.json"} to say "byoc": "none" for every role, it '
+            f"allows code inside the jobs of {', '.join(loose)}; forbid it, or say --allow-byoc if "
+            "you trust them all"
+        )
+
+
 def _forbid_code(local: Path) -> None:
-    """Nobody's jobs may bring code; a rule that says otherwise is not silently changed."""
-    path = local / "authorization.json"
-    if path.is_file():
-        roles = _read(local, "authorization.json").get("permissions", {})
-        loose = [name for name, rights in roles.items() if not _forbids(rights)]
-        if loose:
-            raise UserError(
-                f'expected {path} to say "byoc": "none" for every role, it allows code inside the '
-                f"jobs of {', '.join(loose)}; forbid it, or say --allow-byoc if you trust them all"
-            )
-        return
+    """Nobody's jobs may bring code, where nothing was said about it."""
     rules = _read(local, "authorization.json")
     for name in _ROLES:
-        rights = rules["permissions"].get(name, "any")
+        rights = rules["permissions"].get(name, "none")
         whole = dict.fromkeys(_RIGHTS, rights) if isinstance(rights, str) else rights
         rules["permissions"][name] = whole | {"byoc": "none"}
-    _write(path, rules)
+    _write(local / "authorization.json", rules)
 
 
 def _forbids(rights: Any) -> bool:

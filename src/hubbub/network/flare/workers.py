@@ -12,10 +12,12 @@ from nvflare.collab import collab
 
 from hubbub.errors import HubbubError, UserError
 from hubbub.network.flare.carrier import AbortedError, phase_over_collab
+from hubbub.network.flare.kit import check_code
 from hubbub.network.flare.outcome import leave_word, run_folder
 from hubbub.network.seat import Seat
 from hubbub.network.serving import serve
 from hubbub.network.settings import Settings
+from hubbub.network.silo import SiloSeat
 
 
 class FlareParty:
@@ -34,7 +36,14 @@ class FlareParty:
                 f"expected the site {collab.site_name} to be the party {settings.site.name}; "
                 "give both the same name"
             )
+        check_code(Path(collab.workspace.get_site_config_dir()), allowed=settings.allow_byoc)
         self._seat = settings.seat(journal)
+
+    @collab.final
+    def end(self) -> None:
+        """Leave the ledger closed."""
+        if isinstance(self._seat, SiloSeat):
+            self._seat.close()
 
     @collab.publish
     def answer(self, parcel: bytes) -> bytes:
