@@ -17,7 +17,7 @@ from hubbub.errors import IntegrityError, StudyError
 from hubbub.ledger.book import Ledger
 from hubbub.plan import EVALUATION, STANDARDISATION
 from hubbub.runners import asides as asked
-from hubbub.runners.asides import FeatureSums, standardisation_from
+from hubbub.runners.features import FeatureSums, standardisation_from
 from hubbub.runners.federation import layout_of
 from hubbub.runners.local import resume, run
 from hubbub.runners.series import Stage

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.network.conductor import Patience
 from hubbub.network.engine import Phase, in_process
 from hubbub.network.journal import Journal
 from hubbub.network.node import NodeSeat
 from hubbub.network.papers import roster_of
+from hubbub.network.patience import Patience
 from hubbub.network.seat import Seat
 from hubbub.network.serving import serve
 from hubbub.network.silo import SiloSeat

@@ -18,6 +18,7 @@ from hubbub.network.assembly import Assembly
 from hubbub.network.exchange import Absent, AbsentError, Exchange
 from hubbub.network.opening import Opening
 from hubbub.network.parcel import Call
+from hubbub.network.patience import Patience
 from hubbub.network.seat import witnesses_of
 from hubbub.network.site import Site
 from hubbub.plan import Plan
@@ -36,23 +37,6 @@ _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 class WaitedError(HubbubError):
     """The operator's patience is over, and somebody is still missing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long the aggregator waits.
-
-    Args:
-        deadline: seconds for a phase of a round; who has not answered then is left out.
-        opening: seconds for a session's opening, in which silos read their records.
-        waiting: seconds for parties that a session cannot do without to come, or come back.
-        ask_again: seconds after which somebody who was left out is asked for.
-    """
-
-    deadline: float = 60.0
-    opening: float = 600.0
-    waiting: float = 3600.0
-    ask_again: float = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Any
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.plan import Plan
 from hubbub.round import Terms
-from hubbub.runners.asides import Standardisation
+from hubbub.runners.features import Standardisation
 from hubbub.transcript import TRAINING
 from hubbub.version import VERSION
 

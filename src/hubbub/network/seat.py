@@ -131,6 +131,9 @@ class Seat(ABC):
     def seated(self, sitting: Sitting, agreed: Session) -> None:
         """The session is set up; rounds may come."""
 
+    def close(self) -> None:  # noqa: B027 (not every party has something open)
+        """Leave the seat; what is open on disk is closed."""
+
     def ready(self, sitting: Sitting) -> dict[str, Any]:
         """What else the aggregator is told when a session is opened."""
         return {}

@@ -18,14 +18,16 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub import evidence, sources
+from hubbub.disk import write_bytes
 from hubbub.errors import StudyError, UserError
 from hubbub.evidence.collecting import STANDARDISED
 from hubbub.network.assembly import Assembly
-from hubbub.network.conductor import Conductor, Patience
+from hubbub.network.conductor import Conductor
 from hubbub.network.engine import Phase
 from hubbub.network.exchange import AbsentError, Exchange
 from hubbub.network.journal import Journal
 from hubbub.network.opening import Opening
+from hubbub.network.patience import Patience
 from hubbub.network.seat import planned
 from hubbub.network.site import Site
 from hubbub.plan import Plan
@@ -33,8 +35,8 @@ from hubbub.round import LocalTask, Terms, decoded
 from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
 from hubbub.runners import store
-from hubbub.runners.asides import Standardisation, evaluation, standardise, through
-from hubbub.runners.checkpoint import write_bytes
+from hubbub.runners.asides import evaluation, standardise, through
+from hubbub.runners.features import Standardisation
 from hubbub.runners.federation import terms_of
 from hubbub.runners.local import Result, check_plan
 from hubbub.runners.public import Lift

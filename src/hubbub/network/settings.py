@@ -9,17 +9,17 @@ from __future__ import annotations
 import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from hubbub.errors import UserError
-from hubbub.network.conductor import Patience
 from hubbub.network.journal import Journal, Say
-from hubbub.network.node import NodeSeat
-from hubbub.network.seat import Seat
-from hubbub.network.silo import PACE, SiloSeat
+from hubbub.network.patience import PACE, Patience
 from hubbub.network.site import Site
+
+if TYPE_CHECKING:
+    from hubbub.network.seat import Seat
 
 FILE = "hubbub.toml"
 
@@ -109,9 +109,13 @@ class Settings:
         """
         site = self.site
         if site.role == "node":
+            from hubbub.network.node import NodeSeat
+
             return NodeSeat(site, journal)
         if site.role != "silo":
             raise UserError(f"expected a silo or a compute node in {self.home}, got the aggregator")
+        from hubbub.network.silo import SiloSeat
+
         return SiloSeat(
             site,
             journal,

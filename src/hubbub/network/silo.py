@@ -18,18 +18,21 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
+from hubbub.disk import write_text
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.evidence import part_of
 from hubbub.ledger import Kind, Ledger
 from hubbub.network.journal import Journal
 from hubbub.network.opening import Opening, RefusedError, part_of_plan, purposes_of
 from hubbub.network.parcel import Call
+from hubbub.network.patience import PACE
 from hubbub.network.seat import Draw, Handler, Seat, Sitting, planned
 from hubbub.network.site import Site
 from hubbub.plan import EVALUATION, STANDARDISATION, Plan, mechanism_of
 from hubbub.round import Answering, LocalTask, Silo, Terms
 from hubbub.runners import store
-from hubbub.runners.asides import FeatureSums, standardised
+from hubbub.runners.asides import standardised
+from hubbub.runners.features import FeatureSums
 from hubbub.runners.federation import terms_of
 from hubbub.runners.series import entry_of, kind_of
 from hubbub.runners.setting import Setting
@@ -39,7 +42,6 @@ from hubbub.summation.mask import Masking
 from hubbub.transcript import TRAINING
 from hubbub.wire import Tag, parse
 
-PACE = 0.02  # seconds
 _TELL_EVERY = 5.0
 
 
@@ -260,7 +262,7 @@ class SiloSeat(Seat):
         trained = known.plain.trained(np.frombuffer(payload, dtype="<f4").copy())
         store.write_model(folder, plan, trained)
         if (found := known.setting.standardisation) is not None:
-            store.write_text(folder / "standardisation.json", found.json())
+            write_text(folder / "standardisation.json", found.json())
         self.journal.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, sitting: Sitting, data: bytes, tag: Tag) -> bytes:

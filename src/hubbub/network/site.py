@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from hubbub.disk import write_bytes
 from hubbub.errors import StudyError, UserError
 from hubbub.identity import Identity, Keys, Roster
 from hubbub.network.papers import identities, identity_toml, keys_of, keys_toml, roster_toml
-from hubbub.runners.checkpoint import write_bytes
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER, APPROVED = "keys.toml", "identity.toml", "roster.toml", "approved"

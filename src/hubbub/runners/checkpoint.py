@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.runners.training import State
 
@@ -76,21 +76,6 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
             "delete it to go on from the one before, or restore a backup"
         )
     return _unpacked(path, content)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file all at once or not at all; it is on disk when this returns."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name too
-    finally:
-        os.close(folder)
 
 
 def _found(folder: Path) -> list[tuple[int, Path]]:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hubbub.disk import write_text
 from hubbub.plan import Plan
 from hubbub.runners.baselines import BASELINES
 from hubbub.runners.local import Result, run
 from hubbub.runners.reporting import COMPARISON, write_report
-from hubbub.runners.store import write_text
 from hubbub.study import Study
 
 MODES = ("federated", *BASELINES)

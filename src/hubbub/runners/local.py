@@ -23,9 +23,10 @@ from hubbub.evidence.collecting import STANDARDISED
 from hubbub.ledger import Ledger
 from hubbub.plan import Plan, mechanism_of
 from hubbub.runners import store
-from hubbub.runners.asides import Standardisation, evaluation, exactly, standardise, through
+from hubbub.runners.asides import evaluation, exactly, standardise, through
 from hubbub.runners.baselines import BASELINES, alone, central
 from hubbub.runners.checkpoint import Checkpoint
+from hubbub.runners.features import Standardisation
 from hubbub.runners.federation import layout_of
 from hubbub.runners.lists import Notice
 from hubbub.runners.reporting import write_report

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.evidence.claims import check_content, load
 from hubbub.evidence.collecting import FILE
 from hubbub.report import render
-from hubbub.runners.checkpoint import write_bytes
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"

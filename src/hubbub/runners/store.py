@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import learning
+from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.identity import Roster
 from hubbub.plan import Plan
@@ -34,7 +35,6 @@ from hubbub.round import Terms
 from hubbub.runners.checkpoint import (
     Checkpoint,
     newest_checkpoint,
-    write_bytes,
     write_checkpoint,
 )
 from hubbub.runners.training import State
@@ -227,11 +227,6 @@ def write_model(folder: Path, plan: Plan, model: Any) -> None:
     """Put the trained model into a run's folder."""
     header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
     learning.save_model(folder / "model.safetensors", model, header)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file all at once or not at all."""
-    write_bytes(path, text.encode())
 
 
 def _line(row: Mapping[str, float]) -> str:

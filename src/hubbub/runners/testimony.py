@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import evidence
+from hubbub.disk import write_bytes
 from hubbub.errors import StudyError
 from hubbub.identity import Roster
 from hubbub.ledger import Ledger
 from hubbub.plan import Plan
-from hubbub.runners.checkpoint import write_bytes
 from hubbub.runners.series import Stage
 from hubbub.transcript import TRAINING, files
 from hubbub.transcript.kept import read_header

@@ -36,7 +36,7 @@ from hubbub.plan import STANDARDISATION, Plan, record_shape
 from hubbub.round import Terms
 from hubbub.round.projected import LAYERS
 from hubbub.round.terms import Parameters
-from hubbub.runners.asides import standardisation_from
+from hubbub.runners.features import standardisation_from
 from hubbub.runners.federation import terms_of
 from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
 from hubbub.study import Study

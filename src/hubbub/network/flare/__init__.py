@@ -1,7 +1,7 @@
 """NVIDIA FLARE as the engine: what carries parcels between machines, and keeps processes alive.
 
-`workers` are the two classes that FLARE starts at the sites; `carrier` is the phase function over
+`party` and `aggregator` are what FLARE starts at the sites; `carrier` is the phase function over
 its Collab calls; `sturdy` starts a worker again that died; `kit` and `job` write what FLARE reads;
-`parent` runs its processes. Nothing here knows what is in a parcel. FLARE is pinned to 2.9, because
-some of what is used has no promise of stability.
+`parent` runs its processes, and `supervisor` keeps them up. Nothing here knows what is in a parcel.
+FLARE is pinned to 2.9, because some of what is used has no promise of stability.
 """

@@ -59,7 +59,7 @@ def _server(study: Study) -> dict[str, Any]:
     }
     aggregator = {
         "id": "aggregator",
-        "path": "hubbub.network.flare.workers.FlareAggregator",
+        "path": "hubbub.network.flare.aggregator.FlareAggregator",
         "args": {"study": study.id.hex()},
     }
     return {"format_version": 2, "workflows": [controller], "components": [aggregator]}
@@ -70,7 +70,7 @@ def _client() -> dict[str, Any]:
         "path": "hubbub.network.flare.sturdy.SturdyExecutor",
         "args": {"client_obj_id": "party", "max_inbound_call_threads": _CALLS_AT_ONCE},
     }
-    party = {"id": "party", "path": "hubbub.network.flare.workers.FlareParty", "args": {}}
+    party = {"id": "party", "path": "hubbub.network.flare.party.FlareParty", "args": {}}
     return {
         "format_version": 2,
         "executors": [{"tasks": ["*"], "executor": executor}],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from hubbub.disk import write_bytes
 from hubbub.errors import ProtocolError, UserError
-from hubbub.runners.checkpoint import write_bytes
 
 OUTCOME = "outcome.json"
 

@@ -1,7 +1,7 @@
-"""The two classes that FLARE starts: one at the server, one at every other site.
+"""The class that FLARE starts at the server: the aggregator of one study.
 
-A job names them and the study's id, and nothing else. Keys, rosters, approvals, records and ledgers
-come from this machine's own settings, which no job can reach.
+A job names it and the study's id, and nothing else. Keys, roster and approvals come from this
+machine's own settings, and the run's folder is below the aggregator's.
 """
 
 from __future__ import annotations
@@ -12,45 +12,9 @@ from nvflare.collab import collab
 
 from hubbub.errors import HubbubError, UserError
 from hubbub.network.flare.carrier import AbortedError, phase_over_collab
-from hubbub.network.flare.kit import check_code
 from hubbub.network.flare.outcome import leave_word, run_folder
-from hubbub.network.seat import Seat
 from hubbub.network.serving import serve
 from hubbub.network.settings import Settings
-from hubbub.network.silo import SiloSeat
-
-
-class FlareParty:
-    """A silo or a compute node: hands what the server's worker sends to its seat."""
-
-    def __init__(self) -> None:
-        self._seat: Seat | None = None
-
-    @collab.init
-    def begin(self) -> None:
-        """Take the seat that this machine's settings describe."""
-        settings = Settings.read(Path(collab.workspace.get_site_config_dir()))
-        journal = settings.journal()
-        if settings.site.name != collab.site_name:
-            raise UserError(
-                f"expected the site {collab.site_name} to be the party {settings.site.name}; "
-                "give both the same name"
-            )
-        check_code(Path(collab.workspace.get_site_config_dir()), allowed=settings.allow_byoc)
-        self._seat = settings.seat(journal)
-
-    @collab.final
-    def end(self) -> None:
-        """Leave the ledger closed."""
-        if isinstance(self._seat, SiloSeat):
-            self._seat.close()
-
-    @collab.publish
-    def answer(self, parcel: bytes) -> bytes:
-        """What this party says to a parcel; other sites are not answered."""
-        if self._seat is None or collab.caller != "server" or type(parcel) is not bytes:
-            return b""
-        return self._seat.answer(parcel)
 
 
 class FlareAggregator:

@@ -1,0 +1,24 @@
+"""How long parties wait for each other, in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PACE = 0.02  # a silo's answer leaves at a multiple of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long the aggregator waits.
+
+    Args:
+        deadline: seconds for a phase of a round; who has not answered then is left out.
+        opening: seconds for a session's opening, in which silos read their records.
+        waiting: seconds for parties that a session cannot do without to come, or come back.
+        ask_again: seconds after which somebody who was left out is asked for.
+    """
+
+    deadline: float = 60.0
+    opening: float = 600.0
+    waiting: float = 3600.0
+    ask_again: float = 30.0
