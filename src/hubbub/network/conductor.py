@@ -32,6 +32,7 @@ from hubbub.wire import EVERYBODY, Frame, Tag, parse, unverified
 
 _PING = 5.0  # seconds
 _PAUSE = 2.0
+_MOST_ATTEMPTS = 10**9
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
@@ -236,7 +237,9 @@ class _SetUp:
                 frame = parse(frames[0], self._roster, study=self._study.id, session=self._session)
                 said = json.loads(bytes(frame.payload)).get("attempts", {})
                 for purpose, count in said.items():
-                    most[purpose] = max(most.get(purpose, 0), int(count))
+                    if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
+                        raise ValueError("no count of attempts")
+                    most[purpose] = max(most.get(purpose, 0), count)
             except (ProtocolError, ValueError, TypeError, IndexError, AttributeError) as error:
                 absent = Absent(why="garbled", said=f"its READY cannot be used: {error}")
                 raise AbsentError({name: absent}) from None

@@ -61,6 +61,7 @@ class Exchange:
 
     def __init__(self, roster: Roster, phase: Phase, journal: Journal) -> None:
         self.roster, self._phase, self.journal = roster, phase, journal
+        self._blamed = {"", "relay", *(party.name for party in roster.parties)}
 
     def ask(
         self,
@@ -78,10 +79,8 @@ class Exchange:
             session: of which it is asked, 16 bytes.
         """
         began, received = time.monotonic(), 0
-        blobs = {
-            self.roster.name(index): request(call, session, parts)
-            for index, parts in requests.items()
-        }
+        alike = {id(parts): request(call, session, parts) for parts in requests.values()}
+        blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}
         waiting = {self.roster.name(index): index for index in requests}
         for party, blob in self._phase(call.name.lower(), blobs, deadline):
             index = waiting.pop(party, None)
@@ -152,6 +151,8 @@ class Exchange:
             said = json.loads(bytes(frame.payload))
             why, culprit = str(said["why"]), str(said["culprit"])
             reason = REASONS[why]
+            if culprit not in self._blamed:
+                raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ProtocolError(
                 "expected a refusal for a known reason, got another",

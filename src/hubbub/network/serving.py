@@ -19,10 +19,10 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub import evidence, sources
 from hubbub.disk import write_bytes
-from hubbub.errors import StudyError, UserError
+from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.evidence.collecting import STANDARDISED
 from hubbub.network.assembly import Assembly
-from hubbub.network.conductor import Conductor
+from hubbub.network.conductor import Conductor, WaitedError
 from hubbub.network.engine import Phase
 from hubbub.network.exchange import AbsentError, Exchange
 from hubbub.network.journal import Journal
@@ -47,6 +47,8 @@ from hubbub.runners.training import Progress, State, Summed, train
 from hubbub.study import Study
 from hubbub.transcript import TRAINING, Transcript
 
+_MOST_LOST = 3  # sessions
+
 
 @dataclass(kw_only=True)
 class Rounds:
@@ -59,6 +61,7 @@ class Rounds:
     lift: Lift | None
     assembly: Assembly | None = None
     transcript: Transcript | None = None
+    lost: int = 0
 
     def begin(self) -> None:
         """Set a session up, in place of the last one if there was one."""
@@ -89,15 +92,28 @@ class Rounds:
                 total, count = assembly.round(number, parameters, attempts - made)
             except AbsentError as lost:
                 made += assembly.made
-                self.venue.journal.warn("lost", round=number, said=str(lost))
                 transcript.seal()
-                self.begin()
+                self._lose(number, lost)
                 continue
             made += count
             transcript.seal()
             if total is not None:
+                self.lost = 0
                 return self._decoded(assembly, total, number, count - 1, parameters), made
         return None, made
+
+    def _lose(self, number: int, lost: AbsentError) -> None:
+        """Set up a new session in place of a lost one, unless that would not help."""
+        self.lost += 1
+        self.venue.journal.warn("lost", round=number, said=str(lost))
+        if any(one.why == "budget" for one in lost.absent.values()):
+            raise BudgetError(f"{lost}; no round is possible without them") from None
+        if self.lost >= _MOST_LOST:
+            raise WaitedError(
+                f"{lost}; {self.lost} sessions in a row gave no sum, and every attempt costs: "
+                "raise --deadline if the line is slow, or mend what is broken, and serve again"
+            ) from None
+        self.begin()
 
     def session(self) -> tuple[Assembly, Transcript]:
         """The session that is open."""
