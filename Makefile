@@ -55,7 +55,7 @@ bench: $(RUNTIME)
 # The last one needs the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
 experiments: $(TOOLS)
 	$(SAY) making the figures
-	@for name in degradation effective_rate joining projection utility; do \
+	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling utility; do \
 	  $(BIN)/python -m experiments.$$name $(ARGS) || exit 1; done
 
 clean:

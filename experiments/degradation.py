@@ -6,7 +6,8 @@ Not in the paper. A study promises its epsilon as long as at most T silos join t
 shows what is left if more do, and what is gained if fewer do. It comes from the plan alone: nothing
 is trained. The noise is calibrated so that every T promises the same epsilon, the one that noise
 multiplier 1 gives in the paper's setting. Where the table says inf, no epsilon is certified: what
-finite precision adds to delta grows with e^epsilon (docs/privacy.md P6) and has used delta up.
+finite precision adds to delta grows with e^epsilon (docs/privacy.md P6) and has used delta up. How
+much it adds, at the epsilon that exact arithmetic would give, is in the table beside it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from functools import lru_cache
 from math import inf
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
+from hubbub.plan.pairing import epsilon_of, mechanism_of, releases
 
 STUDY = Template("""
 [study]
@@ -56,7 +59,8 @@ relation = "add-remove"
 PROMISED, SMALL_PROMISED = (0, 1, 3, 5, 8), (0, 3)
 KEY = ("promised", "colluding")
 COLUMNS = (*KEY, "epsilon", "delta", "noise_multiplier_left", "total_noise_multiplier")
-_TOP = 30.0  # where arrows stand for rows without a certified epsilon
+COLUMNS += ("epsilon_exact_arithmetic", "delta_added_by_precision")
+_TOP = 50.0  # where the figure ends, and every account
 
 
 @lru_cache(maxsize=16)
@@ -82,54 +86,75 @@ def measured(promised: int, colluding: int) -> dict[str, object]:
         for one in plan.exposures
         if " silo" in one.adversary and one.colluding_silos == colluding
     ][-1]
+    exact = exact_epsilon(plan, found.noise_multiplier)
     return {
         "epsilon": found.epsilon,
         "delta": plan.study.privacy.delta,
         "noise_multiplier_left": found.noise_multiplier,
         "total_noise_multiplier": plan.total_noise_multiplier,
+        "epsilon_exact_arithmetic": exact,
+        "delta_added_by_precision": plan.certificate.added_delta(min(exact, _TOP)),
     }
+
+
+def exact_epsilon(plan: hubbub.Plan, noise: float) -> float:
+    """Epsilon at so much noise if nothing were rounded; inf past 50."""
+    study = plan.study
+    whole = releases(mechanism_of(study), noise, study.training.steps)
+    found = epsilon_of(whole, study.privacy.delta)
+    return found.upper if found else inf
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     """A curve for each promise, with a ring where it was promised."""
-    from experiments.drawing import LOOKS, panels, plain_ticks, save
+    from experiments.drawing import panels, plain_ticks, save
 
-    figure, (axes,) = panels(1, width=7.6, height=5)
-    beyond = False
+    figure, (axes,) = panels(1, width=8.2, height=5.6)
     for look, promised in enumerate(sorted({int(row["promised"]) for row in rows})):
         mine = [row for row in rows if int(row["promised"]) == promised]
-        sure = [row for row in mine if float(row["epsilon"]) < inf]
-        colour, marker = LOOKS[look]
-        x, y = ([float(row[key]) for row in sure] for key in ("colluding", "epsilon"))
         total = float(mine[0]["total_noise_multiplier"])
-        label = f"promised against T = {promised}: noise {total:.2f} C in all"
-        axes.plot(x, y, color=colour, marker=marker, label=label)
-        kept = [row for row in sure if int(row["colluding"]) == promised]
-        for row in kept:
-            axes.plot(
-                int(row["colluding"]),
-                float(row["epsilon"]),
-                marker="o",
-                markersize=15,
-                markerfacecolor="none",
-                markeredgecolor=colour,
-                linestyle="",
-            )
-        for row in mine:
-            if float(row["epsilon"]) == inf:
-                beyond = True
-                place = int(row["colluding"]) + 0.1 * (look - 2)
-                axes.plot(place, _TOP, color=colour, marker="$\\uparrow$", markersize=11)
-    if beyond:
-        axes.axhline(_TOP, color="#888888", linewidth=0.8, linestyle=":")
-        axes.annotate("arrows: no epsilon is certified", (0, _TOP * 1.06), fontsize=9)
+        promise(axes, mine, look, f"promised against T = {promised}: noise {total:.2f} C in all")
+    if any(float(row["epsilon"]) == inf for row in rows):
+        style = {"color": "#555555", "marker": "o", "markerfacecolor": "white", "linestyle": ":"}
+        axes.plot([], [], label="hollow: by exact arithmetic, not certified", **style)
     axes.set_yscale("log")
-    plain_ticks(axes.yaxis, (0.2, 0.5, 1, 1.6, 3, 5, 10, 20))
+    axes.set_ylim(0.25, 1.4 * _TOP)
+    plain_ticks(axes.yaxis, (0.5, 1, 1.6, 3, 5, 10, 20, 50))
     axes.set_xlabel("silos, out of 10, that really collude with the aggregator")
-    axes.set_ylabel("epsilon, certified (delta = 1e-5, add-remove)")
+    axes.set_ylabel("epsilon (delta = 1e-5, add-remove)")
     axes.set_xticks(range(10))
-    axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(0, 0.93), title="rings: as promised")
+    axes.legend(fontsize=9, loc="upper left", title="rings: as promised")
     save(figure, path)
+
+
+def promise(axes: Any, rows: Sequence[Row], look: int, label: str) -> None:
+    """What is certified, then hollow what exact arithmetic would give, an arrow on each."""
+    from experiments.drawing import LOOKS
+
+    colour, marker = LOOKS[look]
+    points = [(int(row["colluding"]), height(row)) for row in rows]
+    sure = sum(float(row["epsilon"]) < inf for row in rows)  # epsilon grows, so these come first
+    axes.plot(*zip(*points[:sure], strict=True), color=colour, marker=marker, label=label)
+    beyond = points[max(0, sure - 1) :]
+    axes.plot(*zip(*beyond, strict=True), color=colour, linestyle=":")
+    for x, y in points[sure:]:
+        axes.plot(x, y, color=colour, marker=marker, markerfacecolor="white", linestyle="")
+        axes.annotate(
+            "",
+            (x, y * 1.22),
+            (x, y * 1.05),
+            arrowprops={"arrowstyle": "->", "color": colour},
+        )
+    for (x, y), row in zip(points, rows, strict=True):
+        if row["colluding"] == row["promised"]:
+            ring = {"marker": "o", "markersize": 15, "markerfacecolor": "none", "linestyle": ""}
+            axes.plot(x, y, markeredgecolor=colour, **ring)
+
+
+def height(row: Row) -> float:
+    """Epsilon if it is certified, else what exact arithmetic would give."""
+    certified = float(row["epsilon"])
+    return certified if certified < inf else min(float(row["epsilon_exact_arithmetic"]), _TOP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,42 +1,51 @@
-"""Is joining worth it? Four hospitals alone, with local DP, with hubbub, and with records pooled.
+"""Is joining worth it? Each site alone, local DP, hubbub, and all records pooled.
 
-    python -m experiments.joining [--small] [--runs 10]
+    python -m experiments.joining [--small] [--data heart|rand] [--runs 10]
 
-Not in the paper. The heart-disease records of four real hospitals come with hubbub. Every run takes
-another public split into training and test records, the same for all methods. Hubbub's epsilon is
-promised against the aggregator with one colluding silo. Local DP needs to trust nobody, a hospital
-alone shows its model only, and "trusted" needs somebody who sees all records.
+Not in the paper. Four real hospitals (heart disease, comes with hubbub) and the six sites of RAND's
+health insurance experiment (fetched once, docs/data.md; left out with a message where it cannot be
+had). Every run takes another public split into training and test records, the same for all methods.
+Hubbub's epsilon is promised against the aggregator with one colluding silo. Local DP needs to trust
+nobody, a site alone shows its model only, and "trusted" needs somebody who sees all records.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from string import Template
+from typing import Any
+
+from rich.console import Console
 
 import hubbub
 from experiments.command import Shown, fill, options_of, parser_of, stepwise
 from experiments.results import Row, Table, summarise
+from hubbub import sources
+from hubbub.datasets import HEART_SILOS, RAND_SITES
+from hubbub.errors import DataError
 
 STUDY = Template("""
 [study]
-name = "joining"
+name = "joining-$data"
 
 [parties]
-names = ["cleveland", "hungary", "switzerland", "va-long-beach"]
+names = $silos
 compute_nodes = 0               # pairwise masks
 colluders = 1
 
 [data]
-source = "hubbub.datasets:heart"
+source = "hubbub.datasets:$data"
 options = { split = $split }
-records = 736
+records = $records
 
 [model]
 kind = "logistic"
-inputs = [26]
+inputs = [$features]
 
 [training]
 steps = 60
@@ -50,35 +59,81 @@ delta = 1e-5
 relation = "add-remove"
 """)
 
-EPSILONS, SMALL_EPSILONS = (0.25, 0.5, 1.0, 2.0), (1.0,)
+
+@dataclass(frozen=True, kw_only=True)
+class Sites:
+    """A data set of several sites.
+
+    Args:
+        title: of its panel.
+        silos: names of the sites.
+        records: for training, about; public, as the divisor is.
+        features: of a record.
+        epsilons: of its points.
+    """
+
+    title: str
+    silos: tuple[str, ...]
+    records: int
+    features: int
+    epsilons: tuple[float, ...]
+
+
+SITES = {
+    "heart": Sites(
+        title="heart disease, four hospitals, 920 patients",
+        silos=HEART_SILOS,
+        records=736,
+        features=26,
+        epsilons=(0.25, 0.5, 1.0, 2.0),
+    ),
+    "rand": Sites(
+        title="RAND health insurance, six sites, 5,912 people",
+        silos=RAND_SITES,
+        records=4730,
+        features=21,
+        epsilons=(0.05, 0.1, 0.25, 1.0),
+    ),
+}
+SMALL_EPSILONS = (1.0,)
 METHODS = {
     "hubbub": "hubbub, 1 colluder",
     "trusted": "pooled, somebody is trusted",
     "local-dp": "local DP",
-    "alone": "each hospital alone (mean)",
+    "alone": "each site alone (mean)",
     "non-private": "pooled, no privacy",
 }
-KEY = ("method", "epsilon", "split")
+KEY = ("data", "method", "epsilon", "split")
 COLUMNS = (*KEY, "delta", "total_noise_multiplier", "auc", "accuracy", "seconds")
 
 
-def study_of(epsilon: float, split: int) -> hubbub.Study:
+def study_of(data: str, epsilon: float, split: int) -> hubbub.Study:
     """The study of one point."""
-    return hubbub.Study.parse(STUDY.substitute(epsilon=epsilon, split=split))
+    sites = SITES[data]
+    return hubbub.Study.parse(
+        STUDY.substitute(
+            data=data,
+            silos=json.dumps(sites.silos),
+            records=sites.records,
+            features=sites.features,
+            epsilon=epsilon,
+            split=split,
+        )
+    )
 
 
 @lru_cache(maxsize=16)
-def planned(epsilon: float) -> hubbub.Plan:
+def planned(data: str, epsilon: float) -> hubbub.Plan:
     """The plan, which is the same for every split."""
-    return hubbub.plan(study_of(epsilon, 0))
+    return hubbub.plan(study_of(data, epsilon, 0))
 
 
-def measured(method: str, epsilon: float, split: int, shown: Shown) -> dict[str, object]:
+def measured(data: str, method: str, epsilon: float, split: int, shown: Shown) -> dict[str, object]:
     """Train once; the noise in the sum is hubbub's or the baseline's."""
-    plan = planned(epsilon)
+    plan = planned(data, epsilon)
     start = time.perf_counter()
     result = hubbub.run(
-        study_of(epsilon, split),
+        study_of(data, epsilon, split),
         baseline=None if method == "hubbub" else method,
         progress=stepwise(shown, plan.study.training.steps),
         plan=plan,
@@ -98,44 +153,69 @@ def measured(method: str, epsilon: float, split: int, shown: Shown) -> dict[str,
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """AUC against epsilon; without privacy there is no epsilon, so it is a line."""
-    from experiments.drawing import curve, panels, plain_ticks, save, spreads
+    """A panel for each data set."""
+    from experiments.drawing import panels, save
 
-    figure, (axes,) = panels(1, width=9, height=4.8)
+    found = [data for data in SITES if any(row["data"] == data for row in rows)]
+    figure, axes = panels(len(found), width=6.6, height=5.8)
+    for panel, data in zip(axes, found, strict=True):
+        compared(panel, [row for row in rows if row["data"] == data])
+        panel.set_title(SITES[data].title, fontsize=11)
+    save(figure, path)
+
+
+def compared(panel: Any, rows: Sequence[Row]) -> None:
+    """AUC against epsilon; without privacy there is no epsilon, so it is a line."""
+    from experiments.drawing import curve, plain_ticks, spreads
+
     for look, (method, name) in enumerate(METHODS.items()):
         mine = [row for row in rows if row["method"] == method]
         if not mine:
             continue
         if method == "non-private":
             whole = spreads((0.0, float(row["auc"])) for row in mine)[0]
-            axes.axhline(whole.mean, color="#000000", linestyle="--", label=name)
+            panel.axhline(whole.mean, color="#000000", linestyle="--", label=name)
             continue
         # Beside each other, so that bars can be told apart.
         aside = 1.03 ** (look - 1.5)
         pairs = [(aside * float(row["epsilon"]), float(row["auc"])) for row in mine]
-        curve(axes, spreads(pairs), look, name)
-    axes.set_xscale("log")
-    plain_ticks(axes.xaxis, sorted({float(row["epsilon"]) for row in rows}))
-    axes.set_xlabel(
-        "epsilon (delta = 1e-5, add-remove; promised against different people: see text)"
-    )
-    axes.set_ylabel("AUC on the public test set")
+        curve(panel, spreads(pairs), look, name)
+    panel.set_xscale("log")
+    plain_ticks(panel.xaxis, sorted({float(row["epsilon"]) for row in rows}))
+    panel.set_xlabel("epsilon (delta = 1e-5, add-remove; against whom: see text)")
+    panel.set_ylabel("AUC on the public test set")
     splits = len({row["split"] for row in rows})
-    title = f"mean, least and largest\nof {splits} public splits"
-    axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.01, 0.5), title=title)
-    save(figure, path)
+    title = f"mean, least and largest of {splits} public split" + ("s" if splits > 1 else "")
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}  # below all bars
+    panel.legend(fontsize=8.5, title=title, title_fontsize=8.5, **place)
+
+
+def available(data: str) -> bool:
+    """Whether the records are there, or could be fetched."""
+    try:
+        sources.records(study_of(data, 1.0, 0), sources.TEST)
+    except DataError as error:
+        Console(stderr=True).print(f"without {data}: {error}", markup=False, soft_wrap=True)
+        return False
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fill the table and draw it."""
     parser = parser_of(__doc__ or "")
+    parser.add_argument("--data", choices=tuple(SITES), action="append", help="all, if left out")
     parser.set_defaults(runs=10)
     options = options_of(parser, arguments)
+    asked = options.named.data or (("heart",) if options.small else tuple(SITES))
     splits = range(1 if options.small else options.runs)
-    points: list[tuple[str, float, int]] = []
-    for split in splits:
-        for epsilon in SMALL_EPSILONS if options.small else EPSILONS:
-            points += [(method, epsilon, split) for method in METHODS]
+    points = [
+        (data, method, epsilon, split)
+        for data in asked
+        if available(data)
+        for split in splits
+        for epsilon in (SMALL_EPSILONS if options.small else SITES[data].epsilons)
+        for method in METHODS
+    ]
     table = Table(path=options.out / "joining.csv", key=KEY, columns=COLUMNS)
     fill(
         table,
@@ -144,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         module="experiments.joining",
         arguments=arguments,
     )
-    summarise(table, ("method", "epsilon", "total_noise_multiplier"), ("auc",))
+    summarise(table, ("data", "method", "epsilon", "total_noise_multiplier"), ("auc",))
     draw(table.rows(), options.out / "joining.png")
 
 

@@ -9,6 +9,17 @@ from __future__ import annotations
 
 from hubbub.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS, heart
 from hubbub.datasets.images import cifar10, mnist
+from hubbub.datasets.rand_insurance import RAND_COLUMNS, RAND_SITES, rand
 from hubbub.datasets.spam_mails import spam
 
-__all__ = ["HEART_COLUMNS", "HEART_SILOS", "cifar10", "heart", "mnist", "spam"]
+__all__ = [
+    "HEART_COLUMNS",
+    "HEART_SILOS",
+    "RAND_COLUMNS",
+    "RAND_SITES",
+    "cifar10",
+    "heart",
+    "mnist",
+    "rand",
+    "spam",
+]
