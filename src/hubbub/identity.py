@@ -200,15 +200,15 @@ class Roster:
         roles = [ROLES.index(party.role) for party in self.parties]
         if len(set(names)) < len(names):
             raise StudyError("expected every name in the roster once, got a name twice; rename it")
-        if len({party.verifying for party in self.parties}) < len(names):
-            raise StudyError(
-                "expected every key in the roster once, got one of two parties, who could speak "
-                "for each other; have each make its own"
-            )
         if roles != sorted(roles) or roles.count(0) != 1:
             raise StudyError(
                 "expected the roster to list one aggregator, then the silos, then the compute "
                 "nodes, got another order; sort it"
+            )
+        if len({party.verifying for party in self.parties}) < len(names):
+            raise StudyError(
+                "expected every key in the roster once, got one of two parties, who could speak "
+                "for each other; have each make its own"
             )
 
     @classmethod

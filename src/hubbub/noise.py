@@ -5,14 +5,16 @@ arithmetic: the area under exp(-x^2/2) is covered by 1024 layers of equal area. 
 choose the layer, the other 54 a signed point in it; a point inside the layer above is under the
 curve for certain (99.7 % of all), the rest is decided by the curve itself, and points of the lowest
 layer beyond its edge are drawn from the true tail by Marsaglia's method. All of it is done for
-16,384 samples at a time, which stay in the cache. What the float arithmetic adds to epsilon is
-counted by the plan (docs/privacy.md P6).
+65,536 samples at a time, in memory that the next ones use again: few calls, so that threads seldom
+wait for one another, and no fresh pages. What the float arithmetic adds to epsilon is counted by
+the plan (docs/privacy.md P6).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ Array = NDArray[np.float64]
 
 _LAYERS = 1024
 _INDEX_BITS = 10
-_CHUNK = 1 << 14
+_CHUNK = 1 << 16
 # Where int64 still holds value and noise together.
 _LARGEST = 2.0**62
 _LARGEST_SIGMA = 2.0**50
@@ -60,6 +62,27 @@ def _tables() -> tuple[Array, Array, Array, float]:
 _SCALE, _INNER, _EDGE, _TAIL_START = _tables()
 
 
+class _Room(NamedTuple):
+    """Where one chunk after the other is worked on."""
+
+    words: NDArray[np.uint64]
+    layer: NDArray[np.int64]
+    scratch: Array
+    normal: Array
+
+    @classmethod
+    def of(cls, size: int) -> _Room:
+        """For the chunks of a vector."""
+        size = min(_CHUNK, size)
+        words, layer = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64)
+        return cls(words, layer, np.empty(size), np.empty(size))
+
+    def first(self, size: int) -> _Room:
+        """As much of it as the last chunk needs."""
+        words, layer, scratch, normal = self
+        return _Room(words[:size], layer[:size], scratch[:size], normal[:size])
+
+
 def standard_normal(source: SecureSource, out: Array) -> None:
     """Overwrite `out` with independent N(0, 1) samples.
 
@@ -67,19 +90,29 @@ def standard_normal(source: SecureSource, out: Array) -> None:
         1. Independent of everything the source has given before.
         2. Exact up to float64 rounding, tails included to 15 sigma (docs/privacy.md P6 iii).
     """
-    words = np.empty(min(_CHUNK, out.size), dtype=np.uint64)
-    for start in range(0, out.size, _CHUNK):
-        part = out[start : start + _CHUNK]
-        _fill(source, words[: part.size], part)
+    room = _Room.of(out.size)
+    for part in _chunks(out.size):
+        _fill(source, room.first(part.stop - part.start), out[part])
 
 
-def _fill(source: SecureSource, words: NDArray[np.uint64], out: Array) -> None:
-    """One chunk: all at once, then whatever needs a second look until nothing is left."""
+def _fill(source: SecureSource, room: _Room, out: Array) -> None:
+    """One chunk: all at once, then whatever needs a second look."""
+    words, layer, scratch, _ = room
     source.fill(words)
-    layer = (words & np.uint64(_LAYERS - 1)).view(np.int64)
-    np.multiply(words.view(np.int64) >> _INDEX_BITS, _SCALE.take(layer), out=out)
-    places = np.flatnonzero(np.abs(out) >= _INNER.take(layer))
-    layer = layer[places]
+    points = words.view(np.int64)
+    np.bitwise_and(points, _LAYERS - 1, out=layer)
+    np.right_shift(points, _INDEX_BITS, out=points)
+    # No layer is outside of the tables; unless told how to wrap, `take` would fill a copy first.
+    np.multiply(points, _SCALE.take(layer, out=scratch, mode="wrap"), out=out)
+    outside = np.abs(out) >= _INNER.take(layer, out=scratch, mode="wrap")
+    places = np.flatnonzero(outside)
+    _settle(source, layer[places], out, places)
+
+
+def _settle(
+    source: SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
+) -> None:
+    """Decide about points that are not under the curve for certain, and draw for those refused."""
     while places.size:
         places = places[~_decide(source, layer, out, places)]
         again = source.words(places.size)
@@ -134,21 +167,28 @@ def add_noise_and_round(
         StudyError: `sigma_grid` is negative, not finite, or past 2^50.
     """
     _check(vector, sigma_grid)
-    out = ring.zeros(vector.size, word_bits)
-    noise = np.empty(min(_CHUNK, vector.size))
-    words = np.empty(noise.size, dtype=np.uint64)
+    out, room = ring.zeros(vector.size, word_bits), _Room.of(vector.size)
     for part in _chunks(vector.size):
-        value = noise[: part.stop - part.start]
-        whole = np.floor(vector[part])
-        if sigma_grid > 0:
-            _fill(source, words[: value.size], value)
-            value *= sigma_grid
-            value += vector[part] - whole
-        else:
-            np.subtract(vector[part], whole, out=value)
-        np.rint(value, out=value)
-        out[part] = value.astype(np.int64) + whole.astype(np.int64)
+        out[part] = _rounded(vector[part], sigma_grid, source, room.first(part.stop - part.start))
     return out
+
+
+def _rounded(
+    vector: Array, sigma_grid: float, source: SecureSource, room: _Room
+) -> NDArray[np.int64]:
+    """One chunk: the noise joins the fractions, then the integer parts join in integers."""
+    words, total, whole, value = room
+    if sigma_grid > 0:
+        _fill(source, room, value)
+        value *= sigma_grid
+    else:
+        value.fill(0)
+    np.floor(vector, out=whole)
+    value += vector - whole
+    np.copyto(total, np.rint(value, out=value), casting="unsafe")
+    np.copyto(words.view(np.int64), whole, casting="unsafe")
+    total += words.view(np.int64)
+    return total
 
 
 def _check(vector: Array, sigma_grid: float) -> None:

@@ -127,6 +127,13 @@ def test_a_roster_in_another_order_is_refused(order: tuple[int, ...]) -> None:
         Roster(parties=tuple(parties))
 
 
+def test_a_roster_with_one_key_for_two_parties_is_refused() -> None:
+    first, *others = W.roster.parties[1:]
+    twin = dataclasses.replace(others[0], verifying=first.verifying)
+    with pytest.raises(StudyError, match="every key in the roster once"):
+        Roster(parties=(W.roster.parties[0], first, twin, *others[1:]))
+
+
 OTHER = fixed_keys("other", "silo").identity
 CHANGES: list[dict[str, Any]] = [
     {"name": "silo-one"},

@@ -1,0 +1,111 @@
+"""A large frame that this process has just sealed is recognised, and nothing else is."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hubbub import wire
+from hubbub.wire import HEADER_BYTES, Frame, Tag, parse
+from protocol.parties import SESSION, STUDY, flipped, refused, world
+
+W = world()
+SIZE = 1 << 17
+MIDDLE = HEADER_BYTES + SIZE // 2
+
+
+def large(payload: bytes | memoryview, keys: Any = W.keys[1]) -> bytes:
+    frame = Frame(
+        tag=Tag.MASKED, study=STUDY, session=SESSION, sender=1, receiver=0, payload=payload
+    )
+    return frame.sealed(keys)
+
+
+def read(data: bytes) -> Frame:
+    return parse(data, W.roster, study=STUDY, session=SESSION)
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the payloads that were hashed, in their order."""
+    sizes: list[int] = []
+
+    def sha256(data: bytes | memoryview) -> Any:
+        sizes.append(len(data))
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(wire, "hashlib", SimpleNamespace(sha256=sha256))
+    return sizes
+
+
+def test_the_very_frame_is_hashed_once_and_a_copy_anew(hashed: list[int]) -> None:
+    data = large(bytes(SIZE))
+    copy = bytes(bytearray(data))
+    assert bytes(read(data).payload) == bytes(SIZE)
+    assert hashed.count(SIZE) == 1
+    assert read(copy).digest == read(data).digest
+    assert hashed.count(SIZE) == 3  # and it is recognised only once
+
+
+def test_a_copy_is_not_recognised_before_the_frame_itself_either(hashed: list[int]) -> None:
+    data = large(bytes(SIZE))
+    read(bytes(bytearray(data)))
+    assert hashed.count(SIZE) == 2
+    read(data)
+    assert hashed.count(SIZE) == 2
+
+
+@pytest.mark.parametrize("place", [HEADER_BYTES, MIDDLE, HEADER_BYTES + SIZE - 1])
+def test_a_frame_as_long_as_one_just_sealed_is_not_believed(place: int) -> None:
+    data = large(bytes(SIZE))
+    with refused("relay", "got a false signature"):
+        read(flipped(data, place))
+    read(data)  # what is refused does not spoil what is true
+
+
+def test_another_partys_signature_under_a_recognised_frame_is_refused() -> None:
+    with refused("relay", "signed by silo-1, got a false signature"):
+        read(large(bytes(SIZE), W.keys[2]))
+
+
+def test_a_buffer_that_changes_after_it_was_hashed_is_not_believed() -> None:
+    buffer = bytearray(SIZE)
+
+    class Changing:
+        """Signs what was hashed; by the time the frame is put together, it is another."""
+
+        def sign(self, signed: bytes) -> bytes:
+            buffer[SIZE // 2] ^= 1
+            return W.keys[1].sign(signed)
+
+    with refused("relay", "got a false signature"):
+        read(large(memoryview(buffer), Changing()))
+
+
+def test_a_frame_that_changes_after_it_was_recognised_is_a_copy() -> None:
+    data = bytearray(large(bytes(SIZE)))
+    frame = read(data)  # type: ignore[arg-type]  # what a careless caller may pass
+    data[MIDDLE] ^= 1
+    assert bytes(frame.payload) == bytes(SIZE)
+    with refused("relay", "got a false signature"):
+        read(data)  # type: ignore[arg-type]  # as above
+
+
+def test_few_frames_are_held_and_none_that_was_parsed() -> None:
+    frames = [large(bytes([number]) * SIZE) for number in range(20)]
+    assert held(frames) == [16, 17, 18, 19]
+    for frame in frames:
+        read(frame)
+    del frame
+    assert held(frames) == []
+
+
+def held(frames: list[bytes]) -> list[int]:
+    """Which of the frames somebody else refers to."""
+    alone = [bytes(bytearray(frames[0]))]
+    least = sys.getrefcount(alone[0])
+    return [place for place in range(len(frames)) if sys.getrefcount(frames[place]) > least]
