@@ -6,6 +6,10 @@ import json
 
 import pytest
 
+from hubbub.errors import StudyError
+from hubbub.evidence.claims import check, with_signature
+from hubbub.runners.local import run
+from hubbub.transcript.heading import plain_roster
 from network.consortium import HOSPITALS, Consortium, table
 
 
@@ -17,3 +21,24 @@ def test_a_consortium_trains_a_model(tmp_path, nodes):
     evidence = json.loads((tmp_path / "run" / "evidence.json").read_text())
     assert [one["silo"] for one in evidence["silos"]] == sorted(HOSPITALS)
     assert all(one["attempts"] == 3 for one in evidence["silos"])
+
+
+def test_evidence_of_another_roster_than_the_study_names_is_wrong(tmp_path):
+    parties = Consortium.gather(tmp_path, table(HOSPITALS[:3]))
+    parties.serve()
+    folder = tmp_path / "run"
+    assert all(one.holds for one in check(folder / "evidence.json"))
+    said = json.loads((folder / "evidence.json").read_text())
+    strangers = Consortium.gather(tmp_path / "others", table(HOSPITALS[:3]))
+    keys = strangers.aggregator.keys
+    said["roster"] = plain_roster(strangers.aggregator.roster)
+    del said["signature"]
+    (folder / "evidence.json").write_text(with_signature(said, keys.sign))
+    wrong = [one.claim for one in check(folder / "evidence.json") if not one.holds]
+    assert any("which the study names" in claim for claim in wrong)
+
+
+def test_a_study_that_names_its_roster_is_not_run_in_one_process(tmp_path):
+    parties = Consortium.gather(tmp_path, table(HOSPITALS[:3]))
+    with pytest.raises(StudyError, match=r"without parties\.roster in one process"):
+        run(parties.study)

@@ -33,7 +33,7 @@ def add_commands(commands: Any) -> None:
     listed.add_argument("--out", type=Path, help="file for the roster of these identities")
     approved = _command(commands, "approve", "approve a study at this party", _approve)
     approved.add_argument("study", type=Path, help="the study's TOML file")
-    approved.add_argument("--roster", type=Path, required=True, help="the consortium's roster")
+    approved.add_argument("--roster", type=Path, help="the consortium's roster")
     approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
     approved.add_argument("--yes", action="store_true", help="do not ask")
     approved.add_argument("--withdraw", action="store_true", help="take an approval back instead")
@@ -123,6 +123,8 @@ def _approve(options: argparse.Namespace) -> int:
         said = {"study_id": study.id.hex(), "withdrawn": there}
         emit(said) if options.json else say("withdrawn" if there else "it was not approved here")
         return 0 if there else 1
+    if options.roster is None:
+        raise UserError("expected --roster, the file that all parties compared, got none; name it")
     roster = read_roster(options.roster)
     if not options.json:
         show_plan(plan(study))

@@ -209,9 +209,10 @@ def remade(study: Study, dimension: int | None) -> Plan | None:
 def trusted(study: Study) -> list[str]:
     """What no file can show, each a clause that begins with “that”."""
     parties = study.parties
+    compared = "; compare its digest with that of the roster which they exchanged"
     said = [
-        "that the keys in the roster belong to the parties that it names; compare its digest with "
-        "that of the roster which they exchanged",
+        "that the keys in the roster belong to the parties that it names"
+        f"{'' if parties.roster else compared}",
         "that the silos' software clipped their records and drew their shares of the noise as the "
         "study says",
         "that the silos' ledgers, which stay with them, hold what the silos have signed",
@@ -380,7 +381,12 @@ def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
 
 def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:
     roster = roster_of(content["roster"])
-    yield signed(f"the roster has the digest {roster.digest.hex()}")
+    claim, named = f"the roster has the digest {roster.digest.hex()}", study.parties.roster
+    if named:  # then the study id stands for these keys
+        other = "" if named == roster.digest.hex() else f"the study names the roster {named}"
+        yield judged(f"{claim}, which the study names", other)
+    else:
+        yield signed(claim)
     own = trusted(study)
     yield from map(on_trust, own)
     yield from (on_trust(str(one)) for one in content["trust"] if one not in own)

@@ -196,7 +196,7 @@ class Assembly:
         """A signed lie stops the study; what a relay can have done counts as silence."""
         if error.culprit == self._named(index):
             raise error
-        self.exchange.journal.warn("garbled", party=self._named(index), said=str(error))
+        self.exchange.journal.warn("garbled", whom=self._named(index), said=str(error))
         self.absent[index] = Absent(why="garbled", said=str(error), culprit=error.culprit)
 
     def _need(self, wanted: Iterable[int], found: Set[int]) -> None:

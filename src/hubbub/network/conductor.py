@@ -135,7 +135,7 @@ class Conductor:
                 parts.append(dict(json.loads(bytes(frame.payload))))
             except (ProtocolError, ValueError, TypeError, IndexError, RecursionError) as error:
                 name = self._site.roster.name(index)
-                self._exchange.journal.warn("garbled", party=name, said=str(error))
+                self._exchange.journal.warn("garbled", whom=name, said=str(error))
         return parts
 
     def _frame(self, assembly: Assembly, tag: Tag, payload: bytes) -> bytes:

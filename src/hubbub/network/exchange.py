@@ -124,16 +124,16 @@ class Exchange:
         """The parts of an answer, or why there are none."""
         name = self.roster.name(index)
         if isinstance(blob, Missing):
-            self.journal.warn("missing", party=name, deadline=deadline, then=blob.why)
+            self.journal.warn("missing", whom=name, deadline=deadline, then=blob.why)
             return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
         try:
             parts = read_answer(blob)
             refusal = self._refusal(index, parts)
         except ProtocolError as error:
-            self.journal.warn("garbled", party=name, said=str(error))
+            self.journal.warn("garbled", whom=name, said=str(error))
             return Absent(why="garbled", said=str(error), culprit=error.culprit)
         if refusal is not None:
-            self.journal.warn("declined", party=name, reason=refusal.said)
+            self.journal.warn("declined", whom=name, reason=refusal.said)
             return refusal
         return parts
 

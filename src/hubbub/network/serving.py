@@ -8,7 +8,7 @@ new ones, and what the silos say that they have paid for counts as spent (docs/p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +48,7 @@ from hubbub.study import Study
 from hubbub.transcript import TRAINING, Transcript
 
 _MOST_LOST = 3  # sessions
+_TOLD_EPSILONS = 20
 
 
 @dataclass(kw_only=True)
@@ -227,7 +228,7 @@ def serve(
             stack=stack,
         )
         stack.enter_context(learning.threads_for(setting.initial.size))
-        setting, trained = _trained(setting, venue, start, _told(journal, study, progress))
+        setting, trained = _trained(setting, venue, start, progress)
         parts = _closed(venue, trained)
     result = Result(
         model=setting.trained(trained.parameters),
@@ -274,7 +275,7 @@ def _trained(
         progress,
         divisor=setting.plan.divisor,
         start=state,
-        keep=lambda one: venue.folder.keep(one, {}),
+        keep=_keeper(venue, setting),
         look=look,
     )
     return setting, trained
@@ -312,23 +313,27 @@ def _folder(
         yield folder, found.state if found else None
 
 
-def _told(journal: Journal, study: Study, progress: Progress) -> Progress:
-    """Progress that is also in the journal."""
-    last = time.monotonic()
+def _keeper(venue: Venue, setting: Setting) -> Callable[[State], None]:
+    """Where a state goes after every step: to disk, and then into the journal.
 
-    def told(step: int, row: Mapping[str, float]) -> None:
+    The journal's epsilon is what is reached some attempts later: it takes a while to compute, and
+    must not be too small.
+    """
+    journal, study, last = venue.journal, setting.study, time.monotonic()
+    steps = study.training.steps
+    every = max(1, steps // _TOLD_EPSILONS)
+
+    def keep(state: State) -> None:
         nonlocal last
+        venue.folder.keep(state, {})
         now = time.monotonic()
         seconds, last = now - last, now
-        epsilon = row.get("epsilon", 0.0)
-        steps = study.training.steps
-        journal.note("step", step=step, steps=steps, epsilon=epsilon, seconds=seconds)
-        journal.state(
-            study=study.name, step=step, steps=steps, epsilon=epsilon, seconds_last_step=seconds
-        )
-        progress(step, row)
+        due = min(steps, -(-state.attempts // every) * every)
+        where = {"step": state.step, "steps": steps, "epsilon": setting.plan.epsilon_after(due)}
+        journal.note("step", **where, seconds=seconds)
+        journal.state(study=study.name, **where, attempts=state.attempts, seconds_last_step=seconds)
 
-    return told
+    return keep
 
 
 def _close(rounds: Rounds) -> None:

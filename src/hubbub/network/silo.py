@@ -206,15 +206,13 @@ class SiloSeat(Seat):
         if self._pace:
             time.sleep(ceil(took / self._pace) * self._pace - took)
         self.journal.add(answers=1, bytes_sent=sum(map(len, made)))
-        self._tell(sitting, took)
+        if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
+            self._tell(sitting)
         return made
 
-    def _tell(self, sitting: Sitting, took: float) -> None:
-        """Where this silo stands, for its own people; now and then, as it takes a while."""
-        now = time.monotonic()
-        if now - self._told < _TELL_EVERY:
-            return
-        self._told = now
+    def _tell(self, sitting: Sitting) -> None:
+        """Where this silo stands, for its own people."""
+        self._told = time.monotonic()
         whole = self._known(sitting.study).plain.plan
         spent = self._ledger.spent_on(sitting.study.id, kind_of(whole))
         epsilon = whole.epsilon_after(min(spent, whole.study.training.steps))
@@ -224,7 +222,6 @@ class SiloSeat(Seat):
             attempts=spent,
             steps=whole.study.training.steps,
             epsilon=epsilon,
-            seconds_last_answer=took,
         )
         self.journal.note("answered", attempts=spent, epsilon=round(epsilon, 4))
 
@@ -247,6 +244,7 @@ class SiloSeat(Seat):
             * mechanism_of(plan.study).epoch,
         )
         self._keep(plan, known, self._from_aggregator(sitting, parts[1], Tag.RESULT))
+        self._tell(sitting)
         return [self._frame(sitting, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(self, plan: Plan, known: _Study, payload: bytes) -> None:

@@ -12,8 +12,8 @@ _SENTENCES = {
     "refused": "refused to answer ({why}): {said}",
     "waiting": "waiting for {parties}; start hubbub join there, or wait",
     "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
-    "missing": "{party} did not answer within {deadline:g} s; {then}",
-    "declined": "{party} refuses: {reason}",
+    "missing": "{whom} did not answer within {deadline:g} s: {then}",
+    "declined": "{whom} refuses: {reason}",
     "attempt": "round {round}: attempt {attempt} came to nothing; {then}",
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
     "closed": "{study} is done; the model is in {model}",
@@ -22,7 +22,7 @@ _SENTENCES = {
     "again": "the job is handed in again: {status}",
     "restarted": "{process} ended and is started again",
     "lost": "round {round}: {said}; a new session is set up",
-    "garbled": "{party}: {said}",
+    "garbled": "from {whom}, nothing that can be used: {said}",
     "stopped": "stopped: {said}",
 }
 

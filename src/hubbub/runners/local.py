@@ -115,6 +115,11 @@ def run(
         raise StudyError(
             f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
         )
+    if study.parties.roster and baseline is None:
+        raise StudyError(
+            "expected a study without parties.roster in one process, where keys are made for the "
+            "run, got one with it; leave it out to try the study, or use hubbub serve and join"
+        )
     setting = Setting.of(study, plan, device)
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None

@@ -6,6 +6,7 @@ that meet on the loopback only. What is done is what docs/network.md tells admin
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from typing import Any
 
 import tomli_w
 
-from hubbub.errors import HubbubError
+from hubbub.errors import HubbubError, UserError
 from hubbub.network.flare.outcome import run_folder
 from hubbub.network.flare.provision import ADMIN, provision
 from hubbub.network.papers import roster_of, roster_toml
@@ -137,8 +138,11 @@ def run_demo(folder: Path, toml: str, *, nodes: int, told: Told) -> dict[str, An
         What `hubbub serve --json` prints.
 
     Raises:
+        UserError: FLARE is not installed.
         HubbubError: the run did not end well; the folder's logs say why.
     """
+    if importlib.util.find_spec("nvflare") is None:
+        raise UserError("expected NVIDIA FLARE to be installed; pip install 'hubbub[learn,net]'")
     folder.mkdir(parents=True, exist_ok=True)
     consortium = Consortium.made(folder, toml, nodes, told)
     with ExitStack() as stack:
