@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import importlib
+import itertools
 import json
 import re
 from math import inf, sqrt
@@ -119,16 +120,71 @@ def test_a_row_of_other_columns_is_refused(experiment, tmp_path):
 
 def test_hubbub_and_the_trusted_aggregator_are_compared_at_the_same_noise(small):
     rows, _ = small("utility")
-    total = {
-        (row["method"], row["colluders"]): float(row["total_noise_multiplier"]) for row in rows
-    }
-    epsilon = {(row["method"], row["colluders"]): float(row["epsilon"]) for row in rows}
+    mine = {(row["method"], row["colluders"]): row for row in rows if row["sampling"] == "poisson"}
+    total = {key: float(row["total_noise_multiplier"]) for key, row in mine.items()}
+    epsilon = {key: float(row["epsilon"]) for key, row in mine.items()}
     assert total["hubbub", "0"] == pytest.approx(2.0, rel=1e-3)
     assert total["trusted", "0"] == pytest.approx(2.0, rel=1e-3)
     assert total["local-dp", "0"] == pytest.approx(2.0 * sqrt(3), rel=1e-3)
     assert total["hubbub", "2"] == pytest.approx(2.0 * sqrt(3), rel=1e-3)
+    assert total["local-dp-one-sum", "0"] == pytest.approx(2.0 * sqrt(3), rel=1e-3)
     assert epsilon["hubbub", "0"] == epsilon["local-dp", "0"] == epsilon["hubbub", "2"]
+    assert epsilon["hubbub", "0"] == epsilon["local-dp-one-sum", "0"]
     assert epsilon["trusted", "0"] < epsilon["hubbub", "0"]
+    assert {row["relation"] for row in mine.values()} == {"add-remove"}
+
+
+def test_joint_batches_are_charged_by_the_life_of_their_lists(small):
+    rows, _ = small("utility")
+    mine = {(row["method"], row["sampling"]): row for row in rows if row["sampling"] != "poisson"}
+    epsilon = {key: float(row["epsilon"]) for key, row in mine.items()}
+    assert len(mine) == 3
+    for row in mine.values():
+        assert row["relation"] == "substitute"
+        assert float(row["total_noise_multiplier"]) == pytest.approx(2.0, rel=1e-3)
+    fresh, static = epsilon["hubbub", "fresh-lists"], epsilon["hubbub", "static-list"]
+    assert epsilon["trusted", "fresh-lists"] < fresh < static
+
+
+def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
+    randomness = importlib.import_module("hubbub.randomness")
+    lists = experiment("joint_batches").dealt((3, 1, 2), randomness.SecureSource(bytes(16)))
+    orders = set()
+    for attempt in range(50):
+        places = lists(1, attempt)
+        assert [len(places[silo]) for silo in (1, 2, 3)] == [3, 1, 2]
+        order = [int(place) for silo in (1, 2, 3) for place in places[silo]]
+        assert sorted(order) == list(range(6))
+        orders.add(tuple(order))
+    assert len(orders) > 40  # of 720; chance has fewer with probability below 1e-6
+
+
+def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
+    """The plan comes back to the noise that the table states, with every kind of batches."""
+    study, hubbub = experiment("utility_study"), importlib.import_module("hubbub")
+    setting = study.Setting(
+        template=study.CIFAR,
+        weights="w.npz",
+        sha256="0" * 64,
+        records=50_000,
+        batch=400,
+        steps=1250,
+    )
+    for sampling, level in (("poisson", 4.0), ("fresh-lists", 1.0)):
+        point = study.Point(method="hubbub", sampling=sampling, level=level)
+        planned = hubbub.plan(setting.study(point, 1), dimension=913_152)
+        assert planned.total_noise_multiplier == pytest.approx(level, rel=1e-3)
+        assert (planned.study.privacy.delta == 1e-5) == (setting.accounted(point) < study.LARGEST)
+    # Who sees all sums adds what the claim says, though fewer silos are played.
+    trusted = study.Point(method="trusted", sampling="fresh-lists", level=4.0)
+    local = study.Point(method="local-dp-one-sum", level=4.0)
+    for point, noise in ((trusted, 4.0), (local, 4.0 * sqrt(31))):
+        planned = hubbub.plan(setting.study(point, 1), dimension=913_152)
+        assert planned.noise_multiplier == pytest.approx(noise, rel=1e-3)
+        assert planned.study.parties.silos == 4
+    assert setting.accounted(trusted) < setting.accounted(
+        study.Point(method="hubbub", sampling="fresh-lists", level=4.0)
+    )
 
 
 def test_projection_is_charged_by_its_kind_and_sends_fewer_bytes(small):
@@ -169,35 +225,83 @@ def test_joining_compares_everybody_at_one_epsilon(small):
     assert total["hubbub"] == pytest.approx(total["trusted"] * sqrt(2), rel=1e-3)
     assert total["local-dp"] == pytest.approx(total["trusted"] * 2, rel=1e-3)
     assert all(0 < float(row["auc"]) <= 1 for row in rows)
+    assert {row["data"] for row in rows} == {"heart"}
 
 
-@pytest.mark.parametrize("level", [1.0, 1.03, 2.0, 4.0])
-def test_committed_accuracy_is_within_0_01_of_trusted_and_reference(experiment, level):
+def test_joining_leaves_out_data_that_cannot_be_had_and_says_so(experiment, monkeypatch, capsys):
+    joining = experiment("joining")
+
+    def absent(*_):
+        raise joining.DataError("expected a table, found none; put it there")
+
+    assert joining.available("heart")
+    monkeypatch.setattr(joining.sources, "records", absent)
+    assert not joining.available("rand")
+    assert "without rand: expected a table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", ["heart", "rand"])
+def test_joining_asks_for_records_of_the_width_that_its_source_has(experiment, data):
+    joining, datasets = experiment("joining"), importlib.import_module("hubbub.datasets")
+    columns = {"heart": datasets.HEART_COLUMNS, "rand": datasets.RAND_COLUMNS}[data]
+    study = joining.study_of(data, 1.0, 3)
+    assert study.parties.names == joining.SITES[data].silos
+    assert study.model.inputs == (sum(column.width for column in columns),)
+    assert dict(study.data.options)["split"] == 3
+
+
+@pytest.mark.parametrize("data", ["heart", "rand"])
+def test_committed_runs_of_those_who_join_are_better_than_alone(data):
+    rows = [row for row in committed("joining") if row["data"] == data]
+    epsilons = {row["epsilon"] for row in rows}
+    assert len(epsilons) == 4
+    for epsilon in epsilons:
+        auc = {
+            method: mean(
+                float(row["auc"])
+                for row in rows
+                if (row["method"], row["epsilon"]) == (method, epsilon)
+            )
+            for method in ("alone", "hubbub")
+        }
+        assert auc["hubbub"] > auc["alone"] + 0.02
+
+
+def accuracies(**wanted):
+    """Of the committed runs with these cells, nobody colluding."""
+    rows = committed("utility")
+    cells = {"colluders": "0", "sampling": "poisson", **wanted}
+    return [float(row["accuracy"]) for row in rows if cells.items() <= row.items()]
+
+
+POINTS = [("4", "poisson", level) for level in ("1", "1.03", "2", "4")]
+POINTS += [("32", kind, level) for kind in ("poisson", "fresh-lists") for level in ("1", "2", "4")]
+
+
+@pytest.mark.parametrize(("silos", "sampling", "level"), POINTS)
+def test_committed_accuracy_is_within_0_01_of_trusted_and_reference(
+    experiment, silos, sampling, level
+):
     """Means over the committed runs; hubbub's went through the protocol."""
-    rows = [
-        row
-        for row in committed("utility")
-        if (float(row["level"]), row["colluders"]) == (level, "0")
-    ]
-    found: dict[str, list[float]] = {"hubbub": [], "trusted": []}
-    for row in rows:
-        found.setdefault(row["method"], []).append(float(row["accuracy"]))
-    if not found["hubbub"]:
-        pytest.skip(f"no run at {level}: python -m experiments.utility --level {level}")
-    accuracy = mean(found["hubbub"])
-    assert accuracy == pytest.approx(experiment("utility").ANCHORS[level], abs=0.01)
-    if found["trusted"]:
-        assert accuracy == pytest.approx(mean(found["trusted"]), abs=0.01)
+    point = {"level": level, "sampling": sampling, "silos": silos}
+    found = accuracies(method="hubbub", **point)
+    if not found:
+        pytest.skip(f"no such run: python -m experiments.utility --level {level} --silos {silos}")
+    assert mean(found) == pytest.approx(experiment("utility").ANCHORS[float(level)], abs=0.01)
+    # Whoever sees the sum of all adds the noise once, however many silos have the records.
+    if trusted := accuracies(method="trusted", level=level, sampling=sampling):
+        assert mean(found) == pytest.approx(mean(trusted), abs=0.01)
 
 
 def test_committed_local_dp_is_below_hubbub_at_equal_epsilon():
-    rows = committed("utility")
-    for level in ("1", "2", "4"):
-        mine = [row for row in rows if row["level"] == level and row["colluders"] == "0"]
-        hubbub = min(float(row["accuracy"]) for row in mine if row["method"] == "hubbub")
-        assert all(
-            float(row["accuracy"]) < hubbub for row in mine if row["method"].startswith("local-dp")
-        )
+    compared, methods = 0, {"4": "local-dp", "32": "local-dp-one-sum"}
+    for silos, level in itertools.product(methods, ("1", "2", "4", "8", "16")):
+        point = {"level": level, "silos": silos}
+        hubbub = accuracies(method="hubbub", **point)
+        local = accuracies(method=methods[silos], **point)
+        compared += bool(hubbub and local)
+        assert max(local, default=0.0) < min(hubbub, default=1.0)
+    assert compared
 
 
 def test_a_summary_holds_mean_least_and_largest(experiment, tmp_path):

@@ -2,7 +2,7 @@
 
 Four silos with 5, 6, 4 and 5 made-up records; a batch of 6 of the 20, so that an epoch is three
 batches of 6 and one of 2. Lists come from the whole mixnet. A spy stands where a silo looks up
-which of its own records were drawn.
+which of its own records were drawn; another one where a baseline sums the records of a silo.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, hypergeom
 
 import hubbub
 from hubbub.errors import BudgetError, DataError, StudyError
@@ -26,7 +26,7 @@ from hubbub.plan import Plan, mechanism_of
 from hubbub.plan.batches import as_table
 from hubbub.round import Silo, Terms
 from hubbub.round.answering import Attempt
-from hubbub.runners import lists
+from hubbub.runners import baselines, lists
 from hubbub.runners.federation import federate, terms_of
 from hubbub.runners.local import resume, run
 from hubbub.runners.members import Layout
@@ -272,6 +272,126 @@ def test_a_list_that_was_not_shuffled_with_places_that_were_not_drawn_would_be_n
         first = random.integers(ALL - BATCH + 1)  # a window: the ends are in fewer of them
         times[chosen_records(np.arange(first, first + BATCH), place)] += 1
     assert not is_even(times, 200)
+
+
+# Baselines ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Summed:
+    """By silo, its records in every batch that a baseline summed, in their order."""
+
+    batches: dict[int, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def members(self) -> list[list[tuple[int, int]]]:
+        """The (silo, record) pairs of every step."""
+        return [
+            [(silo, k) for silo, those in enumerate(step, 1) for k in those]
+            for step in zip(*self.batches.values(), strict=True)
+        ]
+
+    def times(self) -> np.ndarray:
+        """In how many batches each record was."""
+        counted = Counter(record for batch in self.members() for record in batch)
+        return np.array([counted[silo, k] for silo, n in enumerate(COUNTS, 1) for k in range(n)])
+
+
+@pytest.fixture
+def summed(monkeypatch: pytest.MonkeyPatch) -> Summed:
+    """Sums are zero here, for it is the batches that are looked at."""
+    found = Summed()
+
+    def summing(terms: Terms, task: Any, _model: Any, chosen: Any, _draw: Any) -> np.ndarray:
+        found.batches[id(task)].append(chosen.tolist())
+        return np.zeros(terms.dimension)
+
+    monkeypatch.setattr(baselines, "clipped_sum", summing)
+    return found
+
+
+def epochs_of(batches: list[Any]) -> list[list[Any]]:
+    """The members of the whole epochs, and of the one that is not finished."""
+    return [
+        [one for batch in batches[start : start + EPOCH] for one in batch]
+        for start in range(0, STEPS, EPOCH)
+    ]
+
+
+together = pytest.mark.parametrize("baseline", ["trusted", "local-dp", "non-private"])
+
+
+@together
+def test_a_baseline_has_exactly_b_records_of_all_silos_in_every_batch(
+    summed: Summed, baseline: str
+) -> None:
+    run(study(), plan=planned("per-step"), baseline=baseline)
+    batches = summed.members()
+    assert [len(set(batch)) for batch in batches] == [len(batch) for batch in batches]
+    assert [len(batch) for batch in batches] == [BATCH] * STEPS
+    assert len({tuple(batch) for batch in batches}) > STEPS // 2
+
+
+@together
+@kept_list
+def test_a_baseline_has_every_record_once_in_an_epoch_where_the_plan_charges_for_that(
+    summed: Summed, baseline: str, tokens: str
+) -> None:
+    run(study(tokens), plan=planned(tokens), baseline=baseline)
+    assert [len(batch) for batch in summed.members()] == [6, 6, 6, 2, 6, 6, 6, 2, 6, 6]
+    everybody = {(silo, k) for silo, count in enumerate(COUNTS, 1) for k in range(count)}
+    first, second, rest = epochs_of(summed.members())
+    assert Counter(first) == Counter(second) == Counter(everybody)
+    assert first != second  # alike once in 10^11
+    assert len(set(rest)) == len(rest) == 2 * BATCH
+
+
+@kept_list
+def test_a_silo_alone_uses_each_of_its_records_once_in_an_epoch(
+    summed: Summed, tokens: str
+) -> None:
+    run(study(tokens), plan=planned(tokens), baseline="alone")
+    for count, batches in zip(COUNTS, summed.batches.values(), strict=True):
+        first, second, rest = epochs_of(batches)
+        assert Counter(first) == Counter(second) == Counter(range(count))
+        assert len(set(rest)) == len(rest)
+
+
+def sampled(summed: Summed, baseline: str, steps: int) -> None:
+    """Many steps."""
+    run(study(training={"steps": steps}), baseline=baseline)
+    assert [len(batches) for batches in summed.batches.values()] == [steps] * 4
+
+
+def test_a_trusted_party_draws_every_record_as_often_as_any_other(summed: Summed) -> None:
+    sampled(summed, "trusted", 200)
+    assert is_even(summed.times(), 200)
+
+
+def spread_of(sizes: np.ndarray) -> float:
+    """Squared deviation of silos' parts, (steps, silos), from that of parts of joint batches.
+
+    One in the mean; its own deviation is below sqrt(2 / parts).
+    """
+    own = np.array(COUNTS)
+    law = hypergeom(ALL, own, BATCH)
+    return float(np.mean((sizes - law.mean()) ** 2 / law.var()))
+
+
+def test_a_silo_alone_has_its_part_of_a_batch_and_no_poisson_batch(summed: Summed) -> None:
+    """Within 5 deviations, which chance passes once in 10^6; Poisson batches are at 1.27."""
+    steps = 600
+    sampled(summed, "alone", steps)
+    sizes = np.array([[len(one) for one in batches] for batches in summed.batches.values()]).T
+    assert abs(spread_of(sizes) - 1) < 5 * np.sqrt(2 / sizes.size) < 0.15
+    rate = BATCH / ALL
+    off = np.abs(summed.times() - steps * rate) / np.sqrt(steps * rate * (1 - rate))
+    assert off.max() < 5.5
+    assert len(set(sizes.sum(axis=1))) > 3  # every silo draws for itself
+
+
+def test_poisson_batches_of_a_silo_alone_would_be_noticed() -> None:
+    sizes = np.random.default_rng(3).binomial(COUNTS, BATCH / ALL, size=(600, 4))
+    assert abs(spread_of(sizes) - 1) > 0.15
 
 
 # What they cost -------------------------------------------------------------------------------

@@ -2,10 +2,17 @@
 
 A baseline is a calculation by somebody who holds all records; nothing of it is written to a ledger,
 and publishing its result is a release of its own (docs/privacy.md P17).
+
+Batches are drawn as the plan accounts for them. Joint ones have exactly b records of all silos'
+together; whoever draws them knows them, so tokens have no part in it. Local DP then holds against
+whoever owns no more records than the plan's stated adversary: others know more of the batch (P10).
+A silo alone has its own part of such a batch, as large as chance makes it: so a record's chance is
+the plan's b / n, however many records the silo has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,8 +28,10 @@ from hubbub.runners.federation import terms_of
 from hubbub.runners.public import Lift
 from hubbub.runners.setting import Parameters, Setting
 from hubbub.runners.training import Progress, State, Summation, Summed, train
+from hubbub.sampling import chosen_records, partition, without_replacement
 
 Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 BASELINES = ("trusted", "local-dp", "alone", "non-private")
 
@@ -30,16 +39,16 @@ BASELINES = ("trusted", "local-dp", "alone", "non-private")
 def central(setting: Setting, baseline: str) -> Summation:
     """Somebody who sees every silo's sum adds them; the noise depends on who that is (P17)."""
     plan, sums = setting.plan, _Sums.of(setting, projects=baseline != "non-private")
-    tasks, sigma = setting.tasks, plan.noise_multiplier * plan.clip
+    sigma = plan.noise_multiplier * plan.clip
     each = sigma if baseline == "local-dp" else 0.0
     total_noise = sigma if baseline == "trusted" else 0.0
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
-        draw = sums.draw(step, parameters)
+        chance = sums.chance(step, parameters)
         total = sums.noise(total_noise)
-        for task in tasks:
-            total += sums.noisy(task, parameters, draw, each)
-        return Summed(gradient=sums.lifted(total, draw))
+        for silo in range(len(sums.tasks)):
+            total += sums.noisy(silo, parameters, chance, each)
+        return Summed(gradient=sums.lifted(total, chance))
 
     return summation
 
@@ -50,14 +59,12 @@ def alone(setting: Setting, progress: Progress) -> State:
     sigma = plan.noise_multiplier * plan.clip
     share = max(1.0, plan.divisor / len(setting.records))
     runs = []
-    for task in setting.tasks:
+    for silo in range(len(sums.tasks)):
 
-        def summation(
-            step: int, parameters: Parameters, _left: int, task: LocalTask = task
-        ) -> Summed:
-            draw = sums.draw(step, parameters)
-            total = sums.noisy(task, parameters, draw, sigma)
-            return Summed(gradient=sums.lifted(total, draw))
+        def summation(step: int, parameters: Parameters, _left: int, silo: int = silo) -> Summed:
+            chance = sums.chance(step, parameters)
+            total = sums.noisy(silo, parameters, chance, sigma)
+            return Summed(gradient=sums.lifted(total, chance))
 
         runs.append(train(setting, summation, progress, divisor=share))
     rows = tuple(
@@ -68,33 +75,72 @@ def alone(setting: Setting, progress: Progress) -> State:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Chance:
+    """What is drawn once for all silos in a step; None where the study asks for no such thing."""
+
+    draw: Draw | None
+    batch: Places | None = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Clipped sums as in the protocol, by somebody who adds the noise in the open."""
+    """Clipped sums as in the protocol, by somebody who adds the noise in the open.
+
+    Args:
+        terms: of the rounds.
+        tasks: the silos' records.
+        places: of every silo's records among all.
+        lift: from projected sums to whole ones.
+        source: of all that is drawn.
+        order: the seed of batches that share out all records, epoch by epoch.
+    """
 
     terms: Terms
-    rate: float
+    tasks: Sequence[LocalTask] = field(repr=False)
+    places: Sequence[Places] = field(repr=False)
     lift: Lift | None
-    source: SecureSource = field(default_factory=SecureSource, repr=False)
+    source: SecureSource = field(repr=False)
+    order: bytes = field(repr=False)
 
     @classmethod
     def of(cls, setting: Setting, *, projects: bool) -> _Sums:
         terms = terms_of(setting.plan, setting.initial.size)
         if not projects:
             terms = replace(terms, projection="", dimension=terms.parameters)
-        rate = setting.study.training.sample_rate
-        return cls(terms=terms, rate=rate, lift=setting.lift(terms))
+        tasks, source = setting.tasks, SecureSource()
+        ends = np.cumsum([task.count for task in tasks])
+        return cls(
+            terms=terms,
+            tasks=tasks,
+            places=np.split(np.arange(ends[-1]), ends[:-1]),
+            lift=setting.lift(terms),
+            source=source,
+            order=source.bytes(SEED_BYTES),
+        )
 
-    def draw(self, step: int, parameters: Parameters) -> Draw | None:
-        """A fresh matrix for a step, if sums are projected."""
+    def chance(self, step: int, parameters: Parameters) -> _Chance:
+        """A fresh matrix and a joint batch for a step, if there are such."""
         seed = self.source.bytes(SEED_BYTES)
-        return draw_of(seed, step, 0, parameters) if self.terms.projection else None
+        draw = draw_of(seed, step, 0, parameters) if self.terms.projection else None
+        return _Chance(draw=draw, batch=self.batch(step) if self.terms.batch else None)
 
-    def noisy(
-        self, task: LocalTask, parameters: Parameters, draw: Draw | None, sigma: float
-    ) -> Array:
-        """A fresh batch's clipped sum with Gaussian noise."""
-        chosen = self.source.chosen(task.count, self.rate)
-        return clipped_sum(self.terms, task, parameters, chosen, draw) + self.noise(sigma)
+    def batch(self, step: int) -> Places:
+        """Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9)."""
+        terms = self.terms
+        if not terms.fresh_lists:
+            return partition(self.order, terms.records, terms.batch, step)
+        return without_replacement(self.source.bytes(SEED_BYTES), terms.records, terms.batch, step)
+
+    def chosen(self, silo: int, batch: Places | None) -> Places:
+        """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
+        if batch is None:
+            return self.source.chosen(self.tasks[silo].count, self.terms.sample_rate)
+        return chosen_records(batch, self.places[silo])
+
+    def noisy(self, silo: int, parameters: Parameters, chance: _Chance, sigma: float) -> Array:
+        """The clipped sum of a silo's part of the batch, with Gaussian noise."""
+        task, chosen = self.tasks[silo], self.chosen(silo, chance.batch)
+        return clipped_sum(self.terms, task, parameters, chosen, chance.draw) + self.noise(sigma)
 
     def noise(self, sigma: float) -> Array:
         """Gaussian noise on every number of a sum."""
@@ -103,6 +149,7 @@ class _Sums:
             standard_normal(self.source, noise)
         return noise * sigma
 
-    def lifted(self, total: Array, draw: Draw | None) -> Array:
+    def lifted(self, total: Array, chance: _Chance) -> Array:
         """The whole sum, if it was projected."""
+        draw = chance.draw
         return total if self.lift is None or draw is None else self.lift(total, draw)
