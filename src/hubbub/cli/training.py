@@ -26,13 +26,22 @@ _WORDS = {
     "alone": "each hospital by itself (mean)",
     "non-private": "all together, no privacy at all",
 }
+_PLACES = {
+    "network": "every party a process of its own, TLS between them",
+    "in-process": "all parties in one process",
+}
+_SPLITS = 20
+_NODES = 2  # compute nodes of the demo over the network
 
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
     demo = _command(commands, "demo", "the four-hospital study, end to end")
     demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
-    demo.add_argument("--splits", type=int, default=20, help="train/test splits to average over")
+    demo.add_argument("--splits", type=int, help="train/test splits to average over; default 20")
+    demo.add_argument(
+        "--network", action="store_true", help="every party a process of its own, over FLARE"
+    )
     demo.set_defaults(command=_demo)
     planned = _command(commands, "plan", "what a study means: noise, epsilon per adversary")
     planned.add_argument("study", type=Path, help="the study's TOML file")
@@ -137,14 +146,16 @@ def _resumed(options: argparse.Namespace) -> Result:
 def _demo(options: argparse.Namespace) -> int:
     from hubbub.runners.comparison import MODES, compare
 
-    if options.splits < 1:
-        raise UserError(f"expected --splits of at least 1, got {options.splits}; raise it")
-    text = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
-    study = Study.parse(text)
+    if options.network:
+        return _demo_network(options)
+    splits = _SPLITS if options.splits is None else options.splits
+    if splits < 1:
+        raise UserError(f"expected --splits of at least 1, got {splits}; raise it")
+    study = Study.parse(_heart())
     start = time.perf_counter()
     out = options.out or _new_folder("demo")
-    with bar("training", options.splits * len(MODES), quiet=options.json) as progress:
-        found = compare(study, splits=options.splits, out=out, progress=progress.advance)
+    with bar("training", splits * len(MODES), quiet=options.json) as progress:
+        found = compare(study, splits=splits, out=out, progress=progress.advance)
     seconds = time.perf_counter() - start
     if options.json:
         emit(
@@ -154,7 +165,7 @@ def _demo(options: argparse.Namespace) -> int:
                 "epsilon": found.plan.stated.epsilon,
                 "delta": study.privacy.delta,
                 "adversary": found.plan.stated.adversary,
-                "splits": options.splits,
+                "splits": splits,
                 "seconds": seconds,
                 "out": str(out),
             }
@@ -162,8 +173,7 @@ def _demo(options: argparse.Namespace) -> int:
         return 0
     show_plan(found.plan)
     table(
-        f"Is joining worth it? {found.metric.upper()} on public test data, "
-        f"mean of {options.splits} splits",
+        f"Is joining worth it? {found.metric.upper()} on public test data, mean of {splits} splits",
         ("", found.metric.upper(), "±", "epsilon"),
         [
             (
@@ -177,6 +187,57 @@ def _demo(options: argparse.Namespace) -> int:
     )
     say(f"{seconds:.0f} s; written to {out}; open {out / 'report.html'}")
     return 0
+
+
+def _demo_network(options: argparse.Namespace) -> int:
+    """The same study twice: among processes over FLARE, and in this one."""
+    from hubbub.network.flare.demo import run_demo
+    from hubbub.runners.local import run
+
+    if options.splits is not None:
+        raise UserError("expected --network without --splits, got both; it makes one run, leave it")
+    start = time.perf_counter()
+    out = options.out or _new_folder("demo-network")
+    told = (lambda _: None) if options.json else say
+    apart = run_demo(out, _heart(), nodes=_NODES, told=told)
+    began = time.perf_counter()
+    study = Study.load(out / "study.toml")
+    with bar("in one process", study.training.steps, quiet=options.json) as progress:
+        beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
+    end = time.perf_counter()
+    seconds = {"network": began - start, "in-process": end - began}
+    finals = {"network": apart["final"], "in-process": beside.final}
+    if options.json:
+        emit(
+            {
+                "auc": {place: final["auc"] for place, final in finals.items()},
+                "epsilon": beside.plan.stated.epsilon,
+                "delta": study.privacy.delta,
+                "seconds": end - start,
+                "out": str(out),
+            }
+        )
+        return 0
+    table(
+        f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})",
+        ("", "AUC", "epsilon", "seconds"),
+        [
+            (
+                words,
+                f"{finals[place]['auc']:.3f}",
+                number(finals[place]["epsilon"], 3),
+                f"{seconds[place]:.0f}",
+            )
+            for place, words in _PLACES.items()
+        ],
+    )
+    say(f"written to {out}; check the run with hubbub verify {apart['out']}")
+    return 0
+
+
+def _heart() -> str:
+    """The study of the four hospitals."""
+    return (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
 
 
 def show_plan(made: Plan) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,10 @@ from hubbub.wire import EVERYBODY, Frame, Tag, parse, unverified
 _PING = 5.0  # seconds
 _PAUSE = 2.0
 _MOST_ATTEMPTS = 10**9
+_UNREADABLE = (
+    *(ProtocolError, ValueError, TypeError, KeyError, IndexError, AttributeError),
+    *(RecursionError, OverflowError),
+)
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
@@ -46,11 +51,11 @@ class Opened:
 
     Args:
         assembly: plays the rounds.
-        attempts: the most attempts that any silo has paid for, by purpose.
+        attempts: that the silos have paid for, by purpose and silo.
     """
 
     assembly: Assembly
-    attempts: Mapping[str, int]
+    attempts: Mapping[str, Mapping[str, int]]
 
 
 class Conductor:
@@ -93,7 +98,7 @@ class Conductor:
                     raise ProtocolError(
                         f"expected a set-up that everybody could check, got {lies} that failed: "
                         f"{error}; find out who carries the messages, and start again",
-                        culprit=liars[0].culprit if liars else "",
+                        culprit=_blamed(liars),
                     ) from None
                 if time.monotonic() + _PAUSE > end:
                     raise WaitedError(f"{error}; start again when they can take part") from None
@@ -133,7 +138,7 @@ class Conductor:
                 if frame.tag is not Tag.CLOSED or frame.sender != index:
                     raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
                 parts.append(dict(json.loads(bytes(frame.payload))))
-            except (ProtocolError, ValueError, TypeError, IndexError, RecursionError) as error:
+            except _UNREADABLE as error:
                 name = self._site.roster.name(index)
                 self._exchange.journal.warn("garbled", whom=name, said=str(error))
         return parts
@@ -228,22 +233,24 @@ class _SetUp:
             payload=opening.payload(),
         ).sealed(self._site.keys)
 
-    def _attempts(self, ready: Mapping[int, Sequence[bytes]]) -> dict[str, int]:
-        """By purpose, the most attempts that any silo says it has paid for."""
-        most: dict[str, int] = {}
+    def _attempts(self, ready: Mapping[int, Sequence[bytes]]) -> dict[str, dict[str, int]]:
+        """By purpose and silo, how many attempts it says it has paid for."""
+        told: dict[str, dict[str, int]] = {}
         for index, frames in ready.items():
             name = self._roster.name(index)
             try:
                 frame = parse(frames[0], self._roster, study=self._study.id, session=self._session)
+                if frame.tag is not Tag.READY:
+                    raise ProtocolError("expected a READY, got another frame", culprit="relay")
                 said = json.loads(bytes(frame.payload)).get("attempts", {})
                 for purpose, count in said.items():
                     if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
                         raise ValueError("no count of attempts")
-                    most[purpose] = max(most.get(purpose, 0), count)
-            except (ProtocolError, ValueError, TypeError, IndexError, AttributeError) as error:
+                    told.setdefault(purpose, {})[name] = count
+            except _UNREADABLE as error:
                 absent = Absent(why="garbled", said=f"its READY cannot be used: {error}")
                 raise AbsentError({name: absent}) from None
-        return most
+        return told
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the terms need them."""
@@ -270,6 +277,13 @@ class _SetUp:
             for receiver, frame in _by_receiver(frames).items():
                 inbox.setdefault(receiver, []).append(frame)
         return inbox
+
+
+def _blamed(liars: Sequence[Absent]) -> str:
+    """Whom it takes more than one party's word to blame; the relay alone can be named by one."""
+    counts = Counter(one.culprit for one in liars)
+    name, count = counts.most_common(1)[0] if counts else ("", 0)
+    return name if name == "relay" or count > 1 else ""
 
 
 def _by_receiver(frames: Sequence[bytes]) -> dict[int, bytes]:

@@ -5,6 +5,7 @@ What a party says no with is signed by it; a refusal that nobody signed counts a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,9 +88,9 @@ class Exchange:
             if index is None:  # nobody asked; whoever carries the answers made it up
                 continue
             received += 0 if isinstance(blob, Missing) else len(blob)
-            yield index, self._heard(index, blob, deadline)
+            yield index, self._heard(index, blob, blobs[party], deadline)
         for index in waiting.values():
-            yield index, self._heard(index, Missing(), deadline)
+            yield index, self._heard(index, Missing(), b"", deadline)
         self.journal.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,
@@ -120,7 +121,7 @@ class Exchange:
             raise AbsentError(absent)
         return answers
 
-    def _heard(self, index: int, blob: bytes | Missing, deadline: float) -> Heard:
+    def _heard(self, index: int, blob: bytes | Missing, asked: bytes, deadline: float) -> Heard:
         """The parts of an answer, or why there are none."""
         name = self.roster.name(index)
         if isinstance(blob, Missing):
@@ -128,7 +129,7 @@ class Exchange:
             return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
         try:
             parts = read_answer(blob)
-            refusal = self._refusal(index, parts)
+            refusal = self._refusal(index, parts, asked)
         except ProtocolError as error:
             self.journal.warn("garbled", whom=name, said=str(error))
             return Absent(why="garbled", said=str(error), culprit=error.culprit)
@@ -137,8 +138,8 @@ class Exchange:
             return refusal
         return parts
 
-    def _refusal(self, index: int, parts: Sequence[bytes]) -> Absent | None:
-        """The signed refusal in an answer, if it is one."""
+    def _refusal(self, index: int, parts: Sequence[bytes], asked: bytes) -> Absent | None:
+        """The signed refusal of exactly what was asked, if an answer is one."""
         told = [unverified(part) for part in parts]
         if any(frame.sender != index for frame in told):
             raise ProtocolError(
@@ -149,7 +150,7 @@ class Exchange:
         frame = parse(parts[0], self.roster, study=told[0].study, session=told[0].session)
         try:
             said = json.loads(bytes(frame.payload))
-            why, culprit = str(said["why"]), str(said["culprit"])
+            why, culprit, to = str(said["why"]), str(said["culprit"]), str(said["to"])
             reason = REASONS[why]
             if culprit not in self._blamed:
                 raise ValueError
@@ -158,5 +159,7 @@ class Exchange:
                 "expected a refusal for a known reason, got another",
                 culprit=self.roster.name(index),
             ) from None
+        if to != hashlib.sha256(asked).hexdigest():
+            raise ProtocolError("expected a refusal of this, got an old one", culprit="relay")
         blamed = f", by {culprit}" if culprit else ""
         return Absent(why=why, said=reason + blamed, culprit=culprit)

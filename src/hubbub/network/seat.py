@@ -9,6 +9,7 @@ time. An error becomes a refusal of a few known words; its sentence stays in thi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from abc import ABC, abstractmethod
@@ -52,6 +53,7 @@ class Sitting:
     source: SecureSource = field(repr=False)
     seeds: JointSeed | None = field(default=None, repr=False)
     check: SeedCheck | None = field(default=None, repr=False)
+    begun: bool = False
     agreement: Agreement | None = field(default=None, repr=False)
     agreed: Session | None = field(default=None, repr=False)
 
@@ -107,21 +109,25 @@ class Seat(ABC):
                 call, session, parts = read_request(request)
                 return answer(self._answered(call, session, parts))
             except ProtocolError as error:
-                return self._refusal("protocol", error, error.culprit)
+                return self._refusal(request, "protocol", error, error.culprit)
             except RefusedError as error:
-                return self._refusal(error.why, error, error.culprit)
+                return self._refusal(request, error.why, error, error.culprit)
             except BudgetError as error:
-                return self._refusal("budget", error)
+                return self._refusal(request, "budget", error)
             except IntegrityError as error:
-                return self._refusal("ledger", error)
+                return self._refusal(request, "ledger", error)
             except HubbubError as error:
-                return self._refusal("failed", error)
+                return self._refusal(request, "failed", error)
             except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
-                return self._refusal("failed", type(error).__name__)
+                return self._refusal(request, "failed", type(error).__name__)
 
     @abstractmethod
     def rounds(self) -> Mapping[Call, Handler]:
         """What the party does in rounds."""
+
+    def known(self, _study: bytes, _session: bytes) -> bool:
+        """Whether what the party has on disk shows that it took part in a session before."""
+        return False
 
     @abstractmethod
     def prepared(self, study: Study, opening: Opening) -> tuple[Plan, Terms]:
@@ -172,7 +178,7 @@ class Seat(ABC):
         frame = parse(data, self.roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
-        if session in self._sessions:
+        if session in self._sessions or self.known(study_id, session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         opening = Opening.read(frame.payload, self.roster.name(0))
         plan, terms = self.prepared(study, opening)
@@ -211,7 +217,15 @@ class Seat(ABC):
         return [sitting.seeds.anchor()]
 
     def _agreement(self, sitting: Sitting, anchors: Sequence[bytes]) -> Agreement:
-        """This party's side of the set-up, begun with the anchors that everybody was shown."""
+        """This party's side of the set-up, begun with the anchors that everybody was shown.
+
+        Once in a session: a relay that could begin it again could have old models answered again.
+        """
+        if sitting.begun:
+            raise ProtocolError(
+                "expected one set-up in a session, got a second; open a new one", culprit="relay"
+            )
+        sitting.begun = True
         checker, seen = sitting.seeds or sitting.check, b""
         if checker is not None:
             seen = checker.learn_anchors(anchors)
@@ -269,10 +283,11 @@ class Seat(ABC):
             payload=payload,
         ).sealed(self.site.keys)
 
-    def _refusal(self, why: str, error: object, culprit: str = "") -> bytes:
-        """Say no in known words, and write down here what went wrong."""
+    def _refusal(self, request: bytes, why: str, error: object, culprit: str = "") -> bytes:
+        """Say no to one request in known words, and write down here what went wrong."""
         self.journal.warn("refused", why=why, culprit=culprit, said=str(error))
-        said = json.dumps({"why": why, "culprit": culprit}).encode()
+        to = hashlib.sha256(request).hexdigest()
+        said = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
         frame = Frame(
             tag=Tag.REFUSAL,
             study=bytes(32),

@@ -8,7 +8,7 @@ new ones, and what the silos say that they have paid for counts as spent (docs/p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -141,7 +141,7 @@ class Venue:
         folder: of the run.
         parameters: how many the model has.
         stack: closes the transcripts.
-        paid: attempts that the silos have paid for, by purpose.
+        paid: attempts that the silos have paid for, by purpose and silo.
     """
 
     site: Site
@@ -151,7 +151,7 @@ class Venue:
     journal: Journal
     stack: ExitStack = field(repr=False)
     standardisation: Standardisation | None = None
-    paid: dict[str, int] = field(default_factory=dict)
+    paid: dict[str, Mapping[str, int]] = field(default_factory=dict)
     opened: list[Rounds] = field(default_factory=list)
 
     def open(
@@ -172,7 +172,7 @@ class Venue:
 
     def charged(self, purpose: str) -> int:
         """Attempts that some silo has paid for, for a purpose."""
-        return self.paid.get(purpose, 0)
+        return max(self.paid.get(purpose, {}).values(), default=0)
 
 
 def serve(
@@ -264,6 +264,12 @@ def _trained(
     rounds = venue.open(TRAINING, setting.plan, [], setting.initial.size, setting.lift)
     state = start or State(parameters=setting.initial)
     state = replace(state, attempts=max(state.attempts, venue.charged(TRAINING)))
+    if state.step == 0 and state.attempts >= setting.study.training.steps:
+        told = ", ".join(f"{name} {count}" for name, count in venue.paid[TRAINING].items())
+        raise BudgetError(
+            f"expected attempts of this study to be left, the silos have paid for {told} of "
+            f"{setting.study.training.steps}; approve the study under another name to run it again"
+        )
 
     def summation(step: int, parameters: Parameters, left: int) -> Summed:
         gradient, made = rounds.round(step, parameters, left)

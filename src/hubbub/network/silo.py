@@ -104,6 +104,10 @@ class SiloSeat(Seat):
         """A model or a joint seed to answer to, and the end of the study."""
         return {Call.MODEL: self._model, Call.SEED: self._seed, Call.CLOSE: self._close}
 
+    def known(self, study: bytes, session: bytes) -> bool:
+        """Whether the ledger has charged a session, before this process began."""
+        return any((one.study, one.session) == (study, session) for one in self._ledger.entries())
+
     def prepared(self, study: Study, opening: Opening) -> tuple[Plan, Terms]:
         """The plan from the records here; they are read once."""
         known = self._known(study)

@@ -52,7 +52,8 @@ class Standardisation:
     @classmethod
     def of_plain(cls, said: Mapping[str, Any]) -> Standardisation:
         """What `json` wrote; ValueError, KeyError or TypeError if it is none."""
-        shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
+        with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
+            shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
         return cls(shift=shift, scale=scale)
 
     @classmethod

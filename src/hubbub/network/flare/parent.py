@@ -7,6 +7,7 @@ left when it is ended. Its output goes to a file; what people should see is in t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -28,6 +29,7 @@ _ENVIRONMENT = {"NVFLARE_STREAMING_RETRY_TIMEOUT": "3", "NVFLARE_STREAMING_RETRY
 _SERVER = "nvflare.private.fed.app.server.server_train"
 _CLIENT = "nvflare.private.fed.app.client.client_train"
 _END_SECONDS = 4.0
+_PARENT_DEATH_SIGNAL = 1  # of prctl(2), on Linux
 
 
 class Parent:
@@ -55,6 +57,7 @@ class Parent:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_end_with_us,  # noqa: PLW1509 (nothing here has threads yet)
             )
 
     @property
@@ -72,6 +75,12 @@ class Parent:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_SECONDS if sign == signal.SIGTERM else None)
         self._process = None
+
+
+def _end_with_us() -> None:
+    """Have the system end this process when the one that started it is gone, however it went."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _command(kit: Path) -> list[str]:
