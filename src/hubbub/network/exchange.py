@@ -160,6 +160,9 @@ class Exchange:
                 culprit=self.roster.name(index),
             ) from None
         if to != hashlib.sha256(asked).hexdigest():
-            raise ProtocolError("expected a refusal of this, got an old one", culprit="relay")
+            raise ProtocolError(
+                f"expected a refusal of what was asked, got one of something else: {reason}",
+                culprit="relay",
+            )
         blamed = f", by {culprit}" if culprit else ""
         return Absent(why=why, said=reason + blamed, culprit=culprit)

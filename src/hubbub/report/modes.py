@@ -90,8 +90,8 @@ BASELINES = {
         meaning="Every silo adds all the noise that it needs before it sends anything.",
         trust="nobody",
         against="everybody but the silo itself",
-        beyond="It holds however many others collude; with joint batches, as long as they own no more "
-        "records than the plan says.",
+        beyond="It holds however many others collude; with joint batches, as long as they own no "
+        "more records than the plan says.",
         views=(
             ("Aggregator", "every silo's own sum, with that silo's full noise", "exact sums"),
             _READER,
