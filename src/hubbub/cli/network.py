@@ -58,8 +58,8 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--admin", type=Path, help="startup kit of FLARE's administrator")
     parser.add_argument("--job", type=Path, help="write the job here and run nothing")
     parser.add_argument("--running", action="store_true", help="FLARE's server is up already")
-    parser.add_argument("--deadline", type=float, default=60.0, help="seconds for a phase")
-    parser.add_argument("--waiting", type=float, default=3600.0, help="seconds for who is missing")
+    parser.add_argument("--deadline", type=float, help="seconds for a phase; default 60")
+    parser.add_argument("--waiting", type=float, help="seconds for who is missing; default 3600")
     return parser
 
 
@@ -67,7 +67,7 @@ def _add_join(commands: Any) -> argparse.ArgumentParser:
     parser = _command(commands, "join", "take part as a silo or a compute node", _join)
     parser.add_argument("--data", type=Path, help="folder of the records; default --home")
     parser.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda; default auto")
+    parser.add_argument("--device", help="auto, cpu or cuda; default auto")
     return parser
 
 
@@ -186,8 +186,9 @@ def _supervised(options: argparse.Namespace, site: Site, study: Study, quorum: i
     from hubbub.network.settings import Settings
 
     began = time.monotonic()
-    settings = Settings(
-        home=str(options.home.resolve()),
+    settings = Settings.changed(
+        options.kit / "local",
+        options.home.resolve(),
         deadline=options.deadline,
         waiting=options.waiting,
         allow_byoc=options.allow_byoc,
@@ -238,10 +239,11 @@ def _join(options: argparse.Namespace) -> int:
     site = Site.opened(options.home)
     if site.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
-    settings = Settings(
-        home=str(options.home.resolve()),
-        data=str((options.data or options.home).resolve()),
-        ledger=str(options.ledger.resolve()) if options.ledger else "",
+    settings = Settings.changed(
+        options.kit / "local",
+        options.home.resolve(),
+        data=str(options.data.resolve()) if options.data else None,
+        ledger=str(options.ledger.resolve()) if options.ledger else None,
         device=options.device,
         allow_byoc=options.allow_byoc,
     )

@@ -7,7 +7,7 @@ message can change it; a value that is not known is refused.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,15 @@ class Settings:
                 "join or hubbub serve"
             ) from None
         return found
+
+    @classmethod
+    def changed(cls, folder: Path, home: Path, **given: Any) -> Settings:
+        """What a folder's settings say of a home, or the defaults, with what is given now."""
+        wanted = {name: value for name, value in given.items() if value is not None}
+        kept = cls(home=str(home))
+        if (folder / FILE).is_file() and (found := cls.read(folder)).home == kept.home:
+            kept = found
+        return replace(kept, **wanted)
 
     def _check(self) -> None:
         """Every value has the type of its default."""

@@ -97,8 +97,10 @@ class SiloSeat(Seat):
         super().__init__(site, journal, draw)
 
     def close(self) -> None:
-        """Close the ledger."""
-        self._ledger.close()
+        """Close the ledger; nothing is answered from then on."""
+        with self._lock:
+            self._sittings.clear()
+            self._ledger.close()
 
     def rounds(self) -> Mapping[Call, Handler]:
         """A model or a joint seed to answer to, and the end of the study."""

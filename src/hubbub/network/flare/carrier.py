@@ -54,7 +54,8 @@ def phase_over_collab() -> Phase:
             except Exception as error:  # noqa: BLE001 (whatever the engine says, there is no answer)
                 arrived.put((party, Missing(why=f"the engine has none ({type(error).__name__})")))
                 return
-            arrived.put((party, found if type(found) is bytes else Missing(why="no bytes")))
+            seated = type(found) is bytes and found  # nothing comes from a worker that is starting
+            arrived.put((party, found if seated else Missing(why="it is still starting")))
 
         waiting = set(requests)
         for party in requests.keys() - there.keys():

@@ -39,7 +39,7 @@ def write_job(folder: Path, study: Study, roster: Roster, quorum: int) -> Path:
     config = folder / "app" / "config"
     config.mkdir(parents=True, exist_ok=True)
     meta = {
-        "name": f"hubbub-{study.id.hex()[:16]}",
+        "name": job_name(study),
         "min_clients": quorum + len(roster.nodes),
         "mandatory_clients": [],
         "resource_spec": {},
@@ -49,6 +49,11 @@ def write_job(folder: Path, study: Study, roster: Roster, quorum: int) -> Path:
     _write(config / "config_fed_server.json", _server(study))
     _write(config / "config_fed_client.json", _client())
     return folder
+
+
+def job_name(study: Study) -> str:
+    """What FLARE calls the jobs of a study."""
+    return f"hubbub-{study.id.hex()[:16]}"
 
 
 def _server(study: Study) -> dict[str, Any]:

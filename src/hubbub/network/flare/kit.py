@@ -22,6 +22,8 @@ from hubbub.network.settings import Settings
 _CLASSES = ["nvflare.collab.runtime.", "hubbub.network.flare."]
 _TALKATIVE = ("site_log_streamer", "log_receiver")
 _ROLES = ("project_admin", "org_admin", "lead", "member")
+# What nobody may do at a site, whoever the certificates' authority says they are.
+_FORBIDDEN = {"byoc": "none", "shell_commands": "none"}
 _RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
 
 
@@ -77,12 +79,12 @@ def check_code(local: Path, *, allowed: bool) -> None:
 
 
 def _forbid_code(local: Path) -> None:
-    """Nobody's jobs may bring code, where nothing was said about it."""
+    """Nobody may bring code or look around, where nothing was said about it."""
     rules = _read(local, "authorization.json")
     for name in _ROLES:
         rights = rules["permissions"].get(name, "none")
         whole = dict.fromkeys(_RIGHTS, rights) if isinstance(rights, str) else rights
-        rules["permissions"][name] = whole | {"byoc": "none"}
+        rules["permissions"][name] = whole | _FORBIDDEN
     _write(local / "authorization.json", rules)
 
 

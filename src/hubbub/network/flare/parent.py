@@ -124,10 +124,10 @@ class Admin:
         with _silent():
             self.session.abort_job(job)
 
-    def running(self) -> list[str]:
-        """Jobs that have not ended."""
+    def running(self, name: str) -> list[str]:
+        """Jobs of a name that have not ended."""
         with _silent():
-            jobs = self.session.list_jobs()
+            jobs = [one for one in self.session.list_jobs() if one.get("job_name") == name]
         return [one["job_id"] for one in jobs if not str(one.get("status")).startswith("FINISHED")]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from hubbub.errors import HubbubError, UserError
 from hubbub.identity import Roster
-from hubbub.network.flare.job import write_job
+from hubbub.network.flare.job import job_name, write_job
 from hubbub.network.flare.outcome import OUTCOME
 from hubbub.network.flare.parent import Admin, Parent, administered, follow
 from hubbub.network.journal import LOG
@@ -133,6 +133,8 @@ class Serving:
 
     def _serve(self, admin: Admin, job: Path) -> None:
         """Hand the job in, and watch it to its end."""
+        for old in admin.running(job_name(self.study)):  # of a supervisor that is gone
+            admin.abort(old)
         name = admin.submit(job)
         self._say("submitted", job=name)
         self._watched.waiting_since, asked = None, time.monotonic()
