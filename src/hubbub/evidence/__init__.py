@@ -3,6 +3,6 @@
 `collecting` puts it together, `claims` checks it, `finding` is one thing that was checked.
 """
 
-from hubbub.evidence.collecting import FILE, collect, part_of
+from hubbub.evidence.collecting import FILE, checked_part, collect, part_of
 
-__all__ = ["FILE", "collect", "part_of"]
+__all__ = ["FILE", "checked_part", "collect", "part_of"]

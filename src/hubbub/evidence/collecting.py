@@ -19,22 +19,32 @@ from hubbub.evidence.claims import (
     FORMAT,
     MODEL,
     Plain,
-    check,
-    load,
     part_words,
     spent,
     trusted,
     with_signature,
 )
-from hubbub.identity import Keys, Roster
+from hubbub.identity import Identity, Keys, Roster
 from hubbub.plan import Plan
 from hubbub.transcript.heading import plain_roster
 from hubbub.transcript.kept import FOLDER, files, head_of, read, read_header
 from hubbub.version import VERSION
 
-__all__ = ["FILE", "ONE_PROCESS", "check", "collect", "digests_of", "load", "part_of", "summary_of"]
+__all__ = [
+    "FILE",
+    "ONE_PROCESS",
+    "check",
+    "checked_part",
+    "collect",
+    "digests_of",
+    "load",
+    "part_of",
+    "summary_of",
+]
 
 FILE = "evidence.json"
+_MOST = 2**53
+_PART_MEMBERS = {"silo", "study", "sessions", "ledger", "attempts", "data_set", "signature"}
 STANDARDISED = "standardisation.json"
 # What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
 # digests in their names, and the report can be written again at any time.
@@ -77,6 +87,40 @@ def part_of(
         "data_set": None if data_set is None else dict(data_set),
     }
     return {**said, "signature": keys.sign(part_words(said)).hex()}
+
+
+def checked_part(said: object, silo: Identity, *, study: bytes, sessions: Iterable[bytes]) -> Plain:
+    """What `part_of` gave at a silo, after its way through hands that nobody has to trust.
+
+    Raises:
+        ValueError: it is not that, or not of this silo, this study and these sessions.
+    """
+    if not isinstance(said, dict) or set(said) != _PART_MEMBERS:
+        raise ValueError("expected the members of a silo's part")
+    known, ledger, told = {one.hex() for one in sessions}, said["ledger"], said["data_set"]
+    counts = (said["attempts"], ledger["rows"]) if isinstance(ledger, dict) else ()
+    fits = (
+        said["silo"] == silo.name
+        and said["study"] == study.hex()
+        and isinstance(said["sessions"], list)
+        and all(isinstance(one, str) and one in known for one in said["sessions"])
+        and set(ledger) == {"head", "rows"}
+        and len(bytes.fromhex(ledger["head"])) == 32
+        and all(type(one) is int and 0 <= one < _MOST for one in counts)
+        and (told is None or _is_spending(told))
+    )
+    if not fits or not silo.verifies(bytes.fromhex(said["signature"]), part_words(said)):
+        raise ValueError("expected a silo's own words about this study")
+    return said
+
+
+def _is_spending(told: object) -> bool:
+    """Whether this is what was ever spent on a data set."""
+    if not isinstance(told, dict) or set(told) != {"epsilon", "delta", "relation"}:
+        return False
+    numbers = [told["delta"], *([] if told["epsilon"] is None else [told["epsilon"]])]
+    real = all(type(one) in (int, float) and 0 <= one < float("inf") for one in numbers)
+    return real and isinstance(told["relation"], str)
 
 
 def collect(

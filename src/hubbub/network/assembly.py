@@ -19,7 +19,7 @@ from hubbub.network.exchange import Absent, AbsentError, Exchange
 from hubbub.network.parcel import Call
 from hubbub.round import Aggregator, Terms
 from hubbub.round.terms import Parameters
-from hubbub.wire import unverified
+from hubbub.wire import Tag, parse, unverified
 
 Keep = Callable[[bytes], None]
 
@@ -132,13 +132,15 @@ class Assembly:
         """Everybody has accepted the model, then all links are known, to all."""
         links: dict[int, bytes] = {}
         for index, heard in self._asked(Call.MODEL, {index: [model] for index in active}):
-            links[index] = heard[0]
+            if self._is_link(index, heard):
+                links[index] = heard[0]
         self._need(active, links.keys())
         found = [links[index] for index in active]
         try:
             self.aggregator.learn_seed(found)
         except ProtocolError as error:
-            self._blame(error, next((i for i in active if self._named(i) == error.culprit), 0))
+            self._blame(error, next((i for i in active if self._named(i) == error.culprit), -1))
+            raise _Failed from None
         for link in found:
             self.keep(link)
         return found
@@ -150,10 +152,11 @@ class Assembly:
         shares: dict[int, list[bytes]] = {node: [] for node in self.exchange.roster.nodes}
         taken = set()
         for index, heard in self._asked(call, dict.fromkeys(active, parts)):
-            if self._use(index, heard[0]):
-                taken.add(index)
-                for share in heard[1:]:
-                    shares.setdefault(unverified(share).receiver, []).append(share)
+            if not self._fits(index, heard, Tag.MASKED) or not self._use(index, heard[0]):
+                continue
+            taken.add(index)
+            for share in heard[1:]:
+                shares[unverified(share).receiver].append(share)
         if whole:
             self._need(active, taken)
         return shares
@@ -182,6 +185,37 @@ class Assembly:
             else:
                 yield index, heard
 
+    def _fits(self, index: int, heard: Sequence[bytes], tag: Tag) -> bool:
+        """Whether an answer has just the frames that it should have; who uses them verifies them.
+
+        A frame too many would reach parties that rightly refuse it, and cost them their part.
+        """
+        frames = [unverified(one) for one in heard]
+        nodes = {frame.receiver for frame in frames[1:]}
+        shared = self.terms.full_shares and tag is Tag.MASKED
+        good = (
+            frames[0].tag is tag
+            and all(frame.tag is Tag.SHARE for frame in frames[1:])
+            and len(nodes) == len(frames) - 1
+            and bool(nodes) == shared
+            and nodes <= set(self.exchange.roster.nodes)
+        )
+        if not good:
+            found = ProtocolError(f"expected one {tag.name}, got other frames", culprit="relay")
+            self._blame(found, index)
+        return good
+
+    def _is_link(self, index: int, heard: Sequence[bytes]) -> bool:
+        """Whether an answer is a link that its silo has signed for the open session."""
+        if not self._fits(index, heard, Tag.SEED_LINK):
+            return False
+        try:
+            parse(heard[0], self.exchange.roster, study=self.study, session=self.session)
+        except ProtocolError as error:
+            self._blame(error, index)
+            return False
+        return True
+
     def _use(self, index: int, answer: bytes) -> bool:
         """Give the aggregator an answer, and keep what it has used; whether it could be used."""
         try:
@@ -197,6 +231,8 @@ class Assembly:
         if error.culprit == self._named(index):
             raise error
         self.exchange.journal.warn("garbled", whom=self._named(index), said=str(error))
+        if index < 0:
+            return
         self.absent[index] = Absent(why="garbled", said=str(error), culprit=error.culprit)
 
     def _need(self, wanted: Iterable[int], found: Set[int]) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import HubbubError, ProtocolError
+from hubbub.evidence import checked_part
 from hubbub.network.assembly import Assembly
 from hubbub.network.exchange import Absent, AbsentError, Exchange
 from hubbub.network.opening import Opening
@@ -29,6 +30,7 @@ from hubbub.runners.federation import layout_of
 from hubbub.study import Study
 from hubbub.summation.agreement import SESSION_BYTES, sent_digest
 from hubbub.summation.joint import SeedCheck
+from hubbub.version import VERSION
 from hubbub.wire import EVERYBODY, Frame, Tag, parse, unverified
 
 _PING = 5.0  # seconds
@@ -137,7 +139,8 @@ class Conductor:
                 )
                 if frame.tag is not Tag.CLOSED or frame.sender != index:
                     raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-                parts.append(dict(json.loads(bytes(frame.payload))))
+                silo, said = self._site.roster.parties[index], json.loads(bytes(frame.payload))
+                parts.append(checked_part(said, silo, study=self._study.id, sessions=sessions))
             except _UNREADABLE as error:
                 name = self._site.roster.name(index)
                 self._exchange.journal.warn("garbled", whom=name, said=str(error))
@@ -242,8 +245,9 @@ class _SetUp:
                 frame = parse(frames[0], self._roster, study=self._study.id, session=self._session)
                 if frame.tag is not Tag.READY:
                     raise ProtocolError("expected a READY, got another frame", culprit="relay")
-                said = json.loads(bytes(frame.payload)).get("attempts", {})
-                for purpose, count in said.items():
+                whole = json.loads(bytes(frame.payload))
+                self._note_version(name, whole.get("version"))
+                for purpose, count in whole.get("attempts", {}).items():
                     if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
                         raise ValueError("no count of attempts")
                     told.setdefault(purpose, {})[name] = count
@@ -251,6 +255,12 @@ class _SetUp:
                 absent = Absent(why="garbled", said=f"its READY cannot be used: {error}")
                 raise AbsentError({name: absent}) from None
         return told
+
+    def _note_version(self, name: str, version: object) -> None:
+        """Another version with the same numbers may take part; people should know."""
+        if version != VERSION:
+            said = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
+            self._exchange.journal.warn("version", whom=name, said=said)
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the terms need them."""
@@ -280,7 +290,13 @@ class _SetUp:
 
 
 def _blamed(liars: Sequence[Absent]) -> str:
-    """Whom it takes more than one party's word to blame; the relay alone can be named by one."""
+    """Who is to blame: whom the aggregator itself has caught, or more than one party accuses.
+
+    One party's word is enough to say that somebody on the way is.
+    """
+    caught = [one.culprit for one in liars if one.why == "garbled" and one.culprit]
+    if caught:
+        return caught[0]
     counts = Counter(one.culprit for one in liars)
     name, count = counts.most_common(1)[0] if counts else ("", 0)
     return name if name == "relay" or count > 1 else ""

@@ -161,6 +161,10 @@ class Seat(ABC):
                 f"expected a session that was opened here, got {call.name} of another; after a "
                 "restart the aggregator sets a new one up",
             )
+        if not self.site.approves(found[0].study.id):
+            raise RefusedError(
+                "not-approved", "expected a study that is still approved here, it was withdrawn"
+            )
         return self._calls[call](found[0], parts)
 
     def _open(self, parts: Sequence[bytes]) -> list[bytes]:

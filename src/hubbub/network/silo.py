@@ -60,7 +60,6 @@ class _Playing:
 class _Study:
     """What a silo has ready for one study: its records, the model, the plan."""
 
-    setting: Setting = field(repr=False)
     plain: Setting = field(repr=False)
     finished: list[bytes] = field(default_factory=list)
 
@@ -115,7 +114,7 @@ class SiloSeat(Seat):
         known = self._known(study)
         plan, numbers = part_of_plan(known.plain.plan, opening.purpose)
         parameters = known.plain.initial.size
-        known.setting = self._featured(known.plain, opening)
+        self._featured(known.plain, opening)  # refuses what cannot be used
         return plan, terms_of(plan, numbers or parameters, parameters=parameters)
 
     def _known(self, study: Study) -> _Study:
@@ -124,7 +123,7 @@ class SiloSeat(Seat):
             plain = Setting.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )
-            self._studies[study.id] = _Study(setting=plain, plain=plain)
+            self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 
     def _featured(self, plain: Setting, opening: Opening) -> Setting:
@@ -160,7 +159,7 @@ class SiloSeat(Seat):
         )
         silo = Silo(
             terms=sitting.terms,
-            task=_task(known.setting, sitting.opening),
+            task=_task(self._featured(known.plain, sitting.opening), sitting.opening),
             answering=answering,
             source=sitting.source,
             seeds=sitting.seeds,
@@ -233,6 +232,8 @@ class SiloSeat(Seat):
 
     def _close(self, sitting: Sitting, parts: Sequence[bytes]) -> list[bytes]:
         """The study is over: keep the model, and sign what the ledger holds."""
+        if sitting.agreed is None:
+            raise RefusedError("no-session", "expected a session that is set up, got its end")
         if len(parts) != 2:
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
         said = self._from_aggregator(sitting, parts[0], Tag.CLOSE)
@@ -249,11 +250,11 @@ class SiloSeat(Seat):
             attempts=self._ledger.spent_on(sitting.study.id, kind_of(plan))
             * mechanism_of(plan.study).epoch,
         )
-        self._keep(plan, known, self._from_aggregator(sitting, parts[1], Tag.RESULT))
+        self._keep(sitting, plan, known, self._from_aggregator(sitting, parts[1], Tag.RESULT))
         self._tell(sitting)
         return [self._frame(sitting, Tag.CLOSED, json.dumps(part).encode())]
 
-    def _keep(self, plan: Plan, known: _Study, payload: bytes) -> None:
+    def _keep(self, sitting: Sitting, plan: Plan, known: _Study, payload: bytes) -> None:
         """The trained model, in the silo's own folder."""
         size = known.plain.initial.size
         if len(payload) != 4 * size:
@@ -261,11 +262,16 @@ class SiloSeat(Seat):
                 f"expected a model of {4 * size} bytes, got {len(payload)}",
                 culprit=self.roster.name(0),
             )
+        parameters = np.frombuffer(payload, dtype="<f4").copy()
+        if not np.isfinite(parameters).all():
+            raise ProtocolError(
+                "expected a model of finite numbers, got others", culprit=self.roster.name(0)
+            )
         folder = self.site.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
-        trained = known.plain.trained(np.frombuffer(payload, dtype="<f4").copy())
+        trained = known.plain.trained(parameters)
         store.write_model(folder, plan, trained)
-        if (found := known.setting.standardisation) is not None:
+        if (found := sitting.opening.standardisation) is not None:
             write_text(folder / "standardisation.json", found.json())
         self.journal.note("closed", study=plan.study.name, model=str(folder))
 

@@ -152,6 +152,10 @@ class Site:
         path.unlink(missing_ok=True)
         return there
 
+    def approves(self, study: bytes) -> bool:
+        """Whether a study is approved here at this moment."""
+        return self._approval(study).is_file()
+
     def study(self, study: bytes) -> Study | None:
         """The approved study with an id; None if this party has approved none such.
 

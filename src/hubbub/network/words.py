@@ -22,6 +22,7 @@ _SENTENCES = {
     "again": "the job is handed in again: {status}",
     "restarted": "{process} ended and is started again",
     "lost": "round {round}: {said}; a new session is set up",
+    "version": "{whom}: {said}; install the same everywhere",
     "garbled": "from {whom}, nothing that can be used: {said}",
     "stopped": "stopped: {said}",
 }
