@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.claims import difference, part_words, with_signature
-from hubbub.evidence.collecting import FILE, ONE_PROCESS, check, load, part_of
+from hubbub.evidence.claims import check, difference, load, part_words, with_signature
+from hubbub.evidence.collecting import FILE, ONE_PROCESS, part_of
 from hubbub.evidence.finding import ON_TRUST, REDERIVED, SIGNED, Finding
 from hubbub.identity import Keys
 from hubbub.runners.federation import Federation

@@ -30,17 +30,7 @@ from hubbub.transcript.heading import plain_roster
 from hubbub.transcript.kept import FOLDER, files, head_of, read, read_header
 from hubbub.version import VERSION
 
-__all__ = [
-    "FILE",
-    "ONE_PROCESS",
-    "check",
-    "checked_part",
-    "collect",
-    "digests_of",
-    "load",
-    "part_of",
-    "summary_of",
-]
+__all__ = ["FILE", "ONE_PROCESS", "checked_part", "collect", "digests_of", "part_of", "summary_of"]
 
 FILE = "evidence.json"
 _MOST = 2**53

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,9 @@ class Journal:
             if self.folder is None:
                 return
             whole = {"party": self.party, "time": time.time(), **self._state}
-            _replace(self.folder / STATUS, json.dumps(whole, indent=2) + "\n")
-            _replace(self.folder / METRICS, _exposition(self.party, whole))
+            with self._surviving():
+                _replace(self.folder / STATUS, json.dumps(whole, indent=2) + "\n")
+                _replace(self.folder / METRICS, _exposition(self.party, whole))
 
     def add(self, **amounts: float) -> None:
         """Add to what is counted in the state, without writing it yet."""
@@ -67,9 +69,17 @@ class Journal:
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock:
             if self.folder is not None:
-                with (self.folder / LOG).open("a", encoding="utf-8") as file:
+                with self._surviving(), (self.folder / LOG).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
         self.say(sentence(event, values))
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """A full disk costs lines of the journal, and no answer; ledgers are elsewhere."""
+        try:
+            yield
+        except OSError as error:
+            self.say(f"expected to write the journal in {self.folder}, got: {error.strerror}")
 
 
 def _replace(path: Path, text: str) -> None:

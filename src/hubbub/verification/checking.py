@@ -173,7 +173,9 @@ def _played(
     yield from _asked(plan, asked)
     yield from _attempts(plan.study, done, content)
     if (folder / MODEL).exists():
-        yield _last_model(folder / MODEL, plan.study, course.parameters)
+        interrupted = len(done) > 1 and not done[-1][1].attempts
+        before = course.before if interrupted else None
+        yield _last_model(folder / MODEL, plan.study, course.parameters, before)
 
 
 def _terms(path: Path, header: Header, plan: Plan) -> Terms:
@@ -293,20 +295,34 @@ def _lift(terms: Terms, study: Study) -> tuple[Lift | None, bool]:
     return lift_of(terms, model), True
 
 
-def _last_model(path: Path, study: Study, parameters: Parameters | None) -> Finding:
+def _last_model(
+    path: Path, study: Study, parameters: Parameters | None, before: Parameters | None
+) -> Finding:
+    """The model is what the last step gave.
+
+    If the run was interrupted between the last sum that it could pay for and the step along it, the
+    model is the one `before`: the sum is paid for, and the step is lost.
+    """
     claim = f"{path} holds the model that the last step gave"
     if parameters is None:
         return on_trust(f"that {claim}: the last step could not be made again")
-    model = _built(study)
     try:
-        if model is None:
-            same = _holds(path, parameters)
-        else:
-            learning.load_model(path, model)
-            same = learning.parameters_vector(model).tobytes() == parameters.tobytes()
+        if _is_model(path, study, parameters):
+            return judged(claim, "")
+        if before is not None and _is_model(path, study, before):
+            return judged(f"{claim} that an interruption has left", "")
     except (HubbubError, SafetensorError, OSError) as error:
         return wrong(claim, error)
-    return judged(claim, "" if same else f"it holds another; {RESTORE}")
+    return judged(claim, f"it holds another; {RESTORE}")
+
+
+def _is_model(path: Path, study: Study, parameters: Parameters) -> bool:
+    """Whether a file holds a model with these parameters."""
+    model = _built(study)
+    if model is None:
+        return _holds(path, parameters)
+    learning.load_model(path, model)
+    return learning.parameters_vector(model).tobytes() == parameters.tobytes()
 
 
 def _holds(path: Path, parameters: Parameters) -> bool:

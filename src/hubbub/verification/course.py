@@ -51,6 +51,7 @@ class Course:
         self._starts = frozenset(starts)
         self._lost = False
         self.parameters = initial
+        self.before = initial  # the model before the last step
         self._states = {1: self._state()}
 
     def go_back(self, round: int) -> None:
@@ -89,6 +90,7 @@ class Course:
 
     def step(self, gradient: NDArray[np.float64] | None) -> None:
         """Take a step; None: it cannot be taken here, nor any after it."""
+        self.before = self.parameters
         if gradient is None or self._lost or self.parameters is None:
             self.parameters, self._lost = None, True
         else:
