@@ -205,7 +205,8 @@ class Roster:
                 "expected the roster to list one aggregator, then the silos, then the compute "
                 "nodes, got another order; sort it"
             )
-        if len({party.verifying for party in self.parties}) < len(names):
+        keys = ({party.verifying for party in self.parties}, {one.sealing for one in self.parties})
+        if min(map(len, keys)) < len(names):
             raise StudyError(
                 "expected every key in the roster once, got one of two parties, who could speak "
                 "for each other; have each make its own"

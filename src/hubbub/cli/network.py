@@ -26,7 +26,12 @@ def add_commands(commands: Any) -> None:
     """Register the commands."""
     made = _command(commands, "keygen", "make this party's keys", _keygen)
     made.add_argument("name", help="the party's name, as the study calls it")
-    made.add_argument("--role", choices=("silo", "node", "aggregator"), default="silo")
+    made.add_argument(
+        "--role",
+        choices=("silo", "node", "aggregator"),
+        default="silo",
+        help="what the party does; default silo",
+    )
     made.add_argument("--home", type=Path, default=HOME, help=f"folder to make; default {HOME}")
     listed = _command(commands, "roster", "make a roster of identities, or read one", _roster)
     listed.add_argument("files", type=Path, nargs="+", help="identities, or one roster")

@@ -210,7 +210,9 @@ class Assembly:
         if not self._fits(index, heard, Tag.SEED_LINK):
             return False
         try:
-            parse(heard[0], self.exchange.roster, study=self.study, session=self.session)
+            link = parse(heard[0], self.exchange.roster, study=self.study, session=self.session)
+            if (link.round, link.attempt) != self.aggregator.time:
+                raise ProtocolError("expected a link of this attempt, got another", culprit="relay")
         except ProtocolError as error:
             self._blame(error, index)
             return False

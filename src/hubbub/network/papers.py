@@ -6,6 +6,7 @@ a file that only its owner reads. This file knows texts and keys, no folders.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,21 @@ from hubbub.errors import StudyError
 from hubbub.identity import ROLES, Identity, Keys, Roster
 
 _T = TypeVar("_T")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # as a study's silos are called
 _PUBLIC = ("name", "role", "verifying", "sealing")
+
+
+def check_name(name: str) -> None:
+    """Refuse what no party can be called.
+
+    Raises:
+        StudyError: it is not a short name of plain letters.
+    """
+    if not _NAME.fullmatch(name):
+        raise StudyError(
+            "expected a name of up to 64 letters a-z and digits, with '-', '_' and '.' inside, got "
+            f"{name[:80]!r}; choose another"
+        )
 
 
 def roster_toml(roster: Roster) -> str:
@@ -87,8 +102,9 @@ def _plain(party: Identity) -> dict[str, str]:
 
 
 def _identity(plain: Mapping[str, str]) -> Identity:
-    if set(plain) != set(_PUBLIC):
+    if set(plain) != set(_PUBLIC) or not all(isinstance(one, str) for one in plain.values()):
         raise ValueError
+    check_name(plain["name"])
     return Identity(
         name=plain["name"],
         role=plain["role"],

@@ -13,6 +13,7 @@ roster if the study names its digest.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,10 +22,18 @@ from pathlib import Path
 from hubbub.disk import write_bytes
 from hubbub.errors import StudyError, UserError
 from hubbub.identity import Identity, Keys, Roster
-from hubbub.network.papers import identities, identity_toml, keys_of, keys_toml, roster_toml
+from hubbub.network.papers import (
+    check_name,
+    identities,
+    identity_toml,
+    keys_of,
+    keys_toml,
+    roster_toml,
+)
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER, APPROVED = "keys.toml", "identity.toml", "roster.toml", "approved"
+_ID = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 1 << 24  # bytes of a file that is read here
 
 
@@ -46,7 +55,9 @@ class Site:
 
         Raises:
             UserError: there are keys in it already.
+            StudyError: no party can be called so.
         """
+        check_name(name)
         keys, path = Keys.generate(name, role), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -177,7 +188,8 @@ class Site:
     def studies(self) -> list[Study]:
         """All approved studies."""
         paths = sorted((self.home / APPROVED).glob("*.toml"))
-        found = [self.study(bytes.fromhex(path.stem)) for path in paths]
+        ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
+        found = [self.study(bytes.fromhex(one)) for one in ids]
         return [one for one in found if one is not None]
 
     def _approval(self, study: bytes) -> Path:

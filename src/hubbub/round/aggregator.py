@@ -109,6 +109,11 @@ class Aggregator:
         self._seed = self._seeds.seed(*self._turn.last, self._active, links)
 
     @property
+    def time(self) -> tuple[int, int]:
+        """Round and attempt of the open attempt."""
+        return self._turn.last
+
+    @property
     def seed(self) -> bytes | None:
         """The joint seed of the last attempt, public from then on."""
         return self._seed
