@@ -6,6 +6,7 @@ a file that only its owner reads. This file knows texts and keys, no folders.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from base64 import b64decode, b64encode
@@ -65,7 +66,9 @@ def roster_of(parties: Sequence[Identity]) -> Roster:
 
 def keys_toml(keys: Keys) -> str:
     """A party's private keys, with its public half."""
-    secret = {name: b64encode(part).decode() for name, part in keys.secret_parts().items()}
+    parts = keys.secret_parts()
+    secret = {name: b64encode(part).decode() for name, part in parts.items()}
+    secret["digest"] = _digest(parts)  # some bits of a private key show in no public one
     return tomli_w.dumps({**_plain(keys.identity), "private": secret})
 
 
@@ -77,13 +80,24 @@ def keys_of(text: str) -> Keys:
     """
 
     def read(table: Mapping[str, Any]) -> Keys:
-        parts = {name: b64decode(part, validate=True) for name, part in table["private"].items()}
+        told = dict(table["private"])
+        digest = told.pop("digest")
+        parts = {name: b64decode(part, validate=True) for name, part in told.items()}
+        if _digest(parts) != digest:
+            raise ValueError
         keys = Keys.restored(table["name"], table["role"], **parts)
         if keys.identity != _identity({key: table[key] for key in _PUBLIC}):
             raise ValueError
         return keys
 
     return _parsed(text, "a file of private keys", read)
+
+
+def _digest(parts: Mapping[str, bytes]) -> str:
+    whole = hashlib.sha256(b"hubbub private keys v1")
+    for name, part in sorted(parts.items()):
+        whole.update(name.encode() + len(part).to_bytes(4, "little") + part)
+    return whole.hexdigest()
 
 
 def fingerprint(identity: Identity) -> str:
