@@ -1,6 +1,7 @@
 # Sets hubbub up in .venv and runs it. Needs make, and Python 3.11 or newer with venv.
 #
 #   make demo    install hubbub and run the four-hospital study
+#   make demo-network   the same among processes: four hospitals and two compute nodes over FLARE
 #   make test    install the developer's tools too, then check the code and run the tests
 #   make check   formatting, lint, types and layers only
 #   make bench   measure this machine against its physical limits
@@ -19,12 +20,14 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constr
 
 SAY := @echo "hubbub:"
 
-# The stamps: an environment exists, holds what `hubbub demo` needs, holds what the tests need.
+# The stamps: an environment exists, holds what `hubbub demo` needs, what a network needs, what the
+# tests need.
 CREATED := $(VENV)/.created
 RUNTIME := $(VENV)/.installed-runtime
+ENGINE := $(VENV)/.installed-engine
 TOOLS := $(VENV)/.installed-tools
 
-.PHONY: help demo test check bench experiments clean
+.PHONY: help demo demo-network test check bench experiments clean
 .DELETE_ON_ERROR:
 
 help:
@@ -33,6 +36,11 @@ help:
 demo: $(RUNTIME)
 	$(SAY) running the demo
 	@$(BIN)/hubbub demo $(ARGS)
+
+# Every party has processes of its own, two dozen in all: counted one by one they take 6 GB of memory.
+demo-network: $(ENGINE)
+	$(SAY) running the demo among processes
+	@$(BIN)/hubbub demo --network $(ARGS)
 
 test: check
 	$(SAY) running the tests
@@ -74,6 +82,11 @@ $(CREATED):
 $(RUNTIME): $(CREATED) pyproject.toml constraints.txt
 	$(SAY) installing hubbub and torch "(a few minutes the first time)"
 	@$(INSTALL) --editable '.[learn]'
+	@touch $@
+
+$(ENGINE): $(RUNTIME)
+	$(SAY) installing NVIDIA FLARE
+	@$(INSTALL) --editable '.[learn,net]'
 	@touch $@
 
 $(TOOLS): $(RUNTIME)

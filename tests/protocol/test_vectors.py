@@ -12,6 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hubbub import ring
+from hubbub.network.opening import context_of
+from hubbub.network.parcel import read_answer, read_request
 from hubbub.round import Aggregator, Answering, ComputeNode
 from hubbub.summation import graph
 from hubbub.summation.agreement import Agreement, Session
@@ -213,6 +215,57 @@ def remade(
     one = v["roster"][sender]
     place = (STUDY, SESSION, *now, sender, receiver)
     return ref.frame(tag, place, content, fixed_keys(one["name"], one["role"]).sign).hex()
+
+
+# Parties that run apart ---------------------------------------------------------------------
+
+NETWORK = make.stored("network")
+
+
+def parcel(head: bytes, *parts: bytes) -> str:
+    return (head + b"".join(struct.pack("<Q", len(part)) + part for part in parts)).hex()
+
+
+def test_a_parcel_is_its_head_and_its_parts() -> None:
+    model, ready = unhex([PAIRWISE["round"]["model"], NETWORK["frames"]["READY"]])
+    parcels = NETWORK["parcels"]
+    assert parcels["ping"] == parcel(b"hub?\1\0" + SESSION)
+    assert parcels["model"] == parcel(b"hub?\1\7" + SESSION, model)
+    assert parcels["ready"] == parcel(b"hub!\1", ready)
+    assert parcels["finished"] == parcel(b"hub!\1")
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("name", ["model", "ready"])
+def test_a_parcel_of_another_version_is_refused_with_what_to_do(name: str, version: int) -> None:
+    read = read_request if name == "model" else read_answer
+    good = bytes.fromhex(NETWORK["parcels"][name])
+    assert read(good)
+    says = f"wire version 1, got {version}; all parties must run the same version of hubbub"
+    with refused("relay", says):
+        read(good[:4] + bytes([version]) + good[5:])
+
+
+@pytest.mark.parametrize("name", ["model", "ready"])
+def test_a_parcel_that_is_cut_anywhere_is_refused(name: str) -> None:
+    good = bytes.fromhex(NETWORK["parcels"][name])
+    read, empty = (read_request, 22) if name == "model" else (read_answer, 5)
+    for size in {*range(40), len(good) - 1} - {empty}:  # without parts it is whole
+        with refused("relay", "parcel|known call"):
+            read(good[:size])
+
+
+def test_a_refusal_names_the_very_parcel() -> None:
+    said = json.loads(payload(NETWORK["frames"]["REFUSAL"]))
+    assert said["to"] == ref.sha(bytes.fromhex(NETWORK["parcels"]["model"])).hex()
+
+
+def test_the_opening_is_part_of_what_all_must_have_been_shown() -> None:
+    opening = payload(NETWORK["frames"]["OPEN"])
+    assert ref.sha(b"hubbub opening v1" + ref.sha(opening)).hex() == NETWORK["context"]
+    anchors = b"digest of the anchors"
+    both = ref.sha(b"hubbub opening v1" + ref.sha(opening) + anchors)
+    assert context_of(opening, anchors) == both != context_of(opening, b"")
 
 
 @pytest.mark.parametrize("case", make.stored("encoding"), ids=lambda case: str(case["word_bits"]))

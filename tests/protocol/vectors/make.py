@@ -35,12 +35,13 @@ from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
 from protocol.vectors.bad_joint import bad_joint
 from protocol.vectors.joint import committed, joint
+from protocol.vectors.network import network
 from protocol.vectors.page import PAGES, page
 
 HERE = Path(__file__).parent
 NAMES = (
     *("pairwise", "nodes", "masks", "encoding", "graphs", "joint"),
-    *("frames", "bad_frames", "bad_joint"),
+    *("network", "frames", "bad_frames", "bad_joint"),
 )
 MIXED = HERE.parents[1] / "sampling" / "vectors.json"
 PAIRWISE, NODES = world(3, quorum=2), world(3, nodes=1, quorum=2)
@@ -210,7 +211,7 @@ def share(w: World, sessions: dict[int, Session]) -> str:
     return w.forge(1, Tag.SHARE, sealed[node], **where).hex()
 
 
-def frames(pairwise: JSON, nodes: JSON, joint: JSON) -> JSON:
+def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
     """One frame of every tag; those of a list of tokens from its own vectors."""
     mixed = json.loads(MIXED.read_text(encoding="utf-8"))
     return {
@@ -233,6 +234,7 @@ def frames(pairwise: JSON, nodes: JSON, joint: JSON) -> JSON:
         "MIX_SEEN": mixed["steps"][1]["MIX_SEEN"][0],
         "MIX_COMPLAINT": mixed["MIX_COMPLAINT"],
         "MIX_OPENED": mixed["MIX_OPENED"][0],
+        **network["frames"],
     }
 
 
@@ -245,7 +247,8 @@ def build(seal: Seal) -> JSON:
         if w.layout.nodes:
             files[name]["round"]["share"] = share(w, sessions)
     files["joint"] = joint(JOINT, *session(JOINT, seal))
-    files["frames"] = frames(files["pairwise"], files["nodes"], files["joint"])
+    files["network"] = network(PAIRWISE, bytes.fromhex(files["pairwise"]["round"]["model"]))
+    files["frames"] = frames(*(files[name] for name in ("pairwise", "nodes", "joint", "network")))
     files["bad_joint"] = bad_joint(JOINT, files["joint"])
     files["bad_frames"] = bad(PAIRWISE, files["pairwise"], NODES, files["nodes"])
     return files

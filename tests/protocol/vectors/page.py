@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hubbub.network.parcel import Call
 from hubbub.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -28,6 +30,8 @@ _SIMPLE = {
     Tag.MIX_OPENED: "private key of silo 1 for this list",
 }
 _STATEMENT = 185
+_JSON = (Tag.OPEN, Tag.READY, Tag.REFUSAL, Tag.CLOSE, Tag.CLOSED)
+_WIDTH = 62  # of a line of JSON
 
 
 def page(text: str, files: Mapping[str, Any]) -> str:
@@ -45,7 +49,12 @@ def blocks(files: Mapping[str, Any]) -> dict[str, str]:
         f"frame {name}": annotated(bytes.fromhex(frame)) for name, frame in files["frames"].items()
     }
     values = {"derived": derived(files["pairwise"]), "masks": streams(files["masks"])}
-    return frames | values | {"draws": draws(files["joint"])}
+    values |= {"draws": draws(files["joint"]), "context": files["network"]["context"]}
+    parcels = {
+        f"parcel {name}": opened(bytes.fromhex(parcel))
+        for name, parcel in files["network"]["parcels"].items()
+    }
+    return frames | values | parcels
 
 
 def annotated(frame: bytes) -> str:
@@ -64,7 +73,29 @@ def annotated(frame: bytes) -> str:
         *_payload(Tag(tag), frame[HEADER_BYTES:-SIGNATURE_BYTES]),
         (frame[-SIGNATURE_BYTES:], "signature"),
     ]
-    return "\n".join(f"{_short(data):<38}{meaning}" for data, meaning in fields)
+    return _lines(fields)
+
+
+def _lines(fields: Sequence[tuple[bytes, str]]) -> str:
+    return "\n".join(f"{_short(data):<38}{meaning}".rstrip() for data, meaning in fields)
+
+
+def opened(parcel: bytes) -> str:
+    """A parcel, one line for a field; the frames in it are shown elsewhere."""
+    asks = parcel[:4] == b"hub?"
+    fields = [(parcel[:4], f'"{parcel[:4].decode()}": {"a request" if asks else "an answer"}')]
+    fields.append((parcel[4:5], f"wire version {parcel[4]}"))
+    if asks:
+        fields.append((parcel[5:6], f"call {parcel[5]}: {Call(parcel[5]).name}"))
+        fields.append((parcel[6:22], "session"))
+    place = 22 if asks else 5
+    while place < len(parcel):
+        size = int.from_bytes(parcel[place : place + 8], "little")
+        frame = parcel[place + 8 : place + 8 + size]
+        fields.append((parcel[place : place + 8], f"a part of {size} bytes"))
+        fields.append((frame, f"{Tag(frame[1]).name}, a whole frame"))
+        place += 8 + size
+    return _lines(fields)
 
 
 def derived(v: Mapping[str, Any]) -> str:
@@ -134,11 +165,22 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     if tag in (Tag.MIX_NAMES, Tag.MIX_FORMS):
         what, half = ("name", "form")[tag is Tag.MIX_FORMS], len(data) // 2
         return [(data[:half], f"{what} 0, {half}"), (data[half:], f"{what} 1, {half}")]
+    if tag in _JSON:
+        return _text(data)
+    if tag is Tag.RESULT:
+        return [(data[i : i + 4], str(*struct.unpack_from("<f", data, i))) for i in (0, 4)]
     if tag is Tag.MIX_COMPLAINT:
         return []
     if tag in (Tag.MASKED, Tag.TOTAL):
         return [(data[i : i + 4], f"residue {i // 4}") for i in range(0, len(data), 4)]
     return [(data, _SIMPLE[tag])]
+
+
+def _text(data: bytes) -> list[tuple[bytes, str]]:
+    """JSON, whose strings of many digits show both ends."""
+    whole = re.sub(r'"([0-9a-f]{12})[0-9a-f]{8,}([0-9a-f]{12})"', r'"\1…\2"', data.decode())
+    lines = textwrap.wrap(whole, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    return [(data, lines[0]), *((b"", line) for line in lines[1:])]
 
 
 def _statements(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:

@@ -1,0 +1,65 @@
+"""Parties that do not run the same hubbub are told so, and nothing is answered or charged."""
+
+from __future__ import annotations
+
+import pytest
+
+from hubbub.errors import ProtocolError
+from hubbub.ledger import Ledger
+from hubbub.network import opening
+from hubbub.network.conductor import WaitedError
+from hubbub.network.engine import in_process
+from hubbub.network.parcel import Call, request
+from hubbub.network.patience import Patience
+from hubbub.wire import VERSION
+from network.consortium import HOSPITALS, Consortium, table
+
+IMPATIENT = Patience(deadline=20.0, opening=60.0, waiting=0.0, ask_again=0.0)
+WIRE = f"expected wire version {VERSION}, got {VERSION + 1}; all parties must run the same version"
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory) -> Consortium:
+    return Consortium.gather(tmp_path_factory.mktemp("versions"), table(HOSPITALS))
+
+
+def newer(parcel: bytes) -> bytes:
+    """A parcel as the next version of the wire would begin."""
+    return parcel[:4] + bytes([VERSION + 1]) + parcel[5:]
+
+
+def charged(parties: Consortium) -> int:
+    """Rows that the study has in all ledgers."""
+    homes = [parties.sites[name].home for name in HOSPITALS]
+    return sum(Ledger(home / "ledger.sqlite").spent_on(parties.study.id) for home in homes)
+
+
+def test_a_run_with_a_party_of_another_wire_stops_and_says_so(parties):
+    def seat_of(name):
+        seat = parties.seats[name]
+        return seat.answer if name != "hungary" else lambda asked: newer(seat.answer(newer(asked)))
+
+    with pytest.raises(ProtocolError, match=f"none from hungary: relay: {WIRE}"):
+        parties.serve(in_process(seat_of))
+    assert charged(parties) == 0
+
+
+def test_a_party_answers_no_parcel_of_another_wire(parties):
+    parties.said.clear()
+    answer = parties.seats["hungary"].answer(newer(request(Call.PING, bytes(16))))
+    assert b'"why": "protocol"' in answer
+    assert any(WIRE in line for line in parties.said)
+
+
+def test_a_party_whose_plan_differs_names_the_first_number(parties, monkeypatch):
+    told = opening.Opening.payload
+    monkeypatch.setattr(
+        opening.Opening,
+        "payload",
+        lambda one: told(one).replace(b'"sigma_grid": ', b'"sigma_grid": 1'),
+    )
+    parties.said.clear()
+    with pytest.raises(WaitedError, match="its own plan of the study has other numbers"):
+        parties.serve(patience=IMPATIENT)
+    assert any("expected sigma_grid = " in line for line in parties.said)
+    assert charged(parties) == 0

@@ -1,0 +1,55 @@
+"""Vectors of parties that run apart: what opens and closes a session, and parcels around frames.
+
+Nothing here draws randomness; the ledger that CLOSED speaks of is made up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import asdict
+from typing import Any
+
+from hubbub.evidence import part_of
+from hubbub.network.opening import Opening, context_of
+from hubbub.network.parcel import NO_SESSION, Call, answer, request
+from hubbub.wire import Tag
+from protocol.parties import SESSION, STUDY, World
+
+VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own
+LEDGER = {"ledger_head": bytes(range(32)), "ledger_rows": 61, "attempts": 60}
+PARAMETERS = (0.5, -1.25)
+NOWHERE = {"study": bytes(32), "session": NO_SESSION}
+
+
+def network(w: World, model: bytes) -> dict[str, Any]:
+    """The file: one frame of each tag, the opening's place in a transcript, and parcels."""
+    opening = Opening(purpose="training", terms=asdict(w.terms), version=VERSION)
+    ready = {"version": VERSION, "attempts": {"training": 0}}
+    said = part_of(w.keys[1], study=STUDY, sessions=[SESSION], **LEDGER)
+    asked = request(Call.MODEL, SESSION, [model])
+    refusal = {"why": "budget", "culprit": "", "to": hashlib.sha256(asked).hexdigest()}
+    frames = {
+        "OPEN": w.forge(0, Tag.OPEN, opening.payload()),
+        "READY": w.forge(1, Tag.READY, _json(ready), receiver=0),
+        "REFUSAL": w.forge(1, Tag.REFUSAL, _json(refusal), receiver=0, **NOWHERE),
+        "RESULT": w.forge(0, Tag.RESULT, struct.pack("<2f", *PARAMETERS)),
+        "CLOSE": w.forge(0, Tag.CLOSE, _json({"sessions": [SESSION.hex()]})),
+        "CLOSED": w.forge(1, Tag.CLOSED, _json(said), receiver=0),
+    }
+    parcels = {
+        "ping": request(Call.PING, SESSION),
+        "model": asked,
+        "ready": answer([frames["READY"]]),
+        "finished": answer(),
+    }
+    return {
+        "frames": {name: frame.hex() for name, frame in frames.items()},
+        "context": context_of(opening.payload(), b"").hex(),
+        "parcels": {name: parcel.hex() for name, parcel in parcels.items()},
+    }
+
+
+def _json(said: dict[str, Any]) -> bytes:
+    return json.dumps(said).encode()
