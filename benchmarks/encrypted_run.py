@@ -90,22 +90,31 @@ class Part:
         return self.milliseconds * self.times / 1e3
 
 
-def study_of(silos: int, nodes: int) -> Study:
-    """The whole study, of which a few steps are run."""
+def study_of(
+    silos: int,
+    nodes: int,
+    *,
+    records: int | None = None,
+    rate: float = BATCH / SILOS / RECORDS,
+    hidden: Sequence[int] = HIDDEN,
+) -> Study:
+    """The whole study, of which a few steps are run; `records` are all silos'."""
+    records = silos * RECORDS if records is None else records
+    colluders = max(0, min(silos // 2, silos - 2))
     table = {
         "study": {"name": "the price of encryption"},
-        "parties": {"silos": silos, "compute_nodes": nodes, "colluders": silos // 2},
-        "data": {"source": "python:benchmarks.encrypted_run:study_of", "records": silos * RECORDS},
+        "parties": {"silos": silos, "compute_nodes": nodes, "colluders": colluders},
+        "data": {"source": "python:benchmarks.encrypted_run:study_of", "records": records},
         "model": {
             "kind": "mlp",
-            "hidden": list(HIDDEN),
+            "hidden": list(hidden),
             "inputs": [PIXELS],
             "outputs": CLASSES,
             "bias": False,
         },
         "training": {
             "steps": STEPS,
-            "sample_rate": BATCH / SILOS / RECORDS,
+            "sample_rate": rate,
             "optimizer": {"name": "adam", "lr": 9e-4},
         },
         "privacy": {"epsilon": 2.0, "delta": 1e-5},
@@ -113,16 +122,15 @@ def study_of(silos: int, nodes: int) -> Study:
     return Study.from_table(table)
 
 
-def made_up(seed: int) -> Records:
+def made_up(seed: int, count: int = RECORDS) -> Records:
     draw = np.random.default_rng(seed)
     return Records(
-        inputs=draw.random((RECORDS, PIXELS), dtype=np.float32),
-        targets=draw.integers(CLASSES, size=RECORDS),
+        inputs=draw.random((count, PIXELS), dtype=np.float32),
+        targets=draw.integers(CLASSES, size=count),
     )
 
 
-def tasks_of(plan: Plan, model: torch.nn.Module, silos: int) -> list[LocalTask]:
-    records = [made_up(silo) for silo in range(silos)]
+def tasks_of(plan: Plan, model: torch.nn.Module, records: Sequence[Records]) -> list[LocalTask]:
     method = learning.method_for(model, (PIXELS,), records[0].targets)
     return [
         learning.TrainingTask(
@@ -137,18 +145,49 @@ def tasks_of(plan: Plan, model: torch.nn.Module, silos: int) -> list[LocalTask]:
     ]
 
 
-def clear(tasks: Sequence[LocalTask], terms: Terms) -> Step:
+class ClearSilo:
+    """A silo's part of a step with nothing hidden: the same work up to the masks."""
+
+    def __init__(self, task: LocalTask, terms: Terms) -> None:
+        self._task, self._terms, self._source = task, terms, SecureSource()
+
+    def contribute(self, parameters: Parameters) -> ring.Residues:
+        """Noised and rounded, as `hubbub.round.Silo` does it."""
+        terms = self._terms
+        chosen = self._source.chosen(self._task.count, terms.sample_rate)
+        vector = self._task.clipped_sum(parameters, chosen)
+        vector /= terms.grid_step
+        return noise.add_noise_and_round(vector, terms.sigma_grid, self._source, terms.word_bits)
+
+
+class ClearSum:
+    """The aggregator's part with nothing hidden."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._total = ring.zeros(0, terms.word_bits)
+
+    def begin(self) -> None:
+        """Start at zero."""
+        self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
+
+    def receive(self, residues: ring.Residues) -> None:
+        """Add a silo's vector."""
+        self._total += residues
+
+    def integers(self) -> NDArray[np.int64]:
+        """The sum in grid steps."""
+        return ring.to_integers(self._total)
+
+
+def clear(silos: Sequence[ClearSilo], aggregator: ClearSum, terms: Terms) -> Step:
     """The same sum with nothing hidden."""
-    source = SecureSource()
 
     def step(_round: int, parameters: Parameters) -> Vector:
-        total = ring.zeros(terms.dimension, terms.word_bits)
-        for task in tasks:
-            chosen = source.chosen(task.count, terms.sample_rate)
-            vector = task.clipped_sum(parameters, chosen)
-            vector /= terms.grid_step
-            total += noise.add_noise_and_round(vector, terms.sigma_grid, source, terms.word_bits)
-        return ring.to_integers(total) * terms.grid_step
+        aggregator.begin()
+        for silo in silos:
+            aggregator.receive(silo.contribute(parameters))
+        return aggregator.integers() * terms.grid_step
 
     return step
 
@@ -163,10 +202,11 @@ def real(parties: Federation, terms: Terms) -> Step:
 class Run:
     """A model that is moved by one kind of step, and what each step took."""
 
-    def __init__(self, step: Step, initial: Parameters, divisor: float) -> None:
+    def __init__(
+        self, step: Step, initial: Parameters, divisor: float, optimizer: learning.Optimizer
+    ) -> None:
         self._step, self._divisor = step, divisor
-        self._parameters = initial
-        self._optimizer = learning.Optimizer("adam", lr=9e-4)
+        self._parameters, self._optimizer = initial, optimizer
         self.wall: list[float] = []
         self.cpu: list[float] = []
 
@@ -180,19 +220,51 @@ class Run:
         self.cpu.append(time.process_time() - cpu)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A study with everybody's tasks, before anybody has keys."""
+
+    study: Study
+    plan: Plan
+    terms: Terms
+    initial: Parameters
+    tasks: Sequence[LocalTask]
+
+    @classmethod
+    def of(cls, study: Study, records: Sequence[Records]) -> Ready:
+        """Plan the study and give every silo its records."""
+        model = learning.build_model(
+            "mlp",
+            inputs=(PIXELS,),
+            outputs=CLASSES,
+            hidden=study.model.hidden,
+            bias=False,
+            seed=study.id,
+        )
+        initial, plan = learning.parameters_vector(model), hubbub.plan(study)
+        return cls(
+            study=study,
+            plan=plan,
+            terms=terms_of(plan, initial.size),
+            initial=initial,
+            tasks=tasks_of(plan, model, records),
+        )
+
+    def run(self, step: Step, optimizer: learning.Optimizer | None = None) -> Run:
+        """The model, moved from its start by one kind of step."""
+        chosen = optimizer or learning.Optimizer("adam", lr=9e-4)
+        return Run(step, self.initial, self.plan.divisor, chosen)
+
+
 def measured(nodes: int, steps: int, silos: int, threads: int) -> tuple[Times, Terms]:
     """Real and clear steps in turn, the first of each thrown away."""
-    study = study_of(silos, nodes)
-    model = learning.build_model(
-        "mlp", inputs=(PIXELS,), outputs=CLASSES, hidden=HIDDEN, bias=False, seed=study.id
+    ready = Ready.of(study_of(silos, nodes), [made_up(silo) for silo in range(silos)])
+    terms, layout = ready.terms, layout_of(ready.plan)
+    parties = federate(layout, terms, ready.tasks, study=ready.study.id, threads=threads)
+    plain = ready.run(
+        clear([ClearSilo(task, terms) for task in ready.tasks], ClearSum(terms), terms)
     )
-    initial = learning.parameters_vector(model)
-    plan = hubbub.plan(study)
-    terms = terms_of(plan, initial.size)
-    tasks = tasks_of(plan, model, silos)
-    parties = federate(layout_of(plan), terms, tasks, study=study.id, threads=threads)
-    plain = Run(clear(tasks, terms), initial, BATCH)
-    hidden = Run(real(parties, terms), initial, BATCH)
+    hidden = ready.run(real(parties, terms))
     for number in range(1, steps + 2):
         plain.go(number)
         hidden.go(number)
