@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hubbub.errors import ProtocolError
 from hubbub.ledger import Ledger
 from hubbub.network import opening
 from hubbub.network.conductor import WaitedError
@@ -34,20 +33,20 @@ def charged(parties: Consortium) -> int:
     return sum(Ledger(home / "ledger.sqlite").spent_on(parties.study.id) for home in homes)
 
 
-def test_a_run_with_a_party_of_another_wire_stops_and_says_so(parties):
+def test_a_run_waits_for_a_party_of_another_wire_and_says_so(parties):
     def seat_of(name):
         seat = parties.seats[name]
         return seat.answer if name != "hungary" else lambda asked: newer(seat.answer(newer(asked)))
 
-    with pytest.raises(ProtocolError, match=f"none from hungary: relay: {WIRE}"):
-        parties.serve(in_process(seat_of))
+    with pytest.raises(WaitedError, match=f"none from hungary: relay: {WIRE}"):
+        parties.serve(in_process(seat_of), patience=IMPATIENT)
     assert charged(parties) == 0
 
 
 def test_a_party_answers_no_parcel_of_another_wire(parties):
     parties.said.clear()
     answer = parties.seats["hungary"].answer(newer(request(Call.PING, bytes(16))))
-    assert b'"why": "protocol"' in answer
+    assert b'"why": "version"' in answer
     assert any(WIRE in line for line in parties.said)
 
 

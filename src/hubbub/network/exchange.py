@@ -16,7 +16,7 @@ from hubbub.identity import Roster
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.journal import Journal
 from hubbub.network.opening import REASONS
-from hubbub.network.parcel import NO_SESSION, Call, read_answer, request
+from hubbub.network.parcel import NO_SESSION, Call, VersionError, read_answer, request
 from hubbub.wire import Tag, parse, unverified
 
 
@@ -130,6 +130,9 @@ class Exchange:
         try:
             parts = read_answer(blob)
             refusal = self._refusal(index, parts, asked)
+        except VersionError as error:
+            self.journal.warn("version", whom=name, said=str(error))
+            return Absent(why="version", said=str(error))
         except ProtocolError as error:
             self.journal.warn("garbled", whom=name, said=str(error))
             return Absent(why="garbled", said=str(error), culprit=error.culprit)

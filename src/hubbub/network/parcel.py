@@ -39,6 +39,10 @@ class Call(IntEnum):
     CLOSE = 10
 
 
+class VersionError(ProtocolError):
+    """A parcel of another wire version: whoever sent it runs another hubbub."""
+
+
 def request(call: Call, session: bytes, parts: Sequence[bytes] = ()) -> bytes:
     """A request of a session with these parts."""
     return b"".join((_ASKS, bytes((VERSION, call)), session, *_lengths(parts)))
@@ -80,7 +84,7 @@ def _opened(data: bytes, kind: bytes) -> memoryview:
     if data[: len(kind)] != kind or len(data) <= len(kind):
         raise ProtocolError("expected a parcel of hubbub, got other bytes", culprit="relay")
     if data[len(kind)] != VERSION:
-        raise ProtocolError(
+        raise VersionError(
             f"expected wire version {VERSION}, got {data[len(kind)]}; all parties must run the "
             "same version of hubbub",
             culprit="relay",

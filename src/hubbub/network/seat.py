@@ -22,7 +22,7 @@ from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolErro
 from hubbub.identity import Roster
 from hubbub.network.journal import Journal
 from hubbub.network.opening import Opening, RefusedError, context_of
-from hubbub.network.parcel import NO_SESSION, Call, answer, read_request
+from hubbub.network.parcel import NO_SESSION, Call, VersionError, answer, read_request
 from hubbub.network.site import Site
 from hubbub.plan import Plan
 from hubbub.plan import plan as plan_study
@@ -108,6 +108,8 @@ class Seat(ABC):
             try:
                 call, session, parts = read_request(request)
                 return answer(self._answered(call, session, parts))
+            except VersionError as error:
+                return self._refusal(request, "version", error)
             except ProtocolError as error:
                 return self._refusal(request, "protocol", error, error.culprit)
             except RefusedError as error:

@@ -45,7 +45,9 @@ from hubbub.runners.setting import Setting
 from hubbub.runners.store import RunFolder
 from hubbub.runners.training import Progress, State, Summed, train
 from hubbub.study import Study
-from hubbub.transcript import TRAINING, Transcript
+from hubbub.transcript import TRAINING, Transcript, files
+from hubbub.transcript.kept import read, read_header
+from hubbub.wire import Tag
 
 _MOST_LOST = 3  # sessions
 _TOLD_EPSILONS = 20
@@ -261,9 +263,11 @@ def _trained(
     setting = standardise(setting, through(venue), venue.folder.path / STANDARDISED)
     venue.standardisation = setting.standardisation
     look = evaluation(setting, through(venue))
+    begun = _begun(venue.folder.path)
     rounds = venue.open(TRAINING, setting.plan, [], setting.initial.size, setting.lift)
     state = start or State(parameters=setting.initial)
-    state = replace(state, attempts=max(state.attempts, venue.charged(TRAINING)))
+    made = max(state.attempts, venue.charged(TRAINING), begun)
+    state = replace(state, attempts=made)
     if state.step == 0 and state.attempts >= setting.study.training.steps:
         told = ", ".join(f"{name} {count}" for name, count in venue.paid[TRAINING].items())
         raise BudgetError(
@@ -285,6 +289,16 @@ def _trained(
         look=look,
     )
     return setting, trained
+
+
+def _begun(folder: Path) -> int:
+    """Attempts that the run has begun: each silo may have missed some that others have paid for."""
+    return sum(
+        kept.tag is Tag.MODEL
+        for path in files(folder)
+        if read_header(path).purpose == TRAINING
+        for kept in read(path)
+    )
 
 
 def _closed(venue: Venue, trained: State) -> list[dict[str, Any]]:

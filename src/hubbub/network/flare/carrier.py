@@ -69,12 +69,19 @@ def phase_over_collab() -> Phase:
             except queue.Empty:
                 break
             waiting.discard(party)
+            if isinstance(found, Missing):
+                _check_going()
             yield party, found
-        if collab.is_aborted:
-            raise AbortedError("expected the job to go on, the engine is ending it")
+        _check_going()
         yield from ((party, Missing()) for party in sorted(waiting))
 
     return phase
+
+
+def _check_going() -> None:
+    """Nobody is missing where the job is being ended: it is the engine that ends the calls."""
+    if collab.is_aborted:
+        raise AbortedError("expected the job to go on, the engine is ending it")
 
 
 def _give_memory_back() -> None:

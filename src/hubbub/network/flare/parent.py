@@ -99,40 +99,50 @@ def _command(kit: Path) -> list[str]:
     return [sys.executable, "-u", "-m", module, "-m", str(kit), "-s", config, "--set", *told]
 
 
+class UnreachableError(HubbubError):
+    """No server answers the administrator."""
+
+
 @dataclass(kw_only=True)
 class Admin:
-    """An administrator's session with a running server."""
+    """An administrator's session with a running server; UnreachableError where it is lost."""
 
     session: Any = field(repr=False)
 
     def sites(self) -> set[str]:
         """The sites that are connected."""
-        return {one.name for one in self.session.get_system_info().client_info}
+        with _asking():
+            return {one.name for one in self.session.get_system_info().client_info}
 
     def submit(self, job: Path) -> str:
         """Hand a job in; its name at the server."""
-        with _silent():
+        with _asking():
             return str(self.session.submit_job(str(job)))
 
     def status(self, job: str) -> str:
         """Where a job stands: RUNNING, FINISHED:COMPLETED and so on."""
-        with _silent():
+        with _asking():
             return str(self.session.get_job_meta(job).get("status", ""))
 
+    def reached(self, job: str) -> tuple[set[str], set[str]]:
+        """The sites that answer, and those of them that have a job, or start its worker again."""
+        found: list[dict[str, str]] = []
+        with contextlib.suppress(UnreachableError), _asking():  # nobody may be there to answer
+            found = self.session.get_client_job_status() or []
+        heard = [one for one in found if one.get("status") not in ("no_reply", "error")]
+        having = {one["client_name"] for one in heard if one.get("job_id") == job}
+        return {one["client_name"] for one in heard}, having
+
     def abort(self, job: str) -> None:
-        """End a job."""
-        with _silent():
+        """End a job, unless it has ended; a server lists those for ever that ended with it."""
+        with contextlib.suppress(UnreachableError), _asking():
             self.session.abort_job(job)
 
     def running(self, name: str) -> list[str]:
         """Jobs of a name that have not ended."""
-        with _silent():
+        with _asking():
             jobs = [one for one in self.session.list_jobs() if one.get("job_name") == name]
         return [one["job_id"] for one in jobs if not str(one.get("status")).startswith("FINISHED")]
-
-
-class UnreachableError(HubbubError):
-    """No server answers the administrator."""
 
 
 @contextmanager
@@ -168,6 +178,19 @@ def administered(kit: Path, *, wait: float) -> Iterator[Admin]:
     finally:
         with contextlib.suppress(Exception), _silent():
             session.close()
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """The library prints, and raises what it likes."""
+    try:
+        with _silent():
+            yield
+    except Exception as error:  # noqa: BLE001 (as above)
+        raise UnreachableError(
+            f"expected FLARE's server to do what it was asked, got {type(error).__name__}; see its "
+            "log"
+        ) from None
 
 
 @contextmanager

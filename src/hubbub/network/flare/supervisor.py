@@ -19,7 +19,13 @@ from hubbub.errors import HubbubError, UserError
 from hubbub.identity import Roster
 from hubbub.network.flare.job import job_name, write_job
 from hubbub.network.flare.outcome import OUTCOME
-from hubbub.network.flare.parent import Admin, Parent, administered, follow
+from hubbub.network.flare.parent import (
+    Admin,
+    Parent,
+    UnreachableError,
+    administered,
+    follow,
+)
 from hubbub.network.journal import LOG
 from hubbub.network.settings import Settings
 from hubbub.network.words import sentence
@@ -29,7 +35,8 @@ Tell = Callable[[dict[str, Any]], None]
 
 _LOOK = 0.5  # seconds between looks at the journal
 _ASK = 5.0  # seconds between questions to the server
-_STUCK = 15.0  # seconds that a job may wait for sites which are connected
+_STUCK = 5.0  # seconds that a job may wait for sites which are connected without it
+_WEDGED = 120.0  # seconds that it may wait for sites which have it, and do not answer
 _SHORT = 30.0  # seconds; jobs that end sooner count as failures
 _MOST_SHORT = 5
 
@@ -102,8 +109,7 @@ class Serving:
                 began = time.monotonic()
                 self._start()
                 with administered(self.admin_kit, wait=60.0) as admin:
-                    self._gather(admin)
-                    self._serve(admin, job)
+                    self._attend(admin, job)
                 short = short + 1 if time.monotonic() - began < _SHORT else 0
                 if short >= _MOST_SHORT and not self._over():
                     raise EndedError(
@@ -114,6 +120,14 @@ class Serving:
     def _start(self) -> None:
         if self.parent is not None:
             self.parent.start()
+
+    def _attend(self, admin: Admin, job: Path) -> None:
+        """One job, to its end or to that of the server."""
+        try:
+            self._gather(admin)
+            self._serve(admin, job)
+        except UnreachableError as error:
+            self._say("again", status=str(error))
 
     def _gather(self, admin: Admin) -> None:
         """Wait until all sites are connected."""
@@ -153,18 +167,25 @@ class Serving:
                 if not self._over():
                     self._say("again", status=status)
                 return
-            if self._stuck(admin):
+            if not status.startswith("RUNNING"):  # the job before it may still have been waiting
+                self._watched.waiting_since = None
+            elif self._stuck(admin, name):
                 self._say("again", status="it waited for sites that are connected again")
                 admin.abort(name)
                 return
         self._watched.look()
 
-    def _stuck(self, admin: Admin) -> bool:
-        """Whether the job waits for a site that came back too late to be part of it."""
-        since = self._watched.waiting_since
-        if since is None or time.monotonic() - since < _STUCK:
+    def _stuck(self, admin: Admin, job: str) -> bool:
+        """Whether the job waits for a site that came back too late to be part of it.
+
+        It cannot be given to a site that is cut off, so all must answer before it is ended.
+        """
+        waited = time.monotonic() - (self._watched.waiting_since or time.monotonic())
+        if waited < _STUCK:
             return False
-        return {party.name for party in self.roster.parties[1:]} <= admin.sites()
+        wanted = {party.name for party in self.roster.parties[1:]}
+        heard, having = admin.reached(job)
+        return wanted <= heard and (waited >= _WEDGED or not wanted <= having)
 
     def _over(self) -> bool:
         """Whether the aggregator's worker has left word.
