@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -279,15 +280,18 @@ def _trained(
         gradient, made = rounds.round(step, parameters, left)
         return Summed(gradient=gradient, attempts=made)
 
+    saver = _Saver(venue.folder)
+    venue.stack.callback(saver.close)
     trained = train(
         setting,
         summation,
         progress,
         divisor=setting.plan.divisor,
         start=state,
-        keep=_keeper(venue, setting),
+        keep=_keeper(venue, setting, saver),
         look=look,
     )
+    saver.wait()
     return setting, trained
 
 
@@ -333,8 +337,34 @@ def _folder(
         yield folder, found.state if found else None
 
 
-def _keeper(venue: Venue, setting: Setting) -> Callable[[State], None]:
-    """Where a state goes after every step: to disk, and then into the journal.
+class _Saver:
+    """Puts states on disk on a thread of its own, while the next model is on its way.
+
+    A step that is lost with this process before it is on disk is made again by the next one; that
+    its attempt was begun is in the transcript.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder, self._pool = folder, ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def keep(self, state: State) -> None:
+        """Write a state, once the one before it is written."""
+        self.wait()
+        self._last = self._pool.submit(self._folder.keep, state, {})
+
+    def wait(self) -> None:
+        """Until the last state is on disk; its errors are raised here."""
+        if self._last is not None:
+            self._last.result()
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self._pool.shutdown()
+
+
+def _keeper(venue: Venue, setting: Setting, saver: _Saver) -> Callable[[State], None]:
+    """Where a state goes after every step: to disk, and into the journal.
 
     The journal's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
@@ -345,7 +375,7 @@ def _keeper(venue: Venue, setting: Setting) -> Callable[[State], None]:
 
     def keep(state: State) -> None:
         nonlocal last
-        venue.folder.keep(state, {})
+        saver.keep(state)
         now = time.monotonic()
         seconds, last = now - last, now
         due = min(steps, -(-state.attempts // every) * every)
