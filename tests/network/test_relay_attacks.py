@@ -1,0 +1,641 @@
+"""Who carries the bytes can lose and delay them; whatever else it does is refused, and named.
+
+A seat is asked directly where one answer says it all, and through a session where it takes several
+parties. After every test the laws of `Watched` hold: no answer without a row in the ledger, no two
+different answers for one place, no mask key twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.errors import ProtocolError
+from hubbub.network.conductor import WaitedError, _SetUp
+from hubbub.network.exchange import AbsentError, Exchange
+from hubbub.network.journal import Journal
+from hubbub.network.parcel import NO_SESSION, Call, answer, read_answer, read_request, request
+from hubbub.network.site import ROSTER
+from hubbub.round.terms import Terms
+from hubbub.wire import EVERYBODY, VERSION, Tag, unverified
+from network.relay import (
+    HASTY,
+    NAMES,
+    Relay,
+    Watched,
+    at,
+    flipped,
+    gathered,
+    lost,
+    on_asked,
+    on_parts,
+    open_frame,
+    opened,
+    refusal,
+    terms_for,
+)
+
+NODES = pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+SESSION = bytes(range(16))
+ANOTHERS = "from {}, nothing that can be used: .*got one of something else: what reached it breaks"
+NEW = bytes(range(16, 32))
+
+
+@pytest.fixture
+def gather(tmp_path: Path) -> Iterator[Any]:
+    """A watched consortium; whatever is done to it, the laws hold."""
+    made: list[Watched] = []
+
+    def new(nodes: int = 0, **changes: Any) -> Watched:
+        made.append(gathered(tmp_path / f"{len(made)}", nodes, **changes))
+        return made[-1]
+
+    yield new
+    assert [one.broken for one in made if one.broken] == []
+
+
+def rounds(parties: Watched) -> int:
+    """Rows that the silos' ledgers hold, all together."""
+    return sum(len(parties.rows(name)) for name in NAMES)
+
+
+def said(parties: Watched, words: str) -> bool:
+    return any(re.search(words, line) for line in parties.said)
+
+
+# What opens a session --------------------------------------------------------------------------
+
+
+def opening(parties: Watched, name: str, frame: bytes) -> list[bytes]:
+    return parties.ask(name, Call.OPEN, SESSION, [frame])
+
+
+@NODES
+def test_a_true_opening_is_answered_and_an_old_one_is_not(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+    true = open_frame(parties, SESSION)
+    assert unverified(opening(parties, "ann", true)[0]).tag is Tag.READY
+    assert refusal(opening(parties, "ann", true)) == ("protocol", "relay")
+    assert refusal(opening(parties, "bob", flipped(true))) == ("protocol", "relay")
+    assert refusal(parties.ask("bob", Call.OPEN, SESSION, [])) == ("protocol", "relay")
+    assert refusal(parties.ask("bob", Call.OPEN, SESSION, [true, true])) == ("protocol", "relay")
+
+
+def other(value: Any) -> Any:
+    """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    return value + "x" if isinstance(value, str) else value * 2 + 1
+
+
+TERMS = list(Terms.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("field", TERMS)
+def test_terms_that_do_not_follow_from_the_study_here_are_refused(gather: Any, field: str) -> None:
+    parties = gather()
+    mine = asdict(terms_for(parties)[1])[field]
+    for told in (other(mine), None, [mine], float("nan"), str(mine) + " "):
+        frame = open_frame(parties, SESSION, {field: told})
+        assert refusal(opening(parties, "ann", frame)) == ("plan", "")
+        assert f"expected {field} = " in parties.said[-1]
+
+
+@pytest.mark.parametrize("told", [{"more": 1}, {"sigma_grid": 15.999}, {"quorum": True}])
+def test_terms_with_anything_else_are_refused(gather: Any, told: dict[str, Any]) -> None:
+    parties = gather()
+    assert refusal(opening(parties, "ann", open_frame(parties, SESSION, told))) == ("plan", "")
+
+
+def test_another_version_with_other_terms_is_told_apart(gather: Any) -> None:
+    parties = gather()
+    frame = open_frame(parties, SESSION, {"steps": 9}, version="0.0.1\x1b[2J")
+    assert refusal(opening(parties, "ann", frame)) == ("version", "")
+    assert "runs hubbub 0.0.1?[2J" in parties.said[-1]
+
+
+@pytest.mark.parametrize("purpose", ["evaluation", "standardisation", "", "training ", 7, None])
+def test_a_purpose_that_the_study_does_not_have_is_refused(gather: Any, purpose: Any) -> None:
+    parties = gather()
+    frame = open_frame(parties, SESSION, purpose=purpose)
+    assert refusal(opening(parties, "ann", frame)) == ("plan", "")
+
+
+BOMBS = {
+    "nothing": b"",
+    "not json": b"\xff\xfe",
+    "a list": b"[]",
+    "deep": b"[" * 200_000,
+    "deeper": b'{"purpose":' * 100_000,
+    "a huge number": b'{"terms": ' + b"9" * 100_000 + b"}",
+    "terms are a number": b'{"purpose": "training", "terms": 3, "version": "1"}',
+    "nothing of standardisation": b'{"purpose": "training", "terms": {}, "version": "1"}',
+}
+
+
+@NODES
+@pytest.mark.parametrize("payload", BOMBS.values(), ids=BOMBS)
+def test_an_opening_that_cannot_be_read_names_the_aggregator(
+    gather: Any, nodes: int, payload: bytes
+) -> None:
+    parties = gather(nodes)
+    frame = parties.sealed("aggregator", Tag.OPEN, payload, session=SESSION, receiver=EVERYBODY)
+    for name in parties.seats:
+        assert refusal(opening(parties, name, frame)) == ("protocol", "aggregator")
+
+
+FOUR = [1.0] * 4
+BAD = {
+    "nan": {"shift": [float("nan"), *FOUR[1:]], "scale": FOUR},
+    "infinite": {"shift": FOUR, "scale": [float("inf"), *FOUR[1:]]},
+    "too large for the type": {"shift": FOUR, "scale": [1e300, *FOUR[1:]]},
+    "negative": {"shift": FOUR, "scale": [-1.0, *FOUR[1:]]},
+    "zero": {"shift": FOUR, "scale": [0.0, *FOUR[1:]]},
+    "zero in the type": {"shift": FOUR, "scale": [1e-60, *FOUR[1:]]},
+    "one half": {"shift": FOUR},
+    "unequal": {"shift": FOUR, "scale": FOUR[1:]},
+    "ragged": {"shift": [FOUR, [1.0]], "scale": FOUR},
+    "words": {"shift": ["a"] * 4, "scale": FOUR},
+    "a list": [FOUR, FOUR],
+    "a number": 7,
+}
+SHAPES = {
+    "short": {"shift": FOUR[1:], "scale": FOUR[1:]},
+    "long": {"shift": [*FOUR, 1.0], "scale": [*FOUR, 1.0]},
+    "a matrix": {"shift": [FOUR], "scale": [FOUR]},
+    "a scalar": {"shift": 1.0, "scale": 1.0},
+    "none": None,
+    "empty": {},
+}
+STANDARDISED: dict[str, Any] = {
+    "data": {"standardise": {"bound": 2.0, "epsilon": 1.0}},
+    "privacy": {"epsilon": 5.0},
+}
+
+
+@pytest.mark.parametrize("told", BAD.values(), ids=BAD)
+def test_a_standardisation_that_is_none_is_refused(gather: Any, told: Any) -> None:
+    parties = gather(**STANDARDISED)
+    frame = open_frame(parties, SESSION, standardisation=told)
+    assert refusal(opening(parties, "ann", frame)) == ("protocol", "aggregator")
+
+
+@pytest.mark.parametrize("told", SHAPES.values(), ids=SHAPES)
+def test_a_standardisation_of_another_shape_is_refused(gather: Any, told: Any) -> None:
+    parties = gather(**STANDARDISED)
+    frame = open_frame(parties, SESSION, standardisation=told)
+    assert refusal(opening(parties, "ann", frame)) == ("plan", "")
+
+
+def test_a_standardisation_where_the_study_has_none_is_refused(gather: Any) -> None:
+    parties = gather()
+    frame = open_frame(parties, SESSION, standardisation={"shift": FOUR, "scale": FOUR})
+    assert refusal(opening(parties, "ann", frame)) == ("plan", "")
+
+
+def test_a_study_that_was_approved_elsewhere_is_refused(gather: Any) -> None:
+    ours, theirs = gather(), gather(training={"steps": 3})
+    assert refusal(opening(ours, "ann", open_frame(theirs, SESSION))) == ("not-approved", "")
+
+
+def test_another_study_of_the_same_roster_is_refused(gather: Any) -> None:
+    parties = gather()
+    foreign = parties.sealed(
+        "aggregator", Tag.OPEN, b"{}", session=SESSION, receiver=EVERYBODY, study=bytes(32)
+    )
+    assert refusal(opening(parties, "ann", foreign)) == ("not-approved", "")
+
+
+def test_a_study_whose_file_was_altered_is_refused(gather: Any) -> None:
+    parties = gather()
+    path = parties.home / "ann" / "approved" / f"{parties.study.id.hex()}.toml"
+    path.write_text(path.read_text().replace("steps = 4", "steps = 400"))
+    frame = open_frame(parties, SESSION)
+    assert refusal(opening(parties, "ann", frame)) == ("failed", "")
+    assert "it was altered" in parties.said[-1]
+
+
+def test_a_study_is_not_believed_beside_another_roster(gather: Any) -> None:
+    ours, theirs = gather(), gather()
+    frame = open_frame(ours, SESSION)
+    text = (theirs.home / "ann" / ROSTER).read_text()
+    (ours.home / "ann" / ROSTER).write_text(text)
+    ours.start("ann")
+    assert refusal(opening(ours, "ann", frame)) == ("failed", "")
+
+
+@pytest.mark.parametrize("sender", ["bob", "node-1"])
+def test_nobody_but_the_aggregator_opens_a_session(gather: Any, sender: str) -> None:
+    parties = gather(2)
+    payload = bytes(unverified(open_frame(parties, SESSION)).payload)
+    frame = parties.sealed(sender, Tag.OPEN, payload, session=SESSION, receiver=EVERYBODY)
+    assert refusal(opening(parties, "ann", frame)) == ("protocol", "relay")
+
+
+@pytest.mark.parametrize("tag", [Tag.MODEL, Tag.CLOSE, Tag.READY])
+def test_an_opening_has_its_own_tag(gather: Any, tag: Tag) -> None:
+    parties = gather()
+    payload = bytes(unverified(open_frame(parties, SESSION)).payload)
+    frame = parties.sealed("aggregator", tag, payload, session=SESSION, receiver=EVERYBODY)
+    assert refusal(opening(parties, "ann", frame)) == ("protocol", "relay")
+
+
+# Parcels ---------------------------------------------------------------------------------------
+
+
+def parcels() -> dict[str, bytes]:
+    true = request(Call.OPEN, NO_SESSION, [b"part"])
+    return {
+        "empty": b"",
+        "four bytes": b"hub?",
+        "another kind": b"hub!" + true[4:],
+        "another version": true[:4] + bytes([VERSION + 1]) + true[5:],
+        "an unknown call": true[:5] + b"\xff" + true[6:],
+        "cut in the session": true[:15],
+        "cut in a length": true[:-7],
+        "cut in a part": true[:-1],
+        "longer": true + b"x",
+        "a part of all the memory there is": true[:22] + b"\xff" * 8 + b"part",
+        "a million parts": true[:22] + bytes(8 * ((1 << 20) + 1)),
+        "megabytes": b"\0" * (1 << 24),
+    }
+
+
+@NODES
+@pytest.mark.parametrize("blob", parcels().values(), ids=parcels())
+def test_a_request_that_is_no_parcel_names_the_relay(gather: Any, nodes: int, blob: bytes) -> None:
+    parties = gather(nodes)
+    for name in ("ann", "node-1")[: 1 + bool(nodes)]:
+        why = (
+            ("version", "")
+            if blob[:4] == b"hub?" and blob[4:5] == bytes([VERSION + 1])
+            else ("protocol", "relay")
+        )
+        assert refusal(read_answer(parties.answers(name)(blob))) == why
+
+
+@pytest.mark.parametrize("blob", parcels().values(), ids=parcels())
+def test_an_answer_that_is_no_parcel_counts_as_none(gather: Any, blob: bytes) -> None:
+    parties = gather()
+    relay = Relay(parties.phase, tells=at("contribute", lambda _: blob, "bob"))
+    with pytest.raises(ProtocolError, match=r"bob: .* is being asked again|that everybody could"):
+        opened(parties, relay)
+    assert rounds(parties) == 0
+
+
+@pytest.mark.parametrize("call", list(Call))
+@pytest.mark.parametrize("parts", [[], [b""], [b"x" * 300]], ids=["none", "empty", "junk"])
+def test_no_call_with_junk_is_answered(gather: Any, call: Call, parts: list[bytes]) -> None:
+    parties = gather()
+    opening(parties, "ann", open_frame(parties, SESSION))
+    if call is Call.PING:
+        assert parties.ask("ann", call, SESSION, parts) == []
+    elif call is Call.COMMIT and not parts:
+        assert unverified(parties.ask("ann", call, SESSION, parts)[0]).tag is Tag.COMMIT
+    else:
+        why, culprit = refusal(parties.ask("ann", call, SESSION, parts))
+        assert why in ("protocol", "no-session")
+        assert culprit in ("relay", "")
+
+
+def test_a_call_of_a_session_that_was_never_opened_is_refused(gather: Any) -> None:
+    parties = gather(2)
+    for name in parties.seats:
+        for call in Call:
+            if call not in (Call.PING, Call.OPEN):
+                why, culprit = refusal(parties.ask(name, call, NEW))
+                assert (why, culprit) in (("no-session", ""), ("protocol", "relay"))
+
+
+def test_a_silo_is_no_node_and_a_node_no_silo(gather: Any) -> None:
+    parties = gather(2)
+    session = opened(parties)
+    for name, call in (("ann", Call.TOTAL), ("node-1", Call.MODEL), ("node-1", Call.CLOSE)):
+        found = parties.ask(name, call, session.assembly.session)
+        assert refusal(found) == ("protocol", "relay")
+
+
+# The set-up ------------------------------------------------------------------------------------
+
+PHASES = [
+    (0, "commit"),
+    (0, "reveal"),
+    (0, "contribute"),
+    (0, "confirm"),
+    (0, "finish"),
+    (2, "contribute"),
+    (2, "confirm"),
+    (2, "finish"),
+]
+EVERY_PHASE = pytest.mark.parametrize(("nodes", "call"), PHASES)
+
+
+@EVERY_PHASE
+def test_a_corrupted_request_in_set_up_is_refused_and_made_good(
+    gather: Any, nodes: int, call: str
+) -> None:
+    if (nodes, call) in ((0, "commit"), (2, "contribute")):
+        pytest.skip("these requests are empty")
+    parties = gather(nodes)
+    relay = Relay(parties.phase, asks=at(call, flipped, "ann", times=1))
+    session = opened(parties, relay)
+    assert session.round(1)[1] == 1
+    assert said(parties, ANOTHERS.format("ann"))
+
+
+@EVERY_PHASE
+def test_a_lost_answer_in_set_up_is_waited_for(gather: Any, nodes: int, call: str) -> None:
+    parties = gather(nodes)
+    relay = Relay(parties.phase, tells=at(call, lost, "bob", times=1))
+    assert opened(parties, relay).round(1)[1] == 1
+    assert said(parties, r"waiting for bob \(no answer in time")
+
+
+@EVERY_PHASE
+def test_a_relay_that_corrupts_every_set_up_ends_the_run(
+    gather: Any, nodes: int, call: str
+) -> None:
+    parties = gather(nodes)
+    relay = Relay(parties.phase, tells=at(call, on_parts(lambda p: [flipped(x) for x in p]), "bob"))
+    if call == "finish":
+        return  # its answer is empty: nothing to corrupt
+    with pytest.raises(ProtocolError, match="who carries the messages") as refused:
+        opened(parties, relay)
+    assert refused.value.culprit == "relay"
+    assert rounds(parties) == 0
+
+
+@EVERY_PHASE
+def test_frames_of_another_silo_are_not_taken_for_ones_own(
+    gather: Any, nodes: int, call: str
+) -> None:
+    """The relay hands in bob's answer as ann's."""
+    parties = gather(nodes)
+    kept: dict[str, bytes] = {}
+
+    def tells(name: str, party: str, blob: Any) -> Any:
+        if name == call and party == "bob":
+            kept["bob"] = blob
+        return kept.get("bob", blob) if name == call and party == "ann" else blob
+
+    def in_order(name: str, asked: Any, deadline: float) -> Iterator[tuple[str, Any]]:
+        yield from sorted(parties.phase(name, asked, deadline), reverse=True)  # bob before ann
+
+    relay = Relay(in_order, tells=tells)
+    if call == "finish":
+        return  # its answer is empty
+    with pytest.raises(ProtocolError) as refused:
+        opened(parties, relay)
+    assert refused.value.culprit == "relay"
+    assert said(parties, "expected frames of ann, got another's")
+
+
+@NODES
+def test_an_old_set_up_played_to_a_restarted_silo_is_refused(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay).assembly.session
+    parties.start("ann")
+    calls = ("open", "commit", "reveal", "contribute", "confirm", "finish")
+    answers = [parties.answers("ann")(b) for call in calls for b in relay.asked(call, "ann")]
+    assert unverified(read_answer(answers[0])[0]).tag is Tag.READY
+    refusals = [
+        read_answer(one) for one in answers if unverified(read_answer(one)[0]).tag is Tag.REFUSAL
+    ]
+    assert refusal(refusals[0])[0] == "protocol"
+    assert refusal(refusals[-1])[0] == "protocol"
+    assert parties.ask("ann", Call.PING, session) == []
+    model = parties.sealed("aggregator", Tag.MODEL, session=session, receiver=EVERYBODY, round=1)
+    assert refusal(parties.ask("ann", Call.MODEL, session, [model])) == ("no-session", "")
+    assert rounds(parties) == 0
+
+
+@NODES
+def test_a_set_up_cannot_be_begun_again_in_its_session(gather: Any, nodes: int) -> None:
+    """No message of a set-up is the aggregator's: a relay could play one alone, and then replay
+    every MODEL of the session to silos that would take it for new, and pay for it again."""
+    parties = gather(nodes)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    session.round(1)
+    paid = rounds(parties)
+    first = Call.CONTRIBUTE if nodes else Call.COMMIT
+    for name in parties.seats:
+        found = parties.ask(name, first, session.assembly.session)
+        assert refusal(found)[0] in ("protocol", "no-session")
+    assert rounds(parties) == paid
+
+
+@NODES
+def test_a_relay_alone_cannot_have_a_model_answered_again(gather: Any, nodes: int) -> None:
+    """The whole of that attack: only the relay speaks, and nobody pays twice."""
+    parties = gather(nodes)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    session.round(1)
+    paid, name = rounds(parties), session.assembly.session
+    played = alone(parties, name)
+    for silo in NAMES:
+        parties.answers(silo)(relay.asked("model", silo)[0])
+    assert rounds(parties) == paid, f"the relay played {played} phases, and had it answered"
+
+
+def alone(parties: Watched, session: bytes) -> int:
+    """A set-up in an open session by nobody but the relay; how many phases were answered."""
+    plan, terms = terms_for(parties)
+    exchange = Exchange(parties.aggregator.roster, parties.phase, Journal(party="relay"))
+    setup = _SetUp(parties.aggregator, parties.study, exchange, plan, terms)
+    setup._session = session
+    before = len(parties.said)
+    try:
+        setup._agree([], 5.0)
+    except AbsentError:
+        return 0
+    return len(parties.said) - before
+
+
+@NODES
+def test_digests_and_frames_moved_between_parcels_are_refused(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+
+    def swapped(parts: list[bytes]) -> list[bytes]:
+        return [parts[0], *parts[2:], parts[1]] if len(parts) > 2 else parts[:1]
+
+    def less(parts: list[bytes]) -> list[bytes]:
+        return parts[:-1]
+
+    calm = Relay(parties.phase, asks=at("confirm", on_asked(swapped), "ann", times=1))
+    assert opened(parties, calm).round(1)[1] == 1  # their order means nothing
+    for call in ("confirm", "finish"):
+        relay = Relay(parties.phase, asks=at(call, on_asked(less), "ann", times=1))
+        assert opened(parties, relay).round(1)[1] == 1
+        assert said(parties, ANOTHERS.format("ann"))
+
+
+def test_a_relay_that_shows_two_silos_different_digests_is_named(gather: Any) -> None:
+    parties = gather()
+
+    def other_digest(parts: list[bytes]) -> list[bytes]:
+        return [flipped(parts[0], -1), *parts[1:]]  # cyn's digest, as ann is told it
+
+    relay = Relay(parties.phase, asks=at("confirm", on_asked(other_digest), "ann"))
+    with pytest.raises(ProtocolError) as refused:
+        opened(parties, relay)
+    assert refused.value.culprit == "relay"
+
+
+def test_a_relay_that_shows_two_silos_different_openings_is_caught(gather: Any) -> None:
+    """Both are signed, and each follows from the study; only the standardisation differs."""
+    parties = gather(**STANDARDISED)
+    first, second = ({"shift": FOUR, "scale": [scale] * 4} for scale in (1.0, 2.0))
+
+    def asks(name: str, party: str, blob: bytes) -> bytes:
+        if name != "open":
+            return blob
+        told = second if party == "cyn" else first
+        session = unverified(read_request(blob)[2][0]).session
+        return request(Call.OPEN, NO_SESSION, [open_frame(parties, session, standardisation=told)])
+
+    with pytest.raises(ProtocolError) as refused:
+        opened(parties, Relay(parties.phase, asks=asks))
+    assert refused.value.culprit == "relay"
+    assert said(parties, "the parties were shown different things")
+
+
+# Refusals --------------------------------------------------------------------------------------
+
+
+def no(parties: Watched, party: str, why: Any, culprit: Any = "", asked: bytes = b"") -> bytes:
+    """A refusal of a request that a party signs."""
+    to = hashlib.sha256(asked).hexdigest()
+    payload = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
+    where = {"session": NO_SESSION, "study": bytes(32)}
+    return answer([parties.sealed(party, Tag.REFUSAL, payload, **where)])
+
+
+def test_a_refusal_that_the_relay_makes_up_counts_as_a_broken_answer(gather: Any) -> None:
+    parties = gather()
+    frame = no(parties, "bob", "not-approved")
+    relay = Relay(parties.phase, tells=at("open", lambda _: flipped(frame), "bob", times=1))
+    assert opened(parties, relay).round(1)[1] == 1
+    assert not said(parties, "bob refuses")
+    assert said(parties, "false signature")
+
+
+def test_another_partys_refusal_is_not_ones_own(gather: Any) -> None:
+    parties = gather()
+    frame = no(parties, "ann", "not-approved")
+    relay = Relay(parties.phase, tells=at("open", lambda _: frame, "bob", times=1))
+    assert opened(parties, relay).round(1)[1] == 1
+    assert said(parties, "expected frames of bob, got another's")
+
+
+def test_a_refusal_of_another_session_is_not_one_of_this(gather: Any) -> None:
+    """Signed once, when it was true; carried here by whoever kept it."""
+    parties = gather()
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    old = parties.answers("bob")(request(Call.MODEL, session.assembly.session, [b"junk"]))
+    assert refusal(read_answer(old)) == ("protocol", "relay")
+    relay.tells = at("contribute", lambda _: old, "bob", times=1)
+    opened(parties, relay)
+    assert not said(parties, "bob refuses: what reached it breaks the protocol")
+    assert said(parties, ANOTHERS.format("bob"))
+
+
+REFUSED = [
+    ("no-reason", ""),
+    (None, ""),
+    ("protocol", "mallory"),
+    ("protocol", ["ann"]),
+    ("protocol", "ann\n\x1b[2Jeverything is well"),
+    ({}, {}),
+]
+
+
+@pytest.mark.parametrize(("why", "culprit"), REFUSED)
+def test_a_refusal_in_words_of_its_own_names_who_signed_it(
+    gather: Any, why: Any, culprit: Any
+) -> None:
+    parties = gather()
+    relay = Relay(
+        parties.phase, tells=at("open", lambda _: no(parties, "bob", why, culprit), "bob")
+    )
+    with pytest.raises(ProtocolError, match="refusal for a known reason") as refused:
+        opened(parties, relay)
+    assert refused.value.culprit == "bob"
+    assert not any("\x1b" in line for line in parties.said)
+
+
+def test_a_silo_cannot_have_another_blamed_by_its_word_alone(gather: Any) -> None:
+    """bob says again and again that ann broke the protocol; nobody else saw that."""
+    parties = gather()
+    relay = Relay(parties.phase)
+    relay.tells = at(
+        "commit", lambda _: no(parties, "bob", "protocol", "ann", relay.tape[-1][2]), "bob"
+    )
+    with pytest.raises(ProtocolError, match="bob") as refused:
+        opened(parties, relay)
+    assert refused.value.culprit != "ann"
+
+
+# READY -----------------------------------------------------------------------------------------
+
+COUNTS = {
+    "negative": {"training": -1},
+    "huge": {"training": 10**30},
+    "a float": {"training": 1.0},
+    "nan": {"training": float("nan")},
+    "infinite": {"training": float("inf")},
+    "a string": {"training": "3"},
+    "true": {"training": True},
+    "a list": [["training", 3]],
+    "nothing": None,
+}
+
+
+def ready(parties: Watched, payload: bytes, tag: Tag = Tag.READY) -> Any:
+    """bob's answer to OPEN, with another payload."""
+
+    def changed(blob: Any) -> bytes:
+        session = unverified(read_answer(blob)[0]).session
+        return answer([parties.sealed("bob", tag, payload, session=session)])
+
+    return at("open", changed, "bob")
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_absurd_counts_of_attempts_name_who_signed_them(gather: Any, counts: Any) -> None:
+    parties = gather()
+    payload = json.dumps({"attempts": counts}).encode()
+    with pytest.raises((ProtocolError, WaitedError), match="bob: its READY cannot be used"):
+        opened(parties, Relay(parties.phase, tells=ready(parties, payload)))
+
+
+@pytest.mark.parametrize("payload", list(BOMBS.values())[:6], ids=list(BOMBS)[:6])
+def test_a_ready_that_cannot_be_read_names_who_signed_it(gather: Any, payload: bytes) -> None:
+    parties = gather()
+    with pytest.raises((ProtocolError, WaitedError), match="bob: its READY cannot be used"):
+        opened(parties, Relay(parties.phase, tells=ready(parties, payload)))
+
+
+def test_a_ready_has_its_own_tag(gather: Any) -> None:
+    parties = gather()
+    with pytest.raises((ProtocolError, WaitedError), match="bob: its READY cannot be used"):
+        opened(parties, Relay(parties.phase, tells=ready(parties, b"{}", Tag.CLOSED)))
+
+
+def test_a_silo_that_says_all_is_spent_ends_the_study_by_name(gather: Any) -> None:
+    """It may be true, and is signed; but a study without a step has not been trained."""
+    parties = gather()
+    payload = json.dumps({"attempts": {"training": 10**6}}).encode()
+    with pytest.raises(Exception, match="bob"):
+        parties.serve(Relay(parties.phase, tells=ready(parties, payload)), patience=HASTY)
+    assert not (parties.home / "run" / "model.safetensors").exists()

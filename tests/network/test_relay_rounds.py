@@ -1,0 +1,657 @@
+"""Rounds and the end of a study under a malicious relay, aggregator or silo.
+
+Either the sum is that of the silos who took part, or there is none and somebody is named; who was
+only kept from being heard is left out and nothing worse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubbub.errors import ProtocolError
+from hubbub.network.engine import Missing
+from hubbub.network.exchange import AbsentError
+from hubbub.network.parcel import Call, answer, read_answer, request
+from hubbub.plan import STANDARDISATION
+from hubbub.plan import plan as planned
+from hubbub.runners.asides import Standardisation
+from hubbub.runners.federation import terms_of
+from hubbub.wire import EVERYBODY, Tag, unverified
+from network.relay import (
+    HASTY,
+    NAMES,
+    Relay,
+    Session,
+    Watched,
+    at,
+    flipped,
+    gathered,
+    lost,
+    on_asked,
+    on_parts,
+    open_frame,
+    opened,
+    records,
+    refusal,
+)
+
+NODES = pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+ONE_AWAY: dict[str, Any] = {"parties": {"colluders": 0, "dropouts": 1}}
+NEW = bytes(range(16, 32))
+
+
+@pytest.fixture
+def gather(tmp_path: Path) -> Iterator[Any]:
+    """A watched consortium; whatever is done to it, the laws hold."""
+    made: list[Watched] = []
+
+    def new(nodes: int = 0, **changes: Any) -> Watched:
+        made.append(gathered(tmp_path / f"{len(made)}", nodes, **changes))
+        return made[-1]
+
+    yield new
+    assert [one.broken for one in made if one.broken] == []
+
+
+def said(parties: Watched, words: str) -> bool:
+    return any(words in line for line in parties.said)
+
+
+def model(
+    parties: Watched, session: Session, /, round: int = 1, attempt: int = 0, **more: Any
+) -> bytes:
+    """A MODEL as the aggregator may sign it."""
+    silos = more.pop("silos", (1, 2, 3))
+    payload = session.terms.model_payload(silos, more.pop("parameters", session.initial))
+    where: dict[str, Any] = {"session": session.assembly.session, "receiver": EVERYBODY}
+    said = where | {"round": round, "attempt": attempt} | more
+    return parties.sealed("aggregator", Tag.MODEL, payload, **said)
+
+
+# Models ----------------------------------------------------------------------------------------
+
+
+def test_a_round_before_the_set_up_is_over_is_refused(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    frame = open_frame(parties, NEW)
+    assert unverified(parties.ask("ann", Call.OPEN, NEW, [frame])[0]).tag is Tag.READY
+    early = model(parties, session, session=NEW)
+    assert refusal(parties.ask("ann", Call.MODEL, NEW, [early])) == ("no-session", "")
+    parties.ask("ann", Call.COMMIT, NEW)
+    assert refusal(parties.ask("ann", Call.MODEL, NEW, [early])) == ("no-session", "")
+    assert parties.rows("ann") == []
+
+
+@NODES
+def test_a_new_opening_ends_the_session_before_it(gather: Any, nodes: int) -> None:
+    """Also in the middle of a round: what was begun before it is not answered any more."""
+    parties = gather(nodes)
+    first = opened(parties)
+    first.round(1)
+    second = opened(parties)
+    late = model(parties, first, round=2)
+    for name in NAMES:
+        found = parties.ask(name, Call.MODEL, first.assembly.session, [late])
+        assert refusal(found) == ("no-session", "")
+    assert second.round(2)[1] == 1
+    with pytest.raises(AbsentError, match="it does not know the session"):
+        first.round(2)
+
+
+@NODES
+def test_a_model_of_another_session_is_refused_under_either_name(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+    first = opened(parties)
+    second = opened(parties)
+    old = model(parties, first)
+    for named, culprit in ((first, ""), (second, "relay")):
+        why = refusal(parties.ask("ann", Call.MODEL, named.assembly.session, [old]))
+        assert why == ("no-session" if named is first else "protocol", culprit)
+    assert parties.rows("ann") == []
+
+
+@NODES
+def test_a_model_is_answered_once(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    session.round(1)
+    again = relay.asked("model", "ann")[0]
+    for _ in range(3):
+        assert refusal(read_answer(parties.answers("ann")(again))) == ("protocol", "relay")
+    assert len(parties.rows("ann")) == 1
+
+
+def test_two_models_for_one_attempt_name_the_aggregator(gather: Any) -> None:
+    parties = gather(**ONE_AWAY)
+    session = opened(parties)
+    name = session.assembly.session
+    first, second = model(parties, session), model(parties, session, silos=(1, 2))
+    assert unverified(parties.ask("ann", Call.MODEL, name, [first])[0]).tag is Tag.MASKED
+    found = parties.ask("ann", Call.MODEL, name, [second])
+    assert refusal(found) == ("protocol", "aggregator")
+    assert len(parties.rows("ann")) == 1
+
+
+LIES: dict[str, Callable[[Watched, Session], list[bytes]]] = {
+    "no frame": lambda p, s: [],
+    "two frames": lambda p, s: [model(p, s), model(p, s)],
+    "junk": lambda p, s: [b"x" * 200],
+    "of a silo": lambda p, s: [
+        p.sealed("bob", Tag.MODEL, session=s.assembly.session, round=1, receiver=EVERYBODY)
+    ],
+    "for another": lambda p, s: [model(p, s, receiver=2)],
+    "without me": lambda p, s: [model(p, s, silos=(2, 3))],
+    "of too few": lambda p, s: [model(p, s, silos=(1,))],
+    "round 0": lambda p, s: [model(p, s, round=0)],
+    "after the last round": lambda p, s: [model(p, s, round=5)],
+    "not finite": lambda p, s: [model(p, s, parameters=np.full(5, np.nan, dtype=np.float32))],
+    "short": lambda p, s: [model(p, s, parameters=np.zeros(4, dtype=np.float32))],
+    "altered": lambda p, s: [flipped(model(p, s), 80)],
+}
+
+
+@pytest.mark.parametrize("frames", LIES.values(), ids=LIES)
+def test_a_false_model_is_neither_answered_nor_paid_for(gather: Any, frames: Any) -> None:
+    parties = gather(**ONE_AWAY)
+    session = opened(parties)
+    found = parties.ask("ann", Call.MODEL, session.assembly.session, frames(parties, session))
+    why, culprit = refusal(found)
+    assert why == "protocol"
+    assert culprit in ("relay", "aggregator", "bob")
+    assert parties.rows("ann") == []
+    assert session.round(1)[1] == 1
+
+
+def test_no_session_gives_more_attempts_than_the_study_has_steps(gather: Any) -> None:
+    """A malicious aggregator repeats round 1, in one session and in another."""
+    parties = gather()
+    for number in range(2):
+        session = opened(parties)
+        for attempt in range(6):
+            parties.ask(
+                "ann", Call.MODEL, session.assembly.session, [model(parties, session, 1, attempt)]
+            )
+        assert len(parties.rows("ann")) == 4, number
+    assert said(parties, "refused to answer (budget)")
+
+
+# Answers ---------------------------------------------------------------------------------------
+
+SPOILT: dict[str, Callable[[Any], Any]] = {
+    "lost": lost,
+    "altered": flipped,
+    "altered in the vector": lambda blob: flipped(blob, 120),
+    "cut": lambda blob: blob[:-1],
+    "empty": lambda blob: answer(),
+    "no bytes": lambda blob: b"",
+    "junk": lambda blob: answer([b"x" * 300]),
+    "missing": lambda blob: Missing(),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> None:
+    parties = gather(2, **ONE_AWAY)
+    session = opened(parties, Relay(parties.phase, tells=at("model", spoil, "bob")))
+    total, made = session.round(1)
+    assert (total is not None, made) == (True, 1)
+    assert set(session.assembly.absent) == {2}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) -> None:
+    parties = gather(**ONE_AWAY)
+    session = opened(parties, Relay(parties.phase, tells=at("model", spoil, "bob")))
+    total, made = session.round(1, attempts=3)
+    assert (total is not None, made) == (True, 2)
+    assert set(session.assembly.absent) == {2}
+    assert len(parties.rows("ann")) == 2
+
+
+@NODES
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_where_nobody_may_be_missing_the_missing_one_is_named(
+    gather: Any, nodes: int, spoil: Any
+) -> None:
+    parties = gather(nodes)
+    session = opened(parties, Relay(parties.phase, tells=at("model", spoil, "bob")))
+    with pytest.raises(AbsentError, match="got none from bob: ") as gone:
+        session.round(1, attempts=4)
+    assert list(gone.value.absent) == ["bob"]
+
+
+@NODES
+def test_an_answer_to_another_attempt_is_not_added(gather: Any, nodes: int) -> None:
+    """The relay keeps bob's first answer and hands it in for all rounds."""
+    parties = gather(nodes, **ONE_AWAY)
+    kept: list[bytes] = []
+
+    def first(blob: bytes) -> bytes:
+        kept.append(blob)
+        return kept[0]
+
+    session = opened(parties, Relay(parties.phase, tells=at("model", first, "bob")))
+    assert session.round(1)[1] == 1
+    assert session.round(2, attempts=2)[0] is not None
+    assert said(parties, "expected an answer to attempt 2.0, got one to 1.0 from bob")
+
+
+@NODES
+def test_a_silos_answer_handed_in_as_anothers_is_not_added(gather: Any, nodes: int) -> None:
+    parties = gather(nodes, **ONE_AWAY)
+    kept: list[bytes] = []
+
+    def both(name: str, asked: Any, deadline: float) -> Iterator[tuple[str, Any]]:
+        for party, blob in sorted(parties.phase(name, asked, deadline)):
+            if name == "model" and party == "ann":
+                kept.append(blob)
+            yield party, kept[-1] if name == "model" and party == "bob" else blob
+
+    session = opened(parties, both)
+    assert session.round(1, attempts=2)[0] is not None
+    assert said(parties, "expected frames of bob, got another's")
+    assert set(session.assembly.absent) == {2}
+
+
+@NODES
+def test_answers_that_come_twice_or_of_nobody_change_nothing(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+
+    def doubled(name: str, asked: Any, deadline: float) -> Iterator[tuple[str, Any]]:
+        for party, blob in parties.phase(name, asked, deadline):
+            yield from ((party, blob), (party, blob), ("mallory", blob), ("aggregator", blob))
+
+    session = opened(parties, doubled)
+    for number in (1, 2):
+        assert session.round(number)[1] == 1
+
+
+@NODES
+def test_answers_in_any_order_give_the_sum(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+
+    def backwards(name: str, asked: Any, deadline: float) -> Iterator[tuple[str, Any]]:
+        yield from sorted(parties.phase(name, asked, deadline), reverse=True)
+
+    assert opened(parties, backwards).round(1)[1] == 1
+
+
+@NODES
+@pytest.mark.parametrize("size", [0, 9, 11])
+def test_a_signed_vector_of_another_length_stops_the_study_by_name(
+    gather: Any, nodes: int, size: int
+) -> None:
+    parties = gather(nodes)
+    session = None
+
+    def lie(_blob: Any) -> bytes:
+        where = {"session": session.assembly.session, "round": 1}  # type: ignore[union-attr]
+        return answer([parties.sealed("bob", Tag.MASKED, bytes(size), **where)])
+
+    session = opened(parties, Relay(parties.phase, tells=at("model", lie, "bob")))
+    with pytest.raises(ProtocolError, match=f"a MASKED of 10 bytes, got {size}") as refused:
+        session.round(1)
+    assert refused.value.culprit == "bob"
+
+
+def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -> None:
+    """bob, who may be missing, sends the nodes things that they refuse."""
+    parties = gather(2, **ONE_AWAY)
+    session = None
+
+    def more(parts: list[bytes]) -> list[bytes]:
+        where = {"session": session.assembly.session, "round": 1}  # type: ignore[union-attr]
+        return [
+            *parts,
+            *(parties.sealed("bob", Tag.SHARE, b"", receiver=n, **where) for n in (4, 5)),
+        ]
+
+    session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(more), "bob")))
+    assert session.round(1, attempts=2)[0] is not None
+    assert not {4, 5} & set(session.assembly.absent)
+
+
+# Compute nodes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_without_a_nodes_total_there_is_no_sum(gather: Any, spoil: Any) -> None:
+    parties = gather(2, **ONE_AWAY)
+    session = opened(parties, Relay(parties.phase, tells=at("total", spoil, "node-1")))
+    with pytest.raises(AbsentError, match="node-1") as gone:
+        session.round(1, attempts=3)
+    assert list(gone.value.absent) == ["node-1"]
+    assert session.assembly.made == 1
+
+
+def test_a_nodes_total_handed_in_as_anothers_is_no_total(gather: Any) -> None:
+    parties = gather(2)
+    kept: list[bytes] = []
+
+    def one_for_both(name: str, asked: Any, deadline: float) -> Iterator[tuple[str, Any]]:
+        for party, blob in sorted(parties.phase(name, asked, deadline)):
+            kept.append(blob)
+            yield party, kept[-2] if name == "total" and party == "node-2" else blob
+
+    session = opened(parties, one_for_both)
+    with pytest.raises(AbsentError, match="expected frames of node-2, got another's"):
+        session.round(1)
+
+
+def test_a_request_is_answered_once_and_by_whom_it_is_for(gather: Any) -> None:
+    parties = gather(2)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    session.round(1)
+    mine, others = relay.asked("total", "node-1")[0], relay.asked("total", "node-2")[0]
+    for blob in (mine, others):
+        assert refusal(read_answer(parties.answers("node-1")(blob))) == ("protocol", "relay")
+
+
+@pytest.mark.parametrize("silos", [(1,), (2,), (1, 2)])
+def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silos: Any) -> None:
+    parties = gather(2)
+    session = opened(parties)
+    payload = session.terms.bitmap(silos)
+    where = {"session": session.assembly.session, "round": 1, "receiver": 4}
+    asked = parties.sealed("aggregator", Tag.REQUEST, payload, **where)
+    found = parties.ask("node-1", Call.TOTAL, session.assembly.session, [asked])
+    assert refusal(found) == ("protocol", "aggregator")
+
+
+def test_an_aggregator_that_asks_a_node_for_two_sets_gets_one(gather: Any) -> None:
+    parties = gather(2, **ONE_AWAY)
+    session = opened(parties)
+    where = {"session": session.assembly.session, "round": 1, "receiver": 4}
+    found = [
+        parties.ask(
+            "node-1",
+            Call.TOTAL,
+            session.assembly.session,
+            [parties.sealed("aggregator", Tag.REQUEST, session.terms.bitmap(silos), **where)],
+        )
+        for silos in ((1, 2, 3), (1, 2))
+    ]
+    assert unverified(found[0][0]).tag is Tag.TOTAL
+    assert refusal(found[1]) == ("protocol", "aggregator")
+
+
+# Joint seeds -----------------------------------------------------------------------------------
+
+JOINT: dict[str, Any] = {
+    "training": {"projection": 3, "projection_kind": "layers"},
+    "parties": {"colluders": 0, "dropouts": 1},
+}
+
+
+def in_part(change: Callable[[bytes], bytes]) -> Callable[[Any], Any]:
+    return on_parts(lambda parts: [change(parts[0]), *parts[1:]])
+
+
+def test_a_garbled_link_leaves_its_silo_out_and_nobody_else(gather: Any) -> None:
+    parties = gather(**JOINT)
+    relay = Relay(parties.phase, tells=at("model", in_part(flipped), "bob", times=1))
+    session = opened(parties, relay)
+    total, made = session.assembly.round(1, session.initial, 2)
+    assert (total is not None, made) == (True, 2)
+    assert set(session.assembly.absent) == {2}
+
+
+def test_a_silo_is_not_blamed_for_a_link_that_the_relay_exchanged(gather: Any) -> None:
+    """Its own anchor in the place of its link: signed by it, and no lie."""
+    parties = gather(**JOINT)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    anchor = read_answer(relay.told("open", "bob")[0])[1]
+    relay.tells = at("model", lambda _: answer([anchor]), "bob", times=1)
+    total, made = session.assembly.round(1, session.initial, 2)
+    assert (total is not None, made) == (True, 2)
+    assert set(session.assembly.absent) == {2}
+
+
+def test_a_link_of_another_round_leaves_its_silo_out_and_nobody_else(gather: Any) -> None:
+    """Signed by it, for this session, and out of date: only the relay can have brought it."""
+    parties = gather(**JOINT)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    assert session.assembly.round(1, session.initial, 1)[0] is not None
+    old = relay.told("model", "bob")[0]
+    relay.tells = at("model", lambda _: old, "bob")
+    total, made = session.assembly.round(2, session.initial, 2)
+    assert (total is not None, made) == (True, 2)
+    assert set(session.assembly.absent) == {2}
+
+
+def test_a_link_that_was_not_committed_to_names_its_silo(gather: Any) -> None:
+    parties = gather(**JOINT)
+    session = None
+
+    def lie(_blob: Any) -> bytes:
+        where = {"session": session.assembly.session, "round": 1, "receiver": EVERYBODY}  # type: ignore[union-attr]
+        return answer([parties.sealed("bob", Tag.SEED_LINK, bytes(32), **where)])
+
+    session = opened(parties, Relay(parties.phase, tells=at("model", lie, "bob")))
+    with pytest.raises(ProtocolError, match="that it has committed to") as refused:
+        session.assembly.round(1, session.initial, 2)
+    assert refused.value.culprit == "bob"
+
+
+def test_anchors_that_differ_between_silos_are_noticed(gather: Any) -> None:
+    parties = gather(**JOINT)
+
+    def less(parts: list[bytes]) -> list[bytes]:
+        return parts[:-1]
+
+    relay = Relay(parties.phase, asks=at("commit", on_asked(less), "ann"))
+    with pytest.raises(ProtocolError):
+        opened(parties, relay)
+
+
+def test_no_seed_is_learned_twice_or_without_a_model(gather: Any) -> None:
+    parties = gather(**JOINT)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    name = session.assembly.session
+    assert refusal(parties.ask("ann", Call.SEED, name, []))[0] == "protocol"
+    session.assembly.round(1, session.initial, 1)
+    again = relay.asked("seed", "ann")[0]
+    assert refusal(read_answer(parties.answers("ann")(again)))[0] == "protocol"
+    assert len(parties.rows("ann")) == 1
+
+
+def test_a_share_that_does_not_open_names_its_silo(gather: Any) -> None:
+    parties = gather(2, parties={"colluders": 0, "dropouts": 1, "shares": "full"})
+    session = None
+
+    def spoilt(parts: list[bytes]) -> list[bytes]:
+        where = {"session": session.assembly.session, "round": 1}  # type: ignore[union-attr]
+        shares = [
+            parties.sealed(
+                "bob", Tag.SHARE, bytes(len(unverified(parts[1]).payload)), receiver=n, **where
+            )
+            for n in (4, 5)
+        ]
+        return [parts[0], *shares]
+
+    session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(spoilt), "bob")))
+    with pytest.raises(AbsentError, match="by bob"):
+        session.round(1, attempts=2)
+
+
+def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: Any) -> None:
+    """The relay plays an old opening of another purpose to a silo that has started anew."""
+    parties = gather(data={"standardise": {"bound": 2.0, "epsilon": 1.0}}, privacy={"epsilon": 5.0})
+    found = Standardisation(
+        shift=np.full(4, 0.5, dtype=np.float32), scale=np.full(4, 0.25, dtype=np.float32)
+    )
+    aside = planned(parties.study).aside(STANDARDISATION)
+    assert aside is not None
+    terms = asdict(terms_of(aside.plan, aside.aside.numbers, parameters=5))
+    old = open_frame(parties, NEW, terms, purpose=STANDARDISATION)
+
+    def asks(name: str, party: str, blob: bytes) -> bytes:
+        if name == "finish" and party == "ann":
+            assert unverified(parties.ask("ann", Call.OPEN, NEW, [old])[0]).tag is Tag.READY
+        return blob
+
+    session = opened(parties, Relay(parties.phase, asks=asks), standardisation=found)
+    tasks = {
+        name: parties.seats[name]._playing[session.assembly.session].silo._task for name in NAMES
+    }
+    for name, task in tasks.items():
+        assert np.allclose(task._inputs.numpy(), found.of(records(name)).inputs)
+
+
+# Who is asked again ----------------------------------------------------------------------------
+
+
+def test_a_silo_that_was_not_heard_comes_back(gather: Any) -> None:
+    parties = gather(**ONE_AWAY)
+    relay = Relay(parties.phase, tells=at("model", lost, "bob", times=1))
+    session = opened(parties, relay)
+    assert session.round(1, attempts=2)[1] == 2
+    assert session.round(2)[1] == 1
+    assert not session.assembly.absent
+
+
+def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
+    """A made-up READY would put a silo that is not there into the next attempt, for all to pay."""
+    parties = gather(**ONE_AWAY)
+    relay = Relay(parties.phase, tells=at("model", lost, "bob"))
+    session = opened(parties, relay)
+    session.round(1, attempts=2)
+    parties.stop("bob")
+    name = session.assembly.session
+
+    def forged(party: str, blob: Any) -> Any:
+        frame = parties.sealed("bob", Tag.READY, b"", session=name)
+        return answer([flipped(frame)]) if party == "bob" else blob
+
+    relay.tells = lambda call, party, blob: forged(party, blob) if call == "ping" else blob
+    assert session.round(2)[1] == 1
+    assert 2 in session.assembly.absent
+
+
+# The end ---------------------------------------------------------------------------------------
+
+
+def closing(parties: Watched, session: Session, **changes: Any) -> list[bytes]:
+    """CLOSE and RESULT, as the aggregator may sign them."""
+    name = session.assembly.session
+    listed = json.dumps({"sessions": [name.hex()]}).encode()
+    where = {"session": name, "receiver": EVERYBODY}
+    said = {"close": listed, "result": bytes(4 * session.terms.parameters)} | changes
+    return [
+        parties.sealed("aggregator", Tag.CLOSE, said["close"], **where),
+        parties.sealed("aggregator", Tag.RESULT, said["result"], **where),
+    ]
+
+
+def models(parties: Watched, name: str) -> list[Path]:
+    return list((parties.home / name).glob("models/*/*"))
+
+
+def test_a_true_end_is_signed_and_the_model_kept(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.round(1)
+    found = parties.ask("ann", Call.CLOSE, session.assembly.session, closing(parties, session))
+    said = json.loads(bytes(unverified(found[0]).payload))
+    assert (said["silo"], said["attempts"]) == ("ann", 1)
+    assert len(models(parties, "ann")) == 1
+
+
+ENDS: dict[str, Callable[[list[bytes], Watched, Session], list[bytes]]] = {
+    "nothing": lambda f, p, s: [],
+    "without RESULT": lambda f, p, s: f[:1],
+    "without CLOSE": lambda f, p, s: f[1:],
+    "the other way round": lambda f, p, s: f[::-1],
+    "twice CLOSE": lambda f, p, s: [f[0], f[0]],
+    "altered": lambda f, p, s: [f[0], flipped(f[1], 80)],
+    "a model too short": lambda f, p, s: closing(p, s, result=bytes(16)),
+    "a model too long": lambda f, p, s: closing(p, s, result=bytes(24)),
+    "a model of no numbers": lambda f, p, s: closing(p, s, result=b"\xff" * 20),
+    "sessions of no kind": lambda f, p, s: closing(p, s, close=b"{}"),
+    "sessions not hexadecimal": lambda f, p, s: closing(p, s, close=b'{"sessions": ["xx"]}'),
+    "a JSON bomb": lambda f, p, s: closing(p, s, close=b"[" * 200_000),
+    "of a silo": lambda f, p, s: [
+        p.sealed("bob", Tag.CLOSE, b"{}", session=s.assembly.session, receiver=EVERYBODY),
+        f[1],
+    ],
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_false_end_leaves_no_model_and_no_words(gather: Any, end: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.round(1)
+    frames = end(closing(parties, session), parties, session)
+    found = parties.ask("ann", Call.CLOSE, session.assembly.session, frames)
+    why, culprit = refusal(found)
+    assert why == "protocol"
+    assert culprit in ("relay", "aggregator")
+    assert models(parties, "ann") == []
+    assert session.round(2)[1] == 1
+
+
+def test_no_end_before_the_session_is_set_up(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    parties.start("ann")
+    name = session.assembly.session
+    frames = closing(parties, session)
+    assert refusal(parties.ask("ann", Call.CLOSE, name, frames)) == ("no-session", "")
+    parties.ask("ann", Call.OPEN, name, [open_frame(parties, name)])
+    assert refusal(parties.ask("ann", Call.CLOSE, name, frames))[0] in ("no-session", "protocol")
+    assert models(parties, "ann") == []
+
+
+PARTS = {
+    "nothing": b"{}",
+    "not json": b"\xff",
+    "a list": b"[]",
+    "a number": b"7",
+    "deep": b"[" * 200_000,
+    "deep in a table": b'{"silo": ' + b"[" * 900 + b"]" * 900 + b"}",
+    "of the wrong kinds": b'{"silo": 5, "attempts": "x", "sessions": 3, "ledger": []}',
+    "nan": b'{"silo": "bob", "attempts": NaN}',
+    "of another": b'{"silo": "ann", "attempts": 4, "signature": "00"}',
+}
+
+
+@pytest.mark.parametrize("payload", PARTS.values(), ids=PARTS)
+def test_what_a_silo_says_in_the_end_cannot_stop_the_evidence(gather: Any, payload: bytes) -> None:
+    parties = gather(training={"steps": 1})
+
+    def lie(blob: Any) -> bytes:
+        session = unverified(read_answer(blob)[0]).session
+        return answer([parties.sealed("bob", Tag.CLOSED, payload, session=session)])
+
+    relay = Relay(parties.phase, tells=at("close", lie, "bob"))
+    result = parties.serve(relay, patience=HASTY)
+    told = json.loads((parties.home / "run" / "evidence.json").read_text())
+    assert [one["silo"] for one in told["silos"]] == ["ann", "cyn"]
+    assert result.final["step"] == 1
+
+
+def test_requests_are_made_of_calls_and_frames_alone(gather: Any) -> None:
+    """What the relay sees of a request: the call, the session, and frames that it could forge."""
+    parties = gather()
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    session.round(1)
+    for name, _, asked, told in relay.tape:
+        call = Call[name.upper()]
+        assert asked[:6] == request(call, bytes(16))[:6]
+        for part in read_answer(told) if isinstance(told, bytes) else []:
+            assert unverified(part).sender > 0

@@ -1,0 +1,124 @@
+"""With the same keys for everybody's randomness, what runs apart gives what one process gives.
+
+The in-process federation is the reference of the sums, `train` that of the steps between them; the
+networked run must give the very bits of both. What is drawn from whom, and in which order, is part
+of the protocol: a draw more or less on either side would show here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubbub import learning
+from hubbub.network.conductor import _SetUp
+from hubbub.randomness import SecureSource
+from hubbub.round import decoded
+from hubbub.runners.federation import Federation, federate, layout_of, terms_of
+from hubbub.runners.setting import Setting
+from hubbub.runners.training import Parameters, Summed, train
+from network.relay import HASTY, Watched, opened, tiny
+
+KINDS = pytest.mark.parametrize(
+    ("nodes", "changes"),
+    [
+        (0, {}),
+        (2, {}),
+        (2, {"parties": {"shares": "full"}}),
+        (0, {"training": {"projection": 3, "projection_kind": "layers"}}),
+        (0, {"training": {"download": "bfloat16"}}),
+    ],
+    ids=["pairwise", "nodes", "full-shares", "projected", "short-models"],
+)
+
+
+def source(index: int) -> SecureSource:
+    """A party's randomness: a key that follows from its place."""
+    return SecureSource(bytes([index]) * 16)
+
+
+def apart(home: Path, nodes: int, changes: dict[str, Any]) -> Watched:
+    found = Watched.gather(home, tiny(nodes, **changes), source)
+    assert isinstance(found, Watched)
+    return found
+
+
+def named(session: bytes) -> Callable[..., None]:
+    """Every set-up is of one session."""
+    real = _SetUp.__init__
+
+    def made(self: _SetUp, *given: Any, **more: Any) -> None:
+        real(self, *given, **more)
+        self._session = session
+
+    return made
+
+
+def together(parties: Watched, setting: Setting) -> Federation:
+    """The same parties in one process."""
+    size = setting.initial.size
+    order = [parties.sites[party.name].keys for party in parties.aggregator.roster.parties]
+    return federate(
+        layout_of(setting.plan),
+        terms_of(setting.plan, size, parameters=size),
+        setting.tasks,
+        study=parties.study.id,
+        source=source,
+        keys=order,
+    )
+
+
+@KINDS
+def test_the_sums_have_the_same_bits(
+    tmp_path: Path, nodes: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = apart(tmp_path, nodes, changes)
+    setting = Setting.of(parties.study)
+    reference = together(parties, setting)
+    name = reference.session.id  # joint seeds depend on it
+    monkeypatch.setattr(_SetUp, "__init__", named(name))
+    session = opened(parties)
+    model = setting.initial
+    for number in (1, 2, 3):
+        here, _ = reference.round(number, model)
+        there, _ = session.assembly.round(number, model, 1)
+        assert here is not None
+        assert there is not None
+        assert here.tobytes() == there.tobytes()
+        model = (model + number).astype(np.float32)
+
+
+@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+def test_the_models_have_the_same_bits(tmp_path: Path, nodes: int) -> None:
+    parties = apart(tmp_path, nodes, {})
+    setting = Setting.of(parties.study)
+    reference = together(parties, setting)
+    terms = terms_of(setting.plan, setting.initial.size, parameters=setting.initial.size)
+
+    def summation(step: int, parameters: Parameters, _left: int) -> Summed:
+        total, made = reference.round(step, parameters)
+        assert total is not None
+        return Summed(gradient=decoded(terms, total), attempts=made)
+
+    here = train(setting, summation, lambda *_: None, divisor=setting.plan.divisor)
+    there = parties.serve(patience=HASTY)
+    assert here.parameters.tobytes() == learning.parameters_vector(there.model).tobytes()
+    assert (here.parameters != setting.initial).all()
+
+
+def test_another_key_gives_other_bits(tmp_path: Path) -> None:
+    """The comparison above can fail."""
+    parties = apart(tmp_path, 0, {})
+    setting, session = Setting.of(parties.study), opened(parties)
+    first, _ = session.assembly.round(1, setting.initial, 1)
+    parties.draws = lambda index: SecureSource(bytes([index + 1]) * 16)
+    for name in list(parties.seats):
+        parties.start(name)
+    second, _ = opened(parties).assembly.round(1, setting.initial, 1)
+    assert first is not None
+    assert second is not None
+    assert (first != second).any()
