@@ -1,0 +1,96 @@
+"""Whether the books of a run are right: what silos charged, what they sent, what the run claims.
+
+It reads everybody's folders after the run, as nobody in a consortium could, and believes none of
+them: every masked vector that the aggregator used must have its row in the ledger of its sender.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+
+from benchmarks.network.stage import Run
+from hubbub.ledger.book import Ledger
+from hubbub.transcript import kept
+from hubbub.verification.checking import verify
+from hubbub.wire import Tag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """One run's books.
+
+    Args:
+        step: the last step of the model.
+        counted: attempts that the aggregator's epsilon stands for.
+        charged: rows of the study in each silo's ledger.
+        wrong: sentences about what does not fit; empty is right.
+    """
+
+    step: int
+    counted: int
+    charged: dict[str, int]
+    wrong: list[str]
+
+    @property
+    def rows(self) -> str:
+        """The fewest and the most rows at a silo."""
+        return f"{min(self.charged.values())}-{max(self.charged.values())}"
+
+
+def account(run: Run, *, finished: bool) -> Account:
+    """Look everything up."""
+    wrong: list[str] = []
+    rows = {name: _rows(run, name, wrong) for name in run.study.parties.names}
+    used = _used(run, wrong)
+    for name, sent in used.items():
+        if missing := sent - rows[name].keys():
+            wrong.append(f"{name} answered {len(missing)} attempts that it did not charge")
+    counted = _counted(run) if finished else 0
+    charged = {name: sum(found.values()) for name, found in rows.items()}
+    steps = run.study.training.steps
+    if max(charged.values()) > steps:
+        wrong.append(f"{max(charged.values())} attempts charged, the study allows {steps}")
+    if finished and counted < max(charged.values()):
+        wrong.append(f"the run counts {counted} attempts, a silo paid {max(charged.values())}")
+    if finished:
+        wrong += [one.verdict for one in verify(run.folder, lambda *_: None) if not one.holds]
+    return Account(step=run.step, counted=counted, charged=charged, wrong=wrong)
+
+
+def _counted(run: Run) -> int:
+    evidence = json.loads((run.folder / "evidence.json").read_text(encoding="utf-8"))
+    return int(evidence["epsilon"]["attempts"])
+
+
+def _rows(run: Run, name: str, wrong: list[str]) -> Counter[tuple[bytes, int, int]]:
+    """The attempts that a silo has charged for the study."""
+    with Ledger(run.stage.home(name) / "ledger.sqlite") as ledger:
+        ledger.verify()
+        mine = [one for one in ledger.entries() if one.study == run.study.id]
+        if ledger.spent_on(run.study.id) != len(mine):
+            wrong.append(f"{name}'s ledger says other attempts than it has rows")
+    found = Counter((one.session, one.round, one.attempt) for one in mine)
+    if twice := [one for one, times in found.items() if times > 1]:
+        wrong.append(f"{name} charged {len(twice)} attempts twice")
+    return found
+
+
+def _used(run: Run, wrong: list[str]) -> dict[str, set[tuple[bytes, int, int]]]:
+    """The attempts of which the aggregator has used a silo's vector."""
+    roster = run.stage.roster
+    used: dict[str, set[tuple[bytes, int, int]]] = {name: set() for name in run.study.parties.names}
+    bodies: Counter[bytes] = Counter()
+    for path in kept.files(run.folder):
+        for frame in kept.read(path):
+            if frame.tag is Tag.MASKED:
+                attempt = (frame.session, frame.round, frame.attempt)
+                name = roster.name(frame.sender)
+                if attempt in used[name]:
+                    wrong.append(f"{name} answered an attempt twice")
+                used[name].add(attempt)
+                bodies[frame.digest] += 1
+    if any(times > 1 for times in bodies.values()):
+        wrong.append("a masked vector was sent twice")
+    return used

@@ -1,0 +1,256 @@
+"""A consortium whose processes are known by name: who runs, what the aggregator said, which step.
+
+It uses `hubbub.network.flare.demo.Consortium`, so everything is as administrators do it. Processes
+are found by the startup kit in their command line, so that nobody else's are ever touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from benchmarks.network.link import Link
+from hubbub.identity import Roster
+from hubbub.network.flare.demo import Consortium
+from hubbub.network.flare.outcome import run_folder
+from hubbub.network.site import Site, read_roster
+from hubbub.study import Study
+
+SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
+HUBBUB = "import sys; from hubbub.cli.main import main; sys.exit(main())"
+_WORKERS = ("worker_process", "runner_process")
+_PARENTS = ("client_train", "server_train")
+
+
+def study_of(name: str, steps: int, **changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The four hospitals' study, with so many steps."""
+    made: dict[str, Any] = {
+        "study": {"name": name, "transcript": "full"},
+        "parties": {"names": list(SILOS), "colluders": 1},
+        "data": {"source": "hubbub.datasets:heart", "records": 735},
+        "model": {"kind": "logistic", "inputs": [26]},
+        "training": {"steps": steps, "sample_rate": 0.2},
+        "privacy": {"epsilon": 0.5, "delta": 1e-5},
+    }
+    for key, values in changes.items():
+        made[key] |= values
+    return made
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One study that is served, and what its aggregator's journal has said since.
+
+    Args:
+        stage: whose parties take part.
+        study: approved by them.
+        options: of `hubbub serve`.
+    """
+
+    stage: Stage
+    study: Study
+    options: tuple[str, ...]
+    server: subprocess.Popen[bytes] = field(init=False)
+    served: int = 0
+    said: str = ""
+    _place: int = 0
+
+    def __post_init__(self) -> None:
+        self._place = _size(self._journal)
+        self.serve()
+
+    def serve(self) -> None:
+        """Start the aggregator's process, the first time or again."""
+        self.served += 1
+        self.server = self.stage.serve(self.study, self.options)
+
+    @property
+    def folder(self) -> Path:
+        """Of the run, at the aggregator."""
+        return run_folder(self.stage.home("aggregator"), self.study.id.hex())
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What the aggregator's journal has said since the run began."""
+        with suppress(FileNotFoundError), self._journal.open("rb") as file:
+            file.seek(self._place)
+            whole = file.read().rpartition(b"\n")[0]
+            return [json.loads(line) for line in whole.splitlines()]
+        return []
+
+    @property
+    def steps(self) -> list[tuple[float, int]]:
+        """When each step was made."""
+        return [(one["time"], one["step"]) for one in self.events if one["event"] == "step"]
+
+    @property
+    def step(self) -> int:
+        """The last step that was made; 0 before the first."""
+        return max((step for _, step in self.steps), default=0)
+
+    def reach(self, step: int, seconds: float) -> bool:
+        """Wait for a step, or the end; whether the step was made."""
+        wait(lambda: self.step >= step or self.server.poll() is not None, seconds)
+        return self.step >= step
+
+    def end(self, seconds: float) -> int | None:
+        """The exit code of the aggregator's process; None if it had to be ended."""
+        try:
+            output, _ = self.server.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.server.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.server.communicate(timeout=30.0)
+            return None
+        self.said = output.decode(errors="replace").strip()
+        return self.server.returncode
+
+    @property
+    def _journal(self) -> Path:
+        return self.stage.home("aggregator") / "journal.jsonl"
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """A consortium on the loopback; its silos and nodes stay while studies come and go."""
+
+    consortium: Consortium
+    roster: Roster
+    runs: list[Run] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def set(cls, folder: Path, nodes: int) -> Iterator[Stage]:
+        """Keys, kits and everybody's `hubbub join`; all ended at the end."""
+        first = tomli_w.dumps(study_of("the first", 10))
+        consortium = Consortium.made(folder, first, nodes, lambda _: None)
+        stage = cls(consortium=consortium, roster=read_roster(folder / "roster.toml"))
+        try:
+            for name in consortium.members:
+                consortium.join(name)
+            yield stage
+        finally:
+            stage.clear()
+
+    def home(self, name: str) -> Path:
+        """A party's folder."""
+        return self.consortium.folder / name
+
+    def kit(self, name: str) -> Path:
+        """A party's startup kit."""
+        return self.consortium.kits[name].resolve()
+
+    def port(self) -> int:
+        """Of FLARE's server."""
+        startup = json.loads((self.kit(SILOS[0]) / "startup" / "fed_client.json").read_text())
+        return int(startup["servers"][0]["service"]["target"].rpartition(":")[2])
+
+    def leave(self, name: str) -> None:
+        """End a party's `hubbub join`, politely."""
+        joined = self.consortium.joined[name]
+        joined.terminate()
+        joined.wait(60.0)
+
+    def join_inside(self, name: str, link: Link) -> None:
+        """Start a party's `hubbub join` behind a network of its own."""
+        words = ["join", "--home", str(self.home(name)), "--kit", str(self.kit(name))]
+        command = link.inside(sys.executable, "-c", HUBBUB, *words)
+        with (self.consortium.folder / "processes.log").open("ab") as log:
+            self.consortium.joined[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def begin(self, table: dict[str, Any], *options: str) -> Run:
+        """Have a study approved everywhere, and served."""
+        nodes = len(self.roster.nodes)
+        table["parties"] |= {"compute_nodes": nodes, "roster": self.roster.digest.hex()}
+        study = Study.parse(tomli_w.dumps(table))
+        for name in ("aggregator", *self.consortium.members):
+            Site.opened(self.home(name)).approve(study, self.roster)
+        self.runs.append(Run(stage=self, study=study, options=options))
+        return self.runs[-1]
+
+    def serve(self, study: Study, options: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        """Start `hubbub serve`."""
+        (self.consortium.folder / "study.toml").write_text(study.as_toml(), encoding="utf-8")
+        return self.consortium.serve(*options)
+
+    def worker(self, name: str) -> int | None:
+        """The process of a party's worker."""
+        return self._process(name, _WORKERS)
+
+    def parent(self, name: str) -> int | None:
+        """The process of a party's parent."""
+        return self._process(name, _PARENTS)
+
+    def processes(self) -> dict[str, int]:
+        """All of FLARE's processes, by party and kind."""
+        found = {}
+        for name in ("aggregator", *self.consortium.members):
+            for kind, modules in (("worker", _WORKERS), ("parent", _PARENTS)):
+                if (pid := self._process(name, modules)) is not None:
+                    found[f"{name}'s {kind}"] = pid
+        return found
+
+    def _process(self, name: str, modules: tuple[str, ...]) -> int | None:
+        kit = str(self.kit(name))
+        for pid, words in commands():
+            module = words[words.index("-m") + 1] if "-m" in words else ""
+            if kit in words and module.rpartition(".")[2] in modules:
+                return pid
+        return None
+
+    def clear(self) -> None:
+        """End everything that belongs to this stage."""
+        for pid in self.processes().values():
+            strike(pid, signal.SIGCONT)
+        for run in self.runs:
+            if run.server.poll() is None:
+                run.end(0.0)
+        self.consortium.end()
+        for process in self.consortium.joined.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10.0)
+        for pid in self.processes().values():  # whose parent was killed before
+            strike(pid, signal.SIGKILL)
+
+
+def commands() -> Iterator[tuple[int, list[str]]]:
+    """Every process's command line."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                yield int(entry.name), words
+
+
+def strike(pid: int | None, sign: int = signal.SIGKILL) -> bool:
+    """Send a signal; whether there was somebody to get it."""
+    with suppress(ProcessLookupError):
+        if pid is not None:
+            os.kill(pid, sign)
+            return True
+    return False
+
+
+def wait(found: Callable[[], object], seconds: float) -> bool:
+    """Until something holds, at most so long; whether it does."""
+    end = time.monotonic() + seconds
+    while not found():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
