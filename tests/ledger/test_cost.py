@@ -14,7 +14,7 @@ from hubbub.ledger import Kind
 from hubbub.ledger.cost import cost_of
 from hubbub.plan import mechanism_of
 from hubbub.privacy import Composition
-from hubbub.runners.series import kind_of
+from hubbub.runners.charging import kind_of
 
 HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
 STEPS = 12

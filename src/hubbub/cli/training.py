@@ -6,10 +6,12 @@ import argparse
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.cli import forecasting
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.plan import Plan, plan
@@ -27,7 +29,7 @@ _WORDS = {
     "non-private": "all together, no privacy at all",
 }
 _PLACES = {
-    "network": "every party a process of its own, TLS between them",
+    "network": "each party a process, over TLS",
     "in-process": "all parties in one process",
 }
 _SPLITS = 20
@@ -45,6 +47,7 @@ def add_commands(commands: Any) -> None:
     demo.set_defaults(command=_demo)
     planned = _command(commands, "plan", "what a study means: noise, epsilon per adversary")
     planned.add_argument("study", type=Path, help="the study's TOML file")
+    forecasting.add_options(planned)
     planned.set_defaults(command=_plan)
     trained = _command(commands, "run", "train a study with all parties in this process")
     trained.add_argument("study", type=Path, nargs="?", help="the study's TOML file")
@@ -70,10 +73,13 @@ def _command(commands: Any, name: str, words: str) -> argparse.ArgumentParser:
 
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
+    expected = forecasting.asked(options, made)
     if options.json:
-        emit(made.as_json())
-    else:
-        show_plan(made)
+        emit({**made.as_json(), **({"forecast": expected.as_json()} if expected else {})})
+        return 0
+    show_plan(made)
+    if expected:
+        forecasting.show(expected)
     return 0
 
 
@@ -201,7 +207,7 @@ def _demo_network(options: argparse.Namespace) -> int:
     told = (lambda _: None) if options.json else say
     apart = run_demo(out, _heart(), nodes=_NODES, told=told)
     began = time.perf_counter()
-    study = Study.load(out / "study.toml")
+    study = _without_roster(Study.load(out / "study.toml"))
     with bar("in one process", study.training.steps, quiet=options.json) as progress:
         beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
     end = time.perf_counter()
@@ -231,8 +237,14 @@ def _demo_network(options: argparse.Namespace) -> int:
             for place, words in _PLACES.items()
         ],
     )
-    say(f"written to {out}; check the run with hubbub verify {apart['out']}")
+    say("one run each: their noise differs, and so do the last digits")
+    say(f"written to {out}; check the first with hubbub verify {apart['out']}")
     return 0
+
+
+def _without_roster(study: Study) -> Study:
+    """The study for one process, where keys are made for the run."""
+    return replace(study, toml="", parties=replace(study.parties, roster=""))
 
 
 def _heart() -> str:

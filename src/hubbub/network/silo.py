@@ -32,9 +32,9 @@ from hubbub.plan import EVALUATION, STANDARDISATION, Plan, mechanism_of
 from hubbub.round import Answering, LocalTask, Silo, Terms
 from hubbub.runners import store
 from hubbub.runners.asides import standardised
+from hubbub.runners.charging import entry_of, kind_of
 from hubbub.runners.features import FeatureSums
 from hubbub.runners.federation import terms_of
-from hubbub.runners.series import entry_of, kind_of
 from hubbub.runners.setting import Setting
 from hubbub.study import Study
 from hubbub.summation.agreement import Session

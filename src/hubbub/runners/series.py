@@ -23,16 +23,15 @@ from hubbub.errors import BudgetError
 from hubbub.identity import Keys
 from hubbub.ledger import Entry, Kind, Ledger
 from hubbub.plan import Mechanism, Plan, mechanism_of
-from hubbub.plan.pairing import WITHOUT_REPLACEMENT
 from hubbub.round import Charge, LocalTask, Terms, decoded
 from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
+from hubbub.runners.charging import entry_of, kind_of
 from hubbub.runners.federation import Federation, federate, layout_of, terms_of
 from hubbub.runners.lists import Notice, lists_of
 from hubbub.runners.public import Lift
 from hubbub.runners.store import RunFolder
 from hubbub.study import Study
-from hubbub.summation.agreement import Session
 from hubbub.transcript.writing import Transcript
 
 Array = NDArray[np.float64]
@@ -98,36 +97,6 @@ class Series:
         except BudgetError as error:
             raise BudgetError(f"{self.plan.study.parties.names[index - 1]}: {error}") from None
         self._attempts[index] += 1
-
-
-def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
-    """The row that an attempt is charged with; `kind` is that of the plan."""
-    return Entry(
-        study=session.study,
-        session=session.id,
-        round=charge.round,
-        attempt=charge.attempt,
-        kind=kind,
-        certificate=plan.certificate,
-    )
-
-
-def kind_of(plan: Plan) -> Kind:
-    """What a ledger must know of a plan's mechanism."""
-    mechanism = mechanism_of(plan.study)
-    how, joint = mechanism.projected, mechanism.sampling == WITHOUT_REPLACEMENT
-    listed = plan.study.training.sampling == WITHOUT_REPLACEMENT  # a kept list is drawn by parts
-    return Kind(
-        noise_multiplier=plan.noise_multiplier,
-        sample_rate=mechanism.sample_rate,
-        sampling=mechanism.sampling,
-        records=mechanism.records if listed else 0,
-        known_records=plan.stated.known_records if joint else 0,
-        projection=how.kind if how else "",
-        dimension=how.dimension if how else 0,
-        factor=how.factor if how else 1.0,
-        slack=how.slack if how else 0.0,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
