@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ class Rounds:
         )
         for anchor in assembly.anchors:
             transcript.keep(anchor)
-        assembly.keep = transcript.keep
+        assembly.keep = partial(_kept, transcript)
         self.assembly, self.transcript = assembly, transcript
 
     def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Any | None, int]:
@@ -293,6 +294,13 @@ def _trained(
     )
     saver.wait()
     return setting, trained
+
+
+def _kept(transcript: Transcript, frame: bytes) -> None:
+    """Keep a frame; a MODEL is on disk before it is sent, so that no begun attempt is forgotten."""
+    transcript.keep(frame)
+    if frame[1] == Tag.MODEL:
+        transcript.seal()
 
 
 def _begun(folder: Path) -> int:
