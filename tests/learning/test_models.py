@@ -137,13 +137,14 @@ def test_a_loss_without_fitting_targets_is_refused():
         ("adam", {}, torch.optim.Adam),
     ],
 )
-def test_steps_are_those_of_torch(kind, options, peer):
+@pytest.mark.parametrize("size", [7, 40_000])  # within what is worked on at once, and beyond it
+def test_steps_are_those_of_torch(kind, options, peer, size):
     rng = np.random.default_rng(0)
-    ours, parameters = Optimizer(kind, lr=0.05, **options), rng.normal(size=7)
+    ours, parameters = Optimizer(kind, lr=0.05, **options), rng.normal(size=size)
     tensor = torch.tensor(parameters, requires_grad=True)
     theirs = peer([tensor], lr=0.05, **options)
     for _ in range(20):
-        gradient = rng.normal(size=7)
+        gradient = rng.normal(size=size)
         parameters = ours.step(parameters, gradient)
         tensor.grad = torch.from_numpy(gradient)
         theirs.step()

@@ -21,6 +21,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},
     "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
 }
+_BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
 _SCHEDULES = ("constant", "linear", "cosine")
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 
@@ -110,10 +111,23 @@ class Optimizer:
                 f"found {gradient.shape}"
             )
         rate = self._lr * self._decay(int(self._state["step"]))
-        ascent = gradient.astype(np.float64)
-        direction = self._momentum(ascent) if self._kind == "sgd" else self._adam(ascent)
+        self._begin(gradient.size)
+        direction_of = self._momentum if self._kind == "sgd" else self._adam
+        new = np.empty_like(parameters)
+        for start in range(0, gradient.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            direction = direction_of(part, gradient[part].astype(np.float64))
+            new[part] = parameters[part].astype(np.float64) - rate * direction
+        return new
+
+    def _begin(self, size: int) -> None:
+        """What changes once in a step; before the first, the state's vectors are zero."""
+        for name in self._vectors() - {"powers"}:
+            self._state.setdefault(name, np.zeros(size))
+        if self._kind == "adam":
+            betas = np.array([self._options["beta1"], self._options["beta2"]])
+            self._state["powers"] = self._state.get("powers", np.ones(2)) * betas
         self._state["step"] = self._state["step"] + 1
-        return (parameters.astype(np.float64) - rate * direction).astype(parameters.dtype)
 
     def _decay(self, step: int) -> float:
         """The schedule's factor at this step."""
@@ -122,28 +136,24 @@ class Optimizer:
         done = min(step / self._steps, 1.0)
         return 1.0 - done if self._schedule == "linear" else 0.5 * (1.0 + cosine(done))
 
-    def _momentum(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _momentum(self, part: slice, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
         """Polyak's heavy ball."""
         if self._options["momentum"] == 0:
             return gradient
-        velocity = self._kept("velocity", gradient) * self._options["momentum"] + gradient
-        self._state["velocity"] = velocity
+        velocity: NDArray[np.float64] = self._state["velocity"][part]
+        velocity[...] = velocity * self._options["momentum"] + gradient
         return velocity
 
-    def _adam(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _adam(self, part: slice, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
         """Kingma and Ba 2015, algorithm 1; the powers of beta are kept as running products."""
         beta1, beta2 = self._options["beta1"], self._options["beta2"]
-        first = self._kept("first", gradient) * beta1 + gradient * (1 - beta1)
-        second = self._kept("second", gradient) * beta2 + gradient * gradient * (1 - beta2)
-        powers = self._state.get("powers", np.ones(2)) * np.array([beta1, beta2])
-        self._state |= {"first": first, "second": second, "powers": powers}
+        first, second = self._state["first"][part], self._state["second"][part]
+        first[...] = first * beta1 + gradient * (1 - beta1)
+        second[...] = second * beta2 + gradient * gradient * (1 - beta2)
+        powers = self._state["powers"]
         mean, spread = first / (1 - powers[0]), second / (1 - powers[1])
         direction: NDArray[np.float64] = mean / (np.sqrt(spread) + self._options["epsilon"])
         return direction
-
-    def _kept(self, name: str, like: NDArray[np.float64]) -> NDArray[Any]:
-        """A state vector, zero before the first step."""
-        return self._state[name] if name in self._state else np.zeros_like(like)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """A copy of everything that the next step depends on besides its arguments."""

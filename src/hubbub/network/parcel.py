@@ -24,7 +24,7 @@ NO_SESSION = bytes(SESSION_BYTES)
 
 
 class Call(IntEnum):
-    """What a request asks of a party, in the order of a session."""
+    """What a request asks of a party: a session in its order, then a list of tokens in it."""
 
     PING = 0
     OPEN = 1
@@ -37,6 +37,14 @@ class Call(IntEnum):
     SEED = 8
     TOTAL = 9
     CLOSE = 10
+    LIST = 11
+    WRAP = 12
+    SHOW = 13
+    LOOK = 14
+    MIX = 15
+    TAKE = 16
+    GIVE_UP = 17
+    JUDGE = 18
 
 
 class VersionError(ProtocolError):
