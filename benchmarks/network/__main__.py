@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of the study")
     parser.add_argument("--rate", type=float, default=0.2, help="steps: the sample rate")
     options = parser.parse_args()
+    _make_importable()
     measure, steps = _WHAT[options.what]
     options.steps = options.steps or steps
     for row in measure(options):
         print(row)
+
+
+def _make_importable() -> None:
+    """FLARE's workers run in folders of their own, and find these modules all the same."""
+    root, before = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = root if before is None else os.pathsep.join((root, before))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Timer:
 
     def __init__(self, phase: Phase, path: Path) -> None:
         self._phase, self._path, self._answer = phase, path, 0
-        self._bare = self._model = self._arrived = 0.0
+        self._bare = self._model = self._arrived = self._aside = 0.0
         self._last = time.perf_counter()
 
     def phase(
@@ -52,8 +52,10 @@ class Timer:
         if name != "model":
             yield from self._phase(name, requests, deadline)
             return
+        came = time.perf_counter()
         self._before(requests, deadline)
         began = time.perf_counter()
+        self._aside = began - came
         for party, found in self._phase(name, requests, deadline):
             self._answer = 0 if isinstance(found, Missing) else len(found)
             self._arrived = time.perf_counter() - began
@@ -73,7 +75,7 @@ class Timer:
     def stepped(self, step: int, _row: Mapping[str, float]) -> None:
         """Write the step's times down."""
         now = time.perf_counter()
-        whole, self._last = now - self._last - self._bare, now
+        whole, self._last = now - self._last - self._aside, now
         line = {
             "step": step,
             "whole": whole,

@@ -129,8 +129,7 @@ class TrainingTask:
             load_parameters(self._model, parameters)
             fits = self._size <= _piece(chosen.size, self._margin)
             for part, counted in pieces(chosen, self._slots, self._size if fits else 1):
-                piece = self._part(summed, part, counted)
-                total += piece.vector.double().cpu().numpy()
+                total += self._part(summed, part, counted).vector.cpu().numpy()
         return total
 
     def _part(
