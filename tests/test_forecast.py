@@ -115,6 +115,11 @@ NETWORKED = {
     },
     "full shares": {"parties": {"compute_nodes": 2, "shares": "full"}},
 }
+LISTED = {
+    "per-step": [1, 1, 1, 1, 1],
+    "per-epoch": [1, 0, 1, 0, 1],
+    "static": [1, 0, 0, 0, 0],
+}
 
 
 @pytest.mark.parametrize("changes", NETWORKED.values(), ids=NETWORKED)
@@ -143,6 +148,48 @@ def test_bytes_of_set_up_and_steps_are_those_that_the_journal_counts(
     assert steps == {(found.step.sent, found.step.received)}
     setup = (found.setup.sent, found.setup.received)
     assert counted[0] == tuple(sum(two) for two in zip(setup, *steps, strict=True))
+
+
+@pytest.mark.parametrize(("tokens", "due"), LISTED.items(), ids=LISTED)
+def test_bytes_of_lists_are_those_that_the_journal_counts(tmp_path, tokens, due, monkeypatch):
+    """Silos of other sizes, so that a list is not the same at any two of them."""
+    monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
+    for module in (seat, setting):
+        monkeypatch.setattr(module, "plan_study", plan_once)
+    counts = {"a": 7, "b": 5, "c": 9}
+    made = table(tuple(counts), 2)
+    made["data"] = {
+        "source": "python:test_forecast:some_records",
+        "records": sum(counts.values()),
+        "counts": list(counts.values()),
+    }
+    made["model"] = {"kind": "mlp", "inputs": [INPUTS], "hidden": [3]}
+    made["training"] = {"steps": 5, "sampling": "without-replacement", "batch": 12}
+    made["training"] |= {"tokens": tokens}
+    made["privacy"] |= {"relation": "substitute", "epsilon": 20.0}
+    parties = Consortium.gather(tmp_path, made)
+    journal, counted = Journal(party="aggregator"), [(0, 0)]
+
+    def look(_step, _row):
+        state = json.loads(json.dumps(journal._state))
+        counted.append((state["bytes_sent"], state["bytes_received"]))
+
+    parties.serve(journal=journal, progress=look, patience=PATIENT)
+    sized = plan_once(parties.study)
+    found = forecast(sized, formats=formats_of(sized), rates=RATES)
+    assert found.lists == sum(due)
+    load, whole = found.load(AGGREGATOR), []
+    for number, lists in enumerate(due):
+        flow = load.step + load.listed.times(lists)
+        flow = flow + load.setup if number == 0 else flow
+        whole.append((flow.sent, flow.received))
+    assert whole == [tuple(b - a for a, b in zip(*two, strict=True)) for two in pairwise(counted)]
+
+
+def some_records(party: str) -> Records:
+    """So many of them as the study with joint batches states."""
+    whole, count = records(party), {"a": 7, "b": 5, "c": 9}.get(party, 40)
+    return Records(inputs=whole.inputs[:count], targets=whole.targets[:count])
 
 
 def test_what_the_relay_carries_is_what_all_parties_send():
@@ -331,7 +378,7 @@ def test_the_command_s_json_holds_the_plan_and_the_forecast(capsys, file):
     assert found["complete"] is True
     assert set(found["parties"][0]) == {
         *("kind", "count", "setup_bytes", "step_bytes", "processor_seconds", "disk_seconds"),
-        "memory_bytes",
+        *("list_bytes", "memory_bytes"),
     }
     assert "forecast" not in json.loads(command(capsys, file, "--json")[1])
 
@@ -367,7 +414,7 @@ def test_bad_options_are_refused_in_one_sentence(capsys, file, options, word):
 def test_a_study_that_cannot_run_apart_is_refused_before_anything_is_measured(monkeypatch):
     monkeypatch.setattr(rates, "_spent", None)
     joint = study(training={"sampling": "without-replacement"}, privacy={"relation": "substitute"})
-    with pytest.raises(StudyError, match="without-replacement"):
+    with pytest.raises(StudyError, match=r"data\.counts .* how many records each silo has"):
         forecast_of(joint)
     with pytest.raises(StudyError, match="size is known"):
         forecast(replace(planned(6), dimension=None), formats=formats_of(planned(6)), rates=RATES)

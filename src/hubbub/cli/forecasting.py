@@ -18,7 +18,7 @@ from hubbub.network.opening import Opening, purposes_of
 from hubbub.network.parcel import NO_SESSION, Call, answer, request
 from hubbub.network.patience import PACE
 from hubbub.plan import Plan, plan, record_shape
-from hubbub.plan.forecast import Forecast, Lines, forecast
+from hubbub.plan.forecast import AGGREGATOR, SILO, Forecast, Lines, forecast
 from hubbub.plan.traffic import Flow, Formats, Sizes
 from hubbub.round.terms import SEAL_BYTES
 from hubbub.runners.federation import terms_of
@@ -30,6 +30,7 @@ from hubbub.version import VERSION
 # loopback with TLS (an empty phase, and the most bytes in a second).
 _MBIT, _LATENCY_MS = 100.0, 20.0
 _ENGINE_MS, _ENGINE_MBIT = 25.0, 1600.0
+_LISTING = (SILO, AGGREGATOR)
 _GIVEN = ("mbit", "aggregator_mbit", "latency_ms", "engine_ms", "cores")
 
 
@@ -136,6 +137,13 @@ def show(found: Forecast) -> None:
         ("", "seconds"),
         [(part, f"{seconds:.2g}") for part, seconds in found.seconds.items() if seconds],
     )
+    if found.lists:
+        silo, aggregator = (" in, ".join(_flow(found.load(one).listed)) for one in _LISTING)
+        say(
+            f"note: lists of tokens are made besides, {found.lists} in the whole study, whose "
+            f"seconds and memory are not in the tables: each is {silo} out at a silo, {aggregator} "
+            "out at the aggregator"
+        )
     if found.memory is not None:
         say(f"all parties in one process hold {_size(found.memory)}")
     if not found.complete:

@@ -44,6 +44,7 @@ class Assembly:
         deadline: seconds for a phase.
         ask_again: seconds after which somebody who was missing is asked for.
         keep: called with every message that the aggregator has sent or used.
+        lists: called before every attempt, to have a list of tokens made where one is due.
     """
 
     exchange: Exchange
@@ -55,6 +56,7 @@ class Assembly:
     deadline: float
     ask_again: float = 30.0
     keep: Keep = lambda _: None
+    lists: Callable[[], None] = lambda: None
     absent: dict[int, Absent] = field(default_factory=dict)
     made: int = 0
     _asked_again: float = field(default_factory=time.monotonic)
@@ -75,6 +77,7 @@ class Assembly:
         self._ask_again()
         for attempt in range(min(attempts, self._most())):
             self._check_quorum()
+            self.lists()
             self.made += 1
             try:
                 return self._attempt(number, attempt, parameters), self.made

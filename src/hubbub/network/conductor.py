@@ -18,6 +18,8 @@ from hubbub.errors import HubbubError, ProtocolError
 from hubbub.evidence import checked_part
 from hubbub.network.assembly import Assembly
 from hubbub.network.exchange import Absent, AbsentError, Exchange
+from hubbub.network.lists import served
+from hubbub.network.mixing import Mixing
 from hubbub.network.opening import Opening
 from hubbub.network.parcel import Call
 from hubbub.network.patience import Patience
@@ -165,6 +167,7 @@ class _SetUp:
     ) -> None:
         self._site, self._study, self._exchange = site, study, exchange
         self._roster, self._terms, self._layout = site.roster, terms, layout_of(plan)
+        self._every = served(plan, terms)
         self._session = SecureSource().bytes(SESSION_BYTES)
         self._everybody = range(1, len(self._roster.parties))
 
@@ -198,6 +201,15 @@ class _SetUp:
             deadline=patience.deadline,
             ask_again=patience.ask_again,
         )
+        if self._every:
+            assembly.lists = Mixing(
+                exchange=self._exchange,
+                study=self._study.id,
+                session=self._session,
+                counts=self._study.data.counts,
+                every=self._every,
+                deadline=patience.deadline,
+            )
         return Opened(assembly=assembly, attempts=attempts)
 
     def _agree(self, anchors: Sequence[bytes], deadline: float) -> None:

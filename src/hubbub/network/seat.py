@@ -324,11 +324,16 @@ def planned(study: Study, dimension: int | None = None) -> Plan:
     Raises:
         RefusedError: it cannot.
     """
-    if study.training.sampling == "without-replacement" or study.parties.trust != "none":
+    if study.parties.trust != "none":
         raise RefusedError(
             "failed",
-            'expected Poisson sampling and trust = "none" where the parties run apart, got another '
-            "study; run it in one process, or change it",
+            'expected trust = "none" where the parties run apart, got another study; change it',
+        )
+    if study.training.sampling == "without-replacement" and not study.data.counts:
+        raise RefusedError(
+            "failed",
+            'expected data.counts with sampling = "without-replacement" where the parties run '
+            "apart, got none; state how many records each silo has",
         )
     return plan_study(study, dimension=dimension)
 

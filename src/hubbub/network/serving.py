@@ -32,7 +32,7 @@ from hubbub.network.opening import Opening
 from hubbub.network.patience import Patience
 from hubbub.network.seat import planned
 from hubbub.network.site import Site
-from hubbub.plan import Plan
+from hubbub.plan import Plan, mechanism_of
 from hubbub.round import LocalTask, Terms, decoded
 from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
@@ -97,6 +97,8 @@ class Rounds:
                 total, count = assembly.round(number, parameters, attempts - made)
             except AbsentError as lost:
                 made += assembly.made
+                # P9: where a kept list is lost, its epoch is paid for to the end.
+                made += -(self.terms.steps - attempts + made) % mechanism_of(self.plan.study).epoch
                 transcript.seal()
                 self._lose(number, lost)
                 continue

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from hubbub.errors import HubbubError, ProtocolError
 from hubbub.evidence import part_of
 from hubbub.ledger import Kind, Ledger
 from hubbub.network.journal import Journal
+from hubbub.network.lists import Lists, check_count, served
 from hubbub.network.opening import Opening, RefusedError, part_of_plan, purposes_of
 from hubbub.network.parcel import Call
 from hubbub.network.patience import PACE
@@ -54,6 +56,7 @@ class _Playing:
     plan: Plan = field(repr=False)
     kind: Kind
     most: int
+    lists: Lists | None = field(default=None, repr=False)
 
 
 @dataclass(kw_only=True)
@@ -102,8 +105,14 @@ class SiloSeat(Seat):
             self._ledger.close()
 
     def rounds(self) -> Mapping[Call, Handler]:
-        """A model or a joint seed to answer to, and the end of the study."""
-        return {Call.MODEL: self._model, Call.SEED: self._seed, Call.CLOSE: self._close}
+        """A model or a joint seed to answer to, the end of the study, and lists of tokens."""
+        mixing = (call for call in Call if call > Call.CLOSE)
+        return {
+            Call.MODEL: self._model,
+            Call.SEED: self._seed,
+            Call.CLOSE: self._close,
+            **{call: partial(self._listed, call) for call in mixing},
+        }
 
     def known(self, study: bytes, session: bytes) -> bool:
         """Whether the ledger has charged a session, before this process began."""
@@ -123,6 +132,7 @@ class SiloSeat(Seat):
             plain = Setting.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )
+            check_count(study, self.site.name, len(plain.records[0]))
             self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 
@@ -142,9 +152,13 @@ class SiloSeat(Seat):
 
     def ready(self, sitting: Sitting) -> dict[str, Any]:
         """How many attempts this silo has paid for, by purpose: a resumed run counts them."""
-        whole, study = self._known(sitting.study).plain.plan, sitting.study.id
-        kinds = {name: kind_of(part_of_plan(whole, name)[0]) for name in purposes_of(whole)}
-        return {"attempts": {name: self._ledger.spent_on(study, k) for name, k in kinds.items()}}
+        whole = self._known(sitting.study).plain.plan
+        plans = {name: part_of_plan(whole, name)[0] for name in purposes_of(whole)}
+        return {"attempts": {name: self._paid(sitting.study, one) for name, one in plans.items()}}
+
+    def _paid(self, study: Study, plan: Plan) -> int:
+        """Attempts that the rows of a mechanism pay for: a row may be for a whole epoch (P9)."""
+        return self._ledger.spent_on(study.id, kind_of(plan)) * mechanism_of(plan.study).epoch
 
     def seated(self, sitting: Sitting, agreed: Session) -> None:
         """Rounds may come; those of an older session for the same may not any more."""
@@ -165,16 +179,41 @@ class SiloSeat(Seat):
             seeds=sitting.seeds,
         )
         open_here = {one.session for one in self._sittings.values()}
+        epoch, every = mechanism_of(plan.study).epoch, served(plan, sitting.terms)
         self._playing = {key: one for key, one in self._playing.items() if key in open_here}
         self._playing[agreed.id] = _Playing(
             silo=silo,
             agreed=agreed,
             plan=plan,
             kind=kind_of(plan),
-            most=ceil(sitting.terms.steps / mechanism_of(plan.study).epoch),
+            most=ceil(sitting.terms.steps / epoch),
+            lists=self._lists(sitting, every, epoch) if every else None,
         )
         known.finished.append(agreed.id)
         self.journal.note("seated")
+
+    def _lists(self, sitting: Sitting, every: int, epoch: int) -> Lists:
+        """The lists of a session, of which none is made yet."""
+        return Lists(
+            keys=self.site.keys,
+            roster=self.roster,
+            index=self.site.index,
+            study=sitting.study.id,
+            session=sitting.session,
+            counts=sitting.study.data.counts,
+            every=every,
+            epoch=epoch,
+        )
+
+    def _listed(self, call: Call, sitting: Sitting, parts: Sequence[bytes]) -> list[bytes]:
+        """A phase in the making of a list of tokens."""
+        lists = self._played(sitting).lists
+        if lists is None:
+            raise ProtocolError(
+                f"expected no {call.name} in a session without joint batches, got one",
+                culprit="relay",
+            )
+        return lists.answer(call, parts)
 
     def _played(self, sitting: Sitting) -> _Playing:
         if sitting.session not in self._playing:
@@ -186,13 +225,18 @@ class SiloSeat(Seat):
         began, one = time.monotonic(), self._played(sitting)
         if len(parts) != 1:
             raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
+        if one.lists is not None:
+            one.lists.prepare(parts[0], one.silo)
         charge = one.silo.accept(parts[0])
         entry = entry_of(one.plan, one.agreed, charge, one.kind)
         try:  # P15: in the ledger before the answer exists
-            self._ledger.charge(entry, attempts=one.most)
+            if one.lists is None or not one.lists.is_paid:
+                self._ledger.charge(entry, attempts=one.most)
         except HubbubError:
             one.silo.decline()
             raise
+        if one.lists is not None:
+            one.lists.use(charge.round)
         if sitting.terms.joint:
             return [one.silo.reveal()]
         return self._contributed(sitting, one.silo, began)
@@ -219,8 +263,8 @@ class SiloSeat(Seat):
         """Where this silo stands, for its own people."""
         self._told = time.monotonic()
         whole = self._known(sitting.study).plain.plan
-        spent = self._ledger.spent_on(sitting.study.id, kind_of(whole))
-        epsilon = whole.epsilon_after(min(spent, whole.study.training.steps))
+        spent = min(self._paid(sitting.study, whole), whole.study.training.steps)
+        epsilon = whole.epsilon_after(spent)
         self.journal.state(
             study=sitting.study.name,
             purpose=sitting.opening.purpose,
@@ -247,8 +291,7 @@ class SiloSeat(Seat):
             sessions=told & (paid | set(known.finished)),
             ledger_head=self._ledger.head,
             ledger_rows=self._ledger.rows,
-            attempts=self._ledger.spent_on(sitting.study.id, kind_of(plan))
-            * mechanism_of(plan.study).epoch,
+            attempts=self._paid(sitting.study, plan),
         )
         self._keep(sitting, plan, known, self._from_aggregator(sitting, parts[1], Tag.RESULT))
         self._tell(sitting)

@@ -15,6 +15,8 @@ _SENTENCES = {
     "missing": "{whom} did not answer within {deadline:g} s: {then}",
     "declined": "{whom} refuses: {reason}",
     "attempt": "round {round}: attempt {attempt} came to nothing; {then}",
+    "list": "list {number} of {records} tokens is mixed: {seconds:.1f} s",
+    "complaint": "{whom} complains about the list; it is opened to see who lied",
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
     "closed": "{study} is done; the model is in {model}",
     "resumed": "going on after step {step}",

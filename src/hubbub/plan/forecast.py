@@ -9,16 +9,18 @@ training: nobody is missing, the model is not evaluated after it, and no ledger 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil, inf
 from typing import Any
 
 from hubbub.errors import UserError
 from hubbub.plan.planning import Plan
 from hubbub.plan.traffic import (
+    NOTHING,
     Flow,
     Formats,
     Sizes,
+    lists_at,
     node_setup,
     node_step,
     silo_setup,
@@ -117,6 +119,7 @@ class Load:
         count: how many of the kind there are.
         setup: bytes of a session's set-up.
         step: bytes of a step.
+        listed: bytes of making a list of tokens; of silos, the one that moves most.
         work: processor seconds of a step, by part.
         waits: seconds of a step in which its disk keeps it waiting.
         base: bytes of the program.
@@ -127,6 +130,7 @@ class Load:
     count: int
     setup: Flow
     step: Flow
+    listed: Flow = NOTHING
     work: Mapping[str, float] = field(default_factory=dict)
     waits: float = 0.0
     base: int
@@ -149,6 +153,7 @@ class Load:
             "count": self.count,
             "setup_bytes": asdict(self.setup),
             "step_bytes": asdict(self.step),
+            "list_bytes": asdict(self.listed),
             "processor_seconds": dict(self.work),
             "disk_seconds": self.waits,
             "memory_bytes": self.memory,
@@ -165,6 +170,7 @@ class Forecast:
         cores: of the one machine that all share; None: each party has its own.
         memory: bytes of all in one process, where they share a machine.
         complete: whether gradients and the update of the model are in the seconds.
+        lists: of tokens, that the whole study takes; their seconds and memory are not in the rest.
     """
 
     loads: tuple[Load, ...]
@@ -172,6 +178,7 @@ class Forecast:
     cores: int | None
     memory: int | None
     complete: bool
+    lists: int = 0
 
     @property
     def step_seconds(self) -> float:
@@ -190,12 +197,13 @@ class Forecast:
     def as_json(self) -> dict[str, Any]:
         """It as plain values.
 
-        "parties": a list, for each kind "kind", "count", "setup_bytes" and "step_bytes" (each
-        "received" and "sent"), "processor_seconds" of a step by part, "disk_seconds" and
-        "memory_bytes"; of compute nodes, the busiest. "seconds": of a step, by part;
-        "seconds_per_step": their sum. "processor_seconds_per_step": of all parties. "cores" and
-        "memory_bytes": where all share a machine, else null. "complete": false where gradients and
-        the update of the model could not be measured and are left out.
+        "parties": a list, for each kind "kind", "count", "setup_bytes", "step_bytes" and
+        "list_bytes" (each "received" and "sent"), "processor_seconds" of a step by part,
+        "disk_seconds" and "memory_bytes"; of compute nodes, the busiest. "seconds": of a step, by
+        part; "seconds_per_step": their sum. "processor_seconds_per_step": of all parties. "cores"
+        and "memory_bytes": where all share a machine, else null. "complete": false where gradients
+        and the update of the model could not be measured and are left out. "lists": of tokens, in
+        the whole study.
         """
         return {
             "parties": [load.as_json() for load in self.loads],
@@ -205,6 +213,7 @@ class Forecast:
             "cores": self.cores,
             "memory_bytes": self.memory,
             "complete": self.complete,
+            "lists": self.lists,
         }
 
 
@@ -230,7 +239,8 @@ def forecast(
         cores: of the one machine that all share; None: each party has its own.
 
     Raises:
-        StudyError: the study's batches are joint, or the size of its model is not known.
+        StudyError: the size of the study's model is not known, or with joint batches the number
+            of records of each silo.
         UserError: `cores` is below 1.
     """
     if cores is not None and cores < 1:
@@ -241,8 +251,10 @@ def forecast(
     for users in sizes.users:
         setup += node_setup(sizes, formats, users)
         step += node_step(sizes, formats, users)
+    listed = sum(lists_at(sizes, formats), start=NOTHING)
     aggregator = _aggregator(plan, sizes, rates, setup.turned(), step.turned())
-    relay = _relay(rates, setup, step)
+    aggregator = replace(aggregator, listed=listed.turned())
+    relay = replace(_relay(rates, setup, step), listed=listed + listed.turned())
     loads = (silo, *nodes, aggregator, relay)
     return Forecast(
         loads=loads,
@@ -250,6 +262,7 @@ def forecast(
         cores=cores,
         memory=_memory_together((silo, *nodes, aggregator)) if cores else None,
         complete=rates.gradient is not None and rates.update is not None,
+        lists=sizes.lists,
     )
 
 
@@ -274,6 +287,11 @@ def _silo(plan: Plan, sizes: Sizes, formats: Formats, rates: Rates) -> Load:
         count=sizes.silos,
         setup=silo_setup(sizes, formats),
         step=silo_step(sizes, formats),
+        listed=max(
+            lists_at(sizes, formats),
+            key=lambda flow: flow.received + flow.sent,
+            default=NOTHING,
+        ),
         work=work,
         waits=rates.charge_wait,
         base=rates.learning_base,

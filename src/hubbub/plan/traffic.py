@@ -14,7 +14,10 @@ from math import ceil
 
 from hubbub.errors import StudyError
 from hubbub.identity import SEAL_OVERHEAD
+from hubbub.plan.pairing import WITHOUT_REPLACEMENT, mechanism_of
 from hubbub.plan.planning import Plan
+from hubbub.sampling.layers import KEY_BYTES, NAME_BYTES, form_bytes
+from hubbub.sampling.venue import statement_bytes
 from hubbub.summation.joint import LINK_BYTES
 from hubbub.summation.secrets import CHECK_BYTES, CONTRIBUTION_BYTES
 from hubbub.wire import OVERHEAD
@@ -68,6 +71,9 @@ class Flow:
         return Flow(received=self.sent, sent=self.received)
 
 
+NOTHING = Flow(received=0, sent=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """How large a study is: its parties, who shares secrets with whom, its vectors.
@@ -82,6 +88,8 @@ class Sizes:
         numbers: in a sum.
         model: bytes of a model on its way down.
         vector: bytes of a vector of residues.
+        counts: records of each silo, where batches are joint.
+        lists: how many lists of tokens the whole study takes, if no session is lost.
     """
 
     silos: int
@@ -93,19 +101,23 @@ class Sizes:
     numbers: int
     model: int
     vector: int
+    counts: Sequence[int] = ()
+    lists: int = 0
 
     @classmethod
     def of(cls, plan: Plan) -> Sizes:
         """The sizes that follow from a plan.
 
         Raises:
-            StudyError: the study's batches are joint, or the model's size is not known.
+            StudyError: the study's batches are joint and it does not say how many records each
+                silo has, or the model's size is not known.
         """
         training, parties = plan.study.training, plan.study.parties
-        if training.sampling == "without-replacement":
+        listed = training.sampling == WITHOUT_REPLACEMENT
+        if listed and not plan.study.data.counts:
             raise StudyError(
-                'expected Poisson sampling, got training.sampling = "without-replacement", which '
-                "is not run apart; change it, or leave the forecast out"
+                'expected data.counts with training.sampling = "without-replacement" where parties '
+                "run apart, got none; state how many records each silo has"
             )
         if plan.dimension is None or plan.numbers is None:
             raise StudyError(
@@ -117,12 +129,14 @@ class Sizes:
             silos=parties.silos,
             users=users_of(parties.silos, nodes, each),
             neighbours=each if nodes else plan.degree,
-            joint=bool(training.projection),
+            joint=bool(training.projection) or listed,
             full=parties.shares == "full",
             parameters=plan.dimension,
             numbers=plan.numbers,
             model=plan.dimension * (_SHORT if training.download == "bfloat16" else _FLOAT),
             vector=plan.numbers * plan.word_bits // 8,
+            counts=plan.study.data.counts if listed else (),
+            lists=lists_in(plan) if listed else 0,
         )
 
     @property
@@ -144,6 +158,13 @@ class Sizes:
     def copies(self) -> int:
         """Vectors that a silo sends."""
         return self.neighbours if self.full else 1
+
+
+def lists_in(plan: Plan) -> int:
+    """Lists of tokens that a study with joint batches takes, if no session is lost."""
+    training = plan.study.training
+    every = {"per-step": 1, "per-epoch": mechanism_of(plan.study).epoch, "static": training.steps}
+    return ceil(training.steps / every[training.tokens])
 
 
 def users_of(silos: int, nodes: int, each: int) -> list[int]:
@@ -215,3 +236,38 @@ def node_step(sizes: Sizes, formats: Formats, users: int) -> Flow:
     if sizes.full:
         received += users * formats.framed(sizes.vector + formats.share_seal)
     return Flow(received=received, sent=formats.answer + formats.framed(sizes.vector))
+
+
+def silo_list(sizes: Sizes, formats: Formats, silo: int) -> Flow:
+    """One list of tokens at a silo, numbered from 1 in the order in which silos mix.
+
+    Everybody is shown all names in every step; the forms go from one mixer to the next.
+    """
+    silos, whole, own = sizes.silos, sum(sizes.counts), sizes.counts[silo - 1]
+    calls = silos + 6  # LIST, WRAP, SHOW, MIX, TAKE, and LOOK after every step and before them
+
+    def once(each: int) -> int:
+        """A frame with so many bytes for each record."""
+        return formats.framed(each * whole)
+
+    def of_all(each: int) -> int:
+        """One such frame of every silo about its own records."""
+        return sum(formats.framed(each * count) for count in sizes.counts)
+
+    key = formats.framed(KEY_BYTES)
+    commit = formats.framed(_DIGEST + silos * statement_bytes())
+    seen = formats.framed(silos * statement_bytes()) + silos * formats.framed(statement_bytes())
+    names = of_all(NAME_BYTES) + silos * once(NAME_BYTES)
+    before, after = form_bytes(silos - silo + 1), form_bytes(silos - silo)
+    forms = of_all(before) if silo == 1 else once(before)
+    shown = formats.framed(NAME_BYTES * own) + formats.framed(form_bytes(silos) * own)
+    mixed = once(NAME_BYTES) + (once(after) if silo < silos else 0)
+    return Flow(
+        received=calls * formats.request + silos * (key + commit + seen) + names + forms,
+        sent=calls * formats.answer + key + commit + shown + seen + mixed,
+    )
+
+
+def lists_at(sizes: Sizes, formats: Formats) -> list[Flow]:
+    """One list of tokens, silo by silo; nothing where there are none."""
+    return [silo_list(sizes, formats, silo) for silo in range(1, 1 + len(sizes.counts))]

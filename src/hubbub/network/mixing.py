@@ -1,0 +1,292 @@
+"""The aggregator's part in lists of tokens: it asks for the phases of `Mixer` in their order.
+
+It carries what silos say to each other, and holds no key. What everybody can see it checks itself,
+before it passes it on, and so names a cheat by what that one has signed, on nobody's word. What one
+silo alone can see comes as a complaint: the list is opened, everybody tells from the signed frames
+who lied, and the run stops by name (docs/sampling.md). Who is silent costs the session, as in
+set-up; a list is never taken up again. When a list is due each silo decides for itself, by the same
+rule (`lists.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.errors import ProtocolError
+from hubbub.network.exchange import Absent, AbsentError, Exchange
+from hubbub.network.lists import Opened
+from hubbub.network.parcel import Call
+from hubbub.network.patience import with_work
+from hubbub.sampling import Evidence, layers
+from hubbub.sampling.lists import commitment, doubled, joined, list_places
+from hubbub.sampling.venue import Post, Venue, statement_bytes
+from hubbub.wire import Tag, unverified
+
+_COMMIT_BYTES = 32
+
+# Parties, and of each what is taken from it or how many bytes that has.
+Posts = Mapping[int, Post]
+Sizes = Mapping[int, int]
+
+
+@dataclass(kw_only=True)
+class Mixing:
+    """Has the silos of a session make their lists, each when it is due.
+
+    Args:
+        exchange: asks the parties.
+        study, session: what every frame is bound to.
+        counts: records of each silo, in the order of the roster; public.
+        every: attempts that a list serves.
+        deadline: seconds for a phase that is no work.
+    """
+
+    exchange: Exchange
+    study: bytes
+    session: bytes
+    counts: Sequence[int]
+    every: int
+    deadline: float
+    _number: int = 0
+    _left: int = 0
+
+    def __call__(self) -> None:
+        """Before an attempt: see that there is a list for it.
+
+        Raises:
+            AbsentError: a silo did not do its part; the session is over.
+            ProtocolError: naming a silo that cheated.
+        """
+        if not self._left:
+            began, self._number = time.monotonic(), self._number + 1
+            _Making(self, self._number).make()
+            self._left, seconds = self.every, time.monotonic() - began
+            self.exchange.journal.note(
+                "list", number=self._number, records=sum(self.counts), seconds=seconds
+            )
+        self._left -= 1
+
+
+class _Making:
+    """One list while it is made."""
+
+    def __init__(self, mixing: Mixing, number: int) -> None:
+        self._exchange, self._session = mixing.exchange, mixing.session
+        self._deadline, self._roster = mixing.deadline, mixing.exchange.roster
+        self._silos = self._roster.silos
+        self._counts = dict(zip(self._silos, mixing.counts, strict=True))
+        self._whole = sum(mixing.counts)
+        self._venue = Venue(
+            roster=self._roster, study=mixing.study, session=mixing.session, number=number
+        )
+        self._keys: list[bytes] = []
+        self._names: list[list[bytes]] = []
+        self._forms: dict[int, list[bytes]] = {}
+
+    def make(self) -> None:
+        """All phases, from the keys to the list that everybody has."""
+        keys = self._all(Call.LIST, [], {Tag.MIX_KEY: self._each(layers.KEY_BYTES)})
+        self._keys = _column(keys)
+        key_posts = self._taken(keys, Tag.MIX_KEY)
+        self._check_keys(key_posts)
+        repeats = statement_bytes() * len(self._silos)
+        commits = self._all(
+            Call.WRAP,
+            self._keys,
+            {Tag.MIX_COMMIT: self._each(_COMMIT_BYTES + repeats)},
+            operations=max(self._counts.values()) * len(self._silos),
+        )
+        hidden = self._taken(commits, Tag.MIX_COMMIT)
+        for index, post in hidden.items():
+            self._venue.compare(key_posts, bytes(post.payload[_COMMIT_BYTES:]), index)
+        places = self._places(key_posts)
+        published = self._all(Call.SHOW, _column(commits), self._published(0))
+        seen = self._looked(published, 0, places, hidden, ())
+        for turn in self._silos:
+            asked = {turn: [*seen, *self._forms[turn - 1]]}
+            published = self._ask(Call.MIX, asked, self._published(turn), turn, self._whole)
+            seen = self._looked(published, turn, places, hidden, seen)
+        self._ask(Call.TAKE, dict.fromkeys(self._silos, seen), {})
+
+    # What is asked -----------------------------------------------------------------------------
+
+    def _looked(
+        self,
+        published: Mapping[int, list[bytes]],
+        step: int,
+        places: Sequence[bytes],
+        hidden: Posts,
+        before: Sequence[bytes],
+    ) -> list[bytes]:
+        """What was published in a step is checked and shown to all; what all say that they saw."""
+        names = self._taken(published, Tag.MIX_NAMES, step)
+        self._check_names(names, step, places, hidden)
+        self._names.append(_column(published))
+        if step < self._silos[-1]:
+            self._check_forms(self._taken(published, Tag.MIX_FORMS, step), names, step, places)
+            self._forms = {0: self._forms.get(0, []), step: _column(published, 1)}
+        told = self._names[-1]
+        both = [*before, *told]  # the mixer has closed the step before: it was told with the forms
+        asked = {index: told if index == step else both for index in self._silos}
+        size = statement_bytes() * len(names)
+        found = self._ask(Call.LOOK, asked, {Tag.MIX_SEEN: self._each(size)}, step)
+        for index, post in self._taken(found, Tag.MIX_SEEN, step).items():
+            self._venue.compare(names, bytes(post.payload), index)
+        for heard in found.values():
+            if len(heard) > 1:
+                self._settle(heard[1])
+        return _column(found)
+
+    def _all(
+        self, call: Call, parts: Sequence[bytes], sizes: Mapping[Tag, Sizes], operations: int = 0
+    ) -> dict[int, list[bytes]]:
+        return self._ask(call, dict.fromkeys(self._silos, parts), sizes, operations=operations)
+
+    def _ask(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        sizes: Mapping[Tag, Sizes],
+        step: int = 0,
+        operations: int = 0,
+    ) -> dict[int, list[bytes]]:
+        """Everybody's frames, of the tags that they should have; a complaint is settled."""
+        asked = sum(len(part) for parts in requests.values() for part in parts)
+        answered = sum(size for each in sizes.values() for size in each.values())
+        seconds = with_work(self._deadline, operations=operations, carried=asked + answered)
+        found = self._exchange.ask_all(call, requests, seconds, self._session)
+        for index, heard in found.items():
+            tags = [unverified(one).tag for one in heard]
+            if tags == [Tag.MIX_COMPLAINT] and call is not Call.GIVE_UP:
+                self._settle(heard[0])
+            complains = call is Call.LOOK and step and tags == [Tag.MIX_SEEN, Tag.MIX_COMPLAINT]
+            if tags != list(sizes) and not complains:
+                raise self._garbled(index, f"expected its part of {call.name}, got other frames")
+            for data, (tag, size) in zip(heard, sizes.items(), strict=False):
+                self._checked(index, data, tag, step, size[index])
+        return dict(sorted(found.items()))
+
+    # What everybody can check ------------------------------------------------------------------
+
+    def _checked(self, index: int, data: bytes, tag: Tag, step: int, size: int) -> None:
+        """A frame that belongs here; a signed one that does not stops the run."""
+        try:
+            self._venue.one_each([data], tag, step, {index: size})
+        except ProtocolError as error:
+            if error.culprit == self._roster.name(index):
+                raise
+            raise self._garbled(index, str(error), error.culprit) from None
+
+    def _check_keys(self, posts: Posts) -> None:
+        for index, post in posts.items():
+            if not layers.is_public(bytes(post.payload)):
+                raise self._cheat(index, "a key that can be sealed to, got another")
+
+    def _check_names(self, posts: Posts, step: int, places: Sequence[bytes], hidden: Posts) -> None:
+        """In order, none twice; at step 0 what was committed to, and no form of two silos."""
+        for index, post in posts.items():
+            if not layers.is_ascending(layers.names_in(post.payload)):
+                raise self._cheat(
+                    index, "forms in the order of their names, got others or one twice"
+                )
+        if step:
+            return
+        for index, post in posts.items():
+            committed = hidden[index].payload[:_COMMIT_BYTES]
+            if commitment(places[0], index, post.payload) != committed:
+                raise self._cheat(index, "the tokens that it committed to, got others")
+        whole = layers.names_in(b"".join(post.payload for post in posts.values()))
+        owners = np.repeat(list(self._silos), list(self._counts.values()))
+        if alike := doubled(whole, owners):
+            raise ProtocolError(
+                "expected every form once, got one from two silos",
+                culprit=joined(self._roster, alike),
+            )
+
+    def _check_forms(self, forms: Posts, names: Posts, step: int, places: Sequence[bytes]) -> None:
+        size = layers.form_bytes(len(self._silos) - step)
+        for index, post in forms.items():
+            if layers.named(places[step], post.payload, size) != bytes(names[index].payload):
+                raise self._cheat(index, "the forms that it named, got others")
+
+    def _cheat(self, index: int, what: str) -> ProtocolError:
+        return ProtocolError(f"expected {what}", culprit=self._roster.name(index))
+
+    def _garbled(self, index: int, said: str, culprit: str = "relay") -> AbsentError:
+        """What a relay can have done counts as silence."""
+        name = self._roster.name(index)
+        self._exchange.journal.warn("garbled", whom=name, said=said)
+        return AbsentError({name: Absent(why="garbled", said=said, culprit=culprit)})
+
+    # A list that is opened ---------------------------------------------------------------------
+
+    def _settle(self, complaint: bytes) -> None:
+        """Everybody gives its key of this list up, and everybody tells who lied.
+
+        Raises:
+            ProtocolError: naming the culprit.
+            AbsentError: a silo keeps its key, or what looked like a complaint was none.
+        """
+        sender = unverified(complaint).sender
+        try:
+            self._venue.complaint(complaint)
+        except ProtocolError as error:
+            raise self._garbled(sender, str(error), error.culprit) from None
+        if not self._names:
+            raise self._cheat(sender, "a complaint about a list that was shown, got one before")
+        self._exchange.journal.warn("complaint", whom=self._roster.name(sender))
+        keys = self._all(Call.GIVE_UP, [complaint], {Tag.MIX_OPENED: self._each(layers.KEY_BYTES)})
+        evidence = Evidence(
+            venue=self._venue,
+            counts=list(self._counts.values()),
+            keys=self._keys,
+            names=self._names,
+            forms=self._forms,
+        )
+        opened = Opened(evidence=evidence, complaint=complaint, keys=_column(keys))
+        found = opened.verdict()
+        self._have_judged(opened.frames())
+        raise found
+
+    def _have_judged(self, frames: Sequence[bytes]) -> None:
+        """Everybody tells who lied, for its own people; what was signed has said it already."""
+        work, carried = len(self._silos) * self._whole, len(self._silos) * sum(map(len, frames))
+        seconds = with_work(self._deadline, operations=work, carried=carried)
+        asked = dict.fromkeys(self._silos, frames)
+        for _ in self._exchange.ask(Call.JUDGE, asked, seconds, self._session):
+            pass
+
+    # Sizes and places --------------------------------------------------------------------------
+
+    def _each(self, size: int) -> Sizes:
+        return dict.fromkeys(self._silos, size)
+
+    def _published(self, step: int) -> dict[Tag, Sizes]:
+        """Bytes of what is published in a step; nobody has a use for the forms of the last."""
+        each = self._counts if step == 0 else {step: self._whole}
+        form = layers.form_bytes(len(self._silos) - step)
+        sizes: dict[Tag, Sizes] = {
+            Tag.MIX_NAMES: {i: layers.NAME_BYTES * count for i, count in each.items()}
+        }
+        if step < self._silos[-1]:
+            sizes[Tag.MIX_FORMS] = {index: form * count for index, count in each.items()}
+        return sizes
+
+    def _places(self, keys: Posts) -> list[bytes]:
+        publics = [bytes(post.payload) for post in keys.values()]
+        return list_places(self._venue, list(self._counts.values()), publics)
+
+    def _taken(self, found: Mapping[int, list[bytes]], tag: Tag, step: int = 0) -> Posts:
+        """The frames of a tag, which were checked as they came."""
+        frames = [one for heard in found.values() for one in heard if unverified(one).tag is tag]
+        sizes = {i: len(unverified(one).payload) for i, one in zip(found, frames, strict=True)}
+        return self._venue.one_each(frames, tag, step, sizes)
+
+
+def _column(found: Mapping[int, Sequence[bytes]], place: int = 0) -> list[bytes]:
+    """Everybody's frame at a place of its answer, in the order of the roster."""
+    return [heard[place] for heard in found.values()]
