@@ -18,14 +18,13 @@ from hubbub.errors import HubbubError, ProtocolError
 from hubbub.evidence import checked_part
 from hubbub.network.assembly import Assembly
 from hubbub.network.exchange import Absent, AbsentError, Exchange
-from hubbub.network.lists import served
 from hubbub.network.mixing import Mixing
 from hubbub.network.opening import Opening
 from hubbub.network.parcel import Call
 from hubbub.network.patience import Patience
 from hubbub.network.seat import witnesses_of
 from hubbub.network.site import Site
-from hubbub.plan import Plan
+from hubbub.plan import Plan, attempts_of_list
 from hubbub.randomness import SecureSource
 from hubbub.round import Aggregator, Terms
 from hubbub.runners.federation import layout_of
@@ -167,7 +166,7 @@ class _SetUp:
     ) -> None:
         self._site, self._study, self._exchange = site, study, exchange
         self._roster, self._terms, self._layout = site.roster, terms, layout_of(plan)
-        self._every = served(plan, terms)
+        self._every = attempts_of_list(plan.study)
         self._session = SecureSource().bytes(SESSION_BYTES)
         self._everybody = range(1, len(self._roster.parties))
 

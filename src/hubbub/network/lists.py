@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,26 +25,12 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError, ProtocolError
 from hubbub.identity import Keys, Roster
 from hubbub.network.parcel import Call
-from hubbub.plan import Plan, mechanism_of
-from hubbub.round import Silo, Terms
+from hubbub.round import Silo
 from hubbub.sampling import Evidence, Mixer, verdict
-from hubbub.sampling.layers import Labour
 from hubbub.sampling.venue import Venue
 from hubbub.sampling.workshop import workshop
 from hubbub.study import Study
 from hubbub.wire import SIGNATURE_BYTES, Tag, parse, unverified
-
-# HPKE operations from which worker processes are worth their start.
-_WORTH_PROCESSES = 40_000
-
-
-def served(plan: Plan, terms: Terms) -> int:
-    """How many attempts of a session a list of tokens serves; 0 where there are no lists."""
-    if not terms.batch:
-        return 0
-    study = plan.study
-    every = {"per-step": 1, "per-epoch": mechanism_of(study).epoch, "static": terms.steps}
-    return every[study.training.tokens]
 
 
 def check_count(study: Study, name: str, records: int) -> None:
@@ -60,11 +45,6 @@ def check_count(study: Study, name: str, records: int) -> None:
             f"expected {stated} records of {name}, as data.counts states, got {records}; joint "
             "batches make the numbers public: mend the records, or the study with everybody"
         )
-
-
-def working(operations: int) -> AbstractContextManager[Labour]:
-    """Who does so many HPKE operations: this thread, or for many of them all cores."""
-    return workshop(operations, None if operations >= _WORTH_PROCESSES else 1, lambda _: None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +98,7 @@ class Opened:
             ProtocolError: naming who keeps its key, or published nothing that can be read.
         """
         counts = self.evidence.counts
-        with working(len(counts) * sum(counts)) as labour:
+        with workshop(len(counts) * sum(counts)) as labour:
             found = verdict(self.evidence, self.complaint, self.keys, labour)
         return ProtocolError(
             f"expected a list that everybody made as agreed, got one where {found.reason}",
@@ -244,7 +224,7 @@ class Lists:
 
     def _wrap(self, parts: Sequence[bytes]) -> list[bytes]:
         mixer = self._making()
-        with working(self.counts[self.index - 1] * len(self.counts)) as labour:
+        with workshop(self.counts[self.index - 1] * len(self.counts)) as labour:
             commit = mixer.commit(parts, labour)
         self._note(parts)
         return [commit]
@@ -283,7 +263,7 @@ class Lists:
         mixer, (seen, forms) = self._making(), _divided(parts)
         mixer.agree(seen)
         try:
-            with working(sum(self.counts)) as labour:
+            with workshop(sum(self.counts)) as labour:
                 made = mixer.mix(forms, labour)
         except ProtocolError:
             if not mixer.disputed:

@@ -24,13 +24,13 @@ from hubbub.errors import HubbubError, ProtocolError
 from hubbub.evidence import part_of
 from hubbub.ledger import Kind, Ledger
 from hubbub.network.journal import Journal
-from hubbub.network.lists import Lists, check_count, served
+from hubbub.network.lists import Lists, check_count
 from hubbub.network.opening import Opening, RefusedError, part_of_plan, purposes_of
 from hubbub.network.parcel import Call
 from hubbub.network.patience import PACE
 from hubbub.network.seat import Draw, Handler, Seat, Sitting, planned
 from hubbub.network.site import Site
-from hubbub.plan import EVALUATION, STANDARDISATION, Plan, mechanism_of
+from hubbub.plan import EVALUATION, STANDARDISATION, Plan, attempts_of_list, mechanism_of
 from hubbub.round import Answering, LocalTask, Silo, Terms
 from hubbub.runners import store
 from hubbub.runners.asides import standardised
@@ -179,7 +179,7 @@ class SiloSeat(Seat):
             seeds=sitting.seeds,
         )
         open_here = {one.session for one in self._sittings.values()}
-        epoch, every = mechanism_of(plan.study).epoch, served(plan, sitting.terms)
+        epoch, every = mechanism_of(plan.study).epoch, attempts_of_list(plan.study)
         self._playing = {key: one for key, one in self._playing.items() if key in open_here}
         self._playing[agreed.id] = _Playing(
             silo=silo,

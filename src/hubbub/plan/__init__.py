@@ -15,7 +15,14 @@ from hubbub.plan.exposure import (
     sharing_silos,
     stated_adversary,
 )
-from hubbub.plan.pairing import Mechanism, Projected, joint_batch, mechanism_of, releases
+from hubbub.plan.pairing import (
+    Mechanism,
+    Projected,
+    attempts_of_list,
+    joint_batch,
+    mechanism_of,
+    releases,
+)
 from hubbub.plan.planning import Plan, PlannedAside, plan
 from hubbub.plan.precision import SUM_MARGIN, largest_batch
 from hubbub.plan.size import model_dimension, record_shape
@@ -31,6 +38,7 @@ __all__ = [
     "Plan",
     "PlannedAside",
     "Projected",
+    "attempts_of_list",
     "joint_batch",
     "largest_batch",
     "mechanism_of",

@@ -207,6 +207,15 @@ def mechanism_of(study: Study) -> Mechanism:
     return replace(plain, projected=_projected(study, plain.sampling))
 
 
+def attempts_of_list(study: Study) -> int:
+    """How many attempts a list of tokens serves, unless its session ends; 0: there are no lists."""
+    training = study.training
+    if training.sampling != WITHOUT_REPLACEMENT:
+        return 0
+    epoch = mechanism_of(study).epoch
+    return {"per-step": 1, "per-epoch": epoch, "static": training.steps}[training.tokens]
+
+
 def _projected(study: Study, sampling: str) -> Projected:
     """The account of a study's projection, by the table above."""
     training, relation = study.training, study.privacy.relation

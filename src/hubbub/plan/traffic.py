@@ -14,7 +14,7 @@ from math import ceil
 
 from hubbub.errors import StudyError
 from hubbub.identity import SEAL_OVERHEAD
-from hubbub.plan.pairing import WITHOUT_REPLACEMENT, mechanism_of
+from hubbub.plan.pairing import WITHOUT_REPLACEMENT, attempts_of_list
 from hubbub.plan.planning import Plan
 from hubbub.sampling.layers import KEY_BYTES, NAME_BYTES, form_bytes
 from hubbub.sampling.venue import statement_bytes
@@ -136,7 +136,7 @@ class Sizes:
             model=plan.dimension * (_SHORT if training.download == "bfloat16" else _FLOAT),
             vector=plan.numbers * plan.word_bits // 8,
             counts=plan.study.data.counts if listed else (),
-            lists=lists_in(plan) if listed else 0,
+            lists=ceil(training.steps / attempts_of_list(plan.study)) if listed else 0,
         )
 
     @property
@@ -158,13 +158,6 @@ class Sizes:
     def copies(self) -> int:
         """Vectors that a silo sends."""
         return self.neighbours if self.full else 1
-
-
-def lists_in(plan: Plan) -> int:
-    """Lists of tokens that a study with joint batches takes, if no session is lost."""
-    training = plan.study.training
-    every = {"per-step": 1, "per-epoch": mechanism_of(plan.study).epoch, "static": training.steps}
-    return ceil(training.steps / every[training.tokens])
 
 
 def users_of(silos: int, nodes: int, each: int) -> list[int]:

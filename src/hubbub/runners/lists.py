@@ -11,12 +11,10 @@ from hubbub.runners.federation import Federation, Lists
 from hubbub.sampling import create_tokens
 
 Notice = Callable[[str], None]
-# HPKE operations from which worker processes are worth their start.
-_WORTH_PROCESSES = 40_000
 
 
 def lists_of(parties: Federation, counts: Sequence[int], every: int, notice: Notice) -> Lists:
-    """A new list of tokens every so many attempts; 0 for one list in all.
+    """A new list of tokens every so many attempts.
 
     Args:
         parties: everybody, after set-up.
@@ -24,13 +22,11 @@ def lists_of(parties: Federation, counts: Sequence[int], every: int, notice: Not
         every: attempts that a list serves.
         notice: told now and then how far the mixing of a list has come.
     """
-    operations = 2 * len(counts) * sum(counts)
-    workers = None if operations >= _WORTH_PROCESSES else 1
     attempts = made = 0
 
     def lists(_round: int, _attempt: int) -> Mapping[int, NDArray[np.intp]] | None:
         nonlocal attempts, made
-        due = attempts % every == 0 if every else attempts == 0
+        due = attempts % every == 0
         attempts += 1
         if not due:
             return None
@@ -43,7 +39,6 @@ def lists_of(parties: Federation, counts: Sequence[int], every: int, notice: Not
             study=session.study,
             session=session.id,
             number=made,
-            workers=workers,
             progress=lambda done, all_: notice(f"list {made}: {100 * done // all_} % mixed"),
         )
         return tokens.positions

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hubbub.errors import BudgetError
 from hubbub.identity import Keys
 from hubbub.ledger import Entry, Kind, Ledger
-from hubbub.plan import Mechanism, Plan, mechanism_of
+from hubbub.plan import Mechanism, Plan, attempts_of_list, mechanism_of
 from hubbub.round import Charge, LocalTask, Terms, decoded
 from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
@@ -161,9 +161,8 @@ class Stage:
                 transcript.keep(anchor)
         mechanism = mechanism_of(plan.study)
         if terms.batch:
-            every = {"per-step": 1, "per-epoch": mechanism.epoch, "static": 0}
             counts = [task.count for task in tasks]
-            lists = lists_of(parties, counts, every[plan.study.training.tokens], self.notice)
+            lists = lists_of(parties, counts, attempts_of_list(plan.study), self.notice)
             parties = replace(parties, lists=lists)
         return Series(
             parties=parties,

@@ -68,7 +68,7 @@ def create_tokens(
         study: the study id, 32 bytes.
         session: 16 bytes; drawn if left out.
         number: of the list in the session; never twice the same.
-        workers: processes; None: one for each core. Changes speed only.
+        workers: processes; None: one for each core, if it is worth it. Changes speed only.
         progress: called with the HPKE operations done and those there are.
         resume: where the state is kept after each step, and taken up from if there is one; it holds
             secrets and is emptied in the end, so keep the result.

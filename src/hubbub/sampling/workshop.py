@@ -20,8 +20,9 @@ from hubbub.sampling.worker import receive, send
 
 Watch = Callable[[int], None]
 _Process = subprocess.Popen[bytes]
-# Below so many HPKE operations, a quarter of a second, no process is worth its start.
-_WORTH_PROCESSES = 3000
+# Below so many HPKE operations, a quarter of a second, no process is worth its start; unless told
+# how many to start, not below some seconds: the first thing that each does is to import.
+_WORTH_PROCESSES, _WORTH_ALL_CORES = 3000, 40_000
 
 
 def cores() -> int:
@@ -30,20 +31,23 @@ def cores() -> int:
 
 
 @contextmanager
-def workshop(operations: int, workers: int | None, watch: Watch) -> Iterator[Labour]:
+def workshop(
+    operations: int, workers: int | None = None, watch: Watch = lambda _: None
+) -> Iterator[Labour]:
     """A `Labour` for as long as the block lasts.
 
     Args:
         operations: how many HPKE operations there will be; for few, no process is started.
-        workers: how many processes; None: one for each core.
+        workers: how many processes; None: one for each core, if there is enough to do.
         watch: is told after each job how many operations it was.
     """
-    count = cores() if workers is None else workers
-    if count <= 1 or operations < _WORTH_PROCESSES:
+    if workers is None:
+        workers = cores() if operations >= _WORTH_ALL_CORES else 1
+    if workers <= 1 or operations < _WORTH_PROCESSES:
         yield _watched(in_this_thread, watch)
         return
-    processes = [_started() for _ in range(count)]
-    with ThreadPoolExecutor(count) as threads:
+    processes = [_started() for _ in range(workers)]
+    with ThreadPoolExecutor(workers) as threads:
         try:
             yield _watched(_shared(processes, threads), watch)
         finally:  # jobs that still wait end at once when their process is gone
