@@ -29,6 +29,7 @@ from hubbub.plan.traffic import (
 
 SILO, NODE, AGGREGATOR, RELAY = "silo", "compute node", "aggregator", "relay"
 _FLOAT, _DOUBLE = 4, 8
+_POOLS = 16
 _BITS = 8e-6  # megabits of a byte
 
 
@@ -256,11 +257,13 @@ def forecast(
     aggregator = replace(aggregator, listed=listed.turned())
     relay = replace(_relay(rates, setup, step), listed=listed + listed.turned())
     loads = (silo, *nodes, aggregator, relay)
+    waiting = _silo_waiting(sizes) + _records(plan, rates)
+    together = _memory_together(silo, (*nodes, aggregator), waiting)
     return Forecast(
         loads=loads,
         seconds=_seconds(sizes, silo, nodes, aggregator, lines or Lines(), cores),
         cores=cores,
-        memory=_memory_together((silo, *nodes, aggregator)) if cores else None,
+        memory=together if cores else None,
         complete=rates.gradient is not None and rates.update is not None,
         lists=sizes.lists,
     )
@@ -270,7 +273,6 @@ def _silo(plan: Plan, sizes: Sizes, formats: Formats, rates: Rates) -> Load:
     """The model comes; a noisy, masked vector goes."""
     links = sizes.silos if sizes.joint else 0
     vectors = sizes.copies * sizes.vector
-    records = ceil(plan.study.data.records / sizes.silos) * rates.record
     work = {
         "gradients": rates.gradient or 0.0,
         "noise": sizes.numbers * rates.noise,
@@ -295,7 +297,7 @@ def _silo(plan: Plan, sizes: Sizes, formats: Formats, rates: Rates) -> Load:
         work=work,
         waits=rates.charge_wait,
         base=rates.learning_base,
-        vectors=_silo_vectors(sizes) + records,
+        vectors=_silo_vectors(sizes) + _records(plan, rates),
     )
 
 
@@ -364,12 +366,21 @@ def _relay(rates: Rates, setup: Flow, step: Flow) -> Load:
     )
 
 
+def _records(plan: Plan, rates: Rates) -> int:
+    """A silo's records, if all have as many."""
+    return ceil(plan.study.data.records / plan.study.parties.silos) * rates.record
+
+
+def _silo_waiting(sizes: Sizes) -> int:
+    """Two models, and the one that arrived with its parcel."""
+    return 2 * _FLOAT * sizes.parameters + 2 * sizes.model
+
+
 def _silo_vectors(sizes: Sizes) -> int:
-    """Two models, the one that arrived with its parcel, and gradients or vectors on their way."""
-    still = 2 * _FLOAT * sizes.parameters + 2 * sizes.model
+    """The same, and gradients or vectors on their way."""
     gradients = (2 * _DOUBLE + _FLOAT) * sizes.parameters
     hiding = _DOUBLE * sizes.numbers + (1 + 3 * sizes.copies) * sizes.vector
-    return still + max(gradients, hiding)
+    return _silo_waiting(sizes) + max(gradients, hiding)
 
 
 def _aggregator_vectors(plan: Plan, sizes: Sizes) -> int:
@@ -432,6 +443,12 @@ def _paced(seconds: float, pace: float) -> float:
     return ceil(seconds / pace) * pace - seconds if pace else 0.0
 
 
-def _memory_together(loads: Sequence[Load]) -> int:
-    """One process: the program once, and what every party holds besides."""
-    return max(load.base for load in loads) + sum(load.count * load.vectors for load in loads)
+def _memory_together(silo: Load, others: Sequence[Load], waiting: int) -> int:
+    """One process: the program once, and what every party holds besides.
+
+    All silos hold what they wait with. What they work with comes from pools that the allocator
+    keeps for threads, and lets threads share where there are more of them (seen, not derived).
+    """
+    base = max(load.base for load in (silo, *others))
+    silos = silo.count * waiting + min(silo.count, _POOLS) * silo.vectors
+    return base + silos + sum(load.count * load.vectors for load in others)
