@@ -51,7 +51,8 @@ from hubbub.network.serving import serve
 from hubbub.network.silo import SiloSeat
 from hubbub.network.site import Site
 from hubbub.plan import Plan, plan
-from hubbub.plan.forecast import AGGREGATOR, Forecast, Rates, forecast
+from hubbub.plan.forecast import Forecast, forecast
+from hubbub.plan.loads import AGGREGATOR, Rates
 from hubbub.study import Study
 from hubbub.tabular import Records
 

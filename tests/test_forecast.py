@@ -21,16 +21,8 @@ from hubbub.network import seat
 from hubbub.network.journal import Journal
 from hubbub.network.patience import Patience
 from hubbub.plan import exposure, plan
-from hubbub.plan.forecast import (
-    AGGREGATOR,
-    NODE,
-    RELAY,
-    SILO,
-    Forecast,
-    Lines,
-    Rates,
-    forecast,
-)
+from hubbub.plan.forecast import Forecast, Lines, forecast
+from hubbub.plan.loads import AGGREGATOR, NODE, RELAY, SILO, Rates
 from hubbub.plan.traffic import users_of
 from hubbub.runners import setting
 from hubbub.runners.members import Layout

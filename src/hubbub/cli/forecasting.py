@@ -1,7 +1,7 @@
 """`hubbub plan --forecast`: bytes, seconds and memory of a study before anybody is connected.
 
-The arithmetic is in `plan/forecast.py`, the measuring in `rates.py`; here both are brought together
-with the sizes that the network's own writers give, and shown.
+The arithmetic is in `plan/forecast.py` and `plan/loads.py`, the measuring in `rates.py`; here both
+are brought together with the sizes that the network's own writers give, and shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from hubbub.network.opening import Opening, purposes_of
 from hubbub.network.parcel import NO_SESSION, Call, answer, request
 from hubbub.network.patience import PACE
 from hubbub.plan import Plan, plan, record_shape
-from hubbub.plan.forecast import AGGREGATOR, SILO, Forecast, Lines, forecast
+from hubbub.plan.forecast import Forecast, Lines, forecast
+from hubbub.plan.loads import AGGREGATOR, SILO
 from hubbub.plan.traffic import Flow, Formats, Sizes
 from hubbub.round.terms import SEAL_BYTES
 from hubbub.runners.federation import terms_of

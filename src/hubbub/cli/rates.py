@@ -33,7 +33,7 @@ from hubbub.network.engine import in_process
 from hubbub.network.parcel import NO_SESSION, Call, answer, read_answer, read_request, request
 from hubbub.noise import add_noise_and_round
 from hubbub.plan import SUM_MARGIN, Plan, largest_batch, record_shape
-from hubbub.plan.forecast import Rates
+from hubbub.plan.loads import Rates
 from hubbub.randomness import KEY_BYTES, SecureSource
 from hubbub.round import Charge, Terms, decoded
 from hubbub.round.projected import clipped_sum, draw_of

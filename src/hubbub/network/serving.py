@@ -8,11 +8,10 @@ new ones, and what the silos say that they have paid for counts as spent (docs/p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,162 +22,28 @@ from hubbub import evidence, sources
 from hubbub.disk import write_bytes
 from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.evidence.collecting import STANDARDISED
-from hubbub.network.assembly import Assembly
-from hubbub.network.conductor import Conductor, WaitedError
+from hubbub.network.conductor import Conductor
 from hubbub.network.engine import Phase
-from hubbub.network.exchange import AbsentError, Exchange
+from hubbub.network.exchange import Exchange
 from hubbub.network.journal import Journal
-from hubbub.network.opening import Opening
 from hubbub.network.patience import Patience
+from hubbub.network.rounds import Sessions
 from hubbub.network.seat import planned
 from hubbub.network.site import Site
-from hubbub.plan import Plan, mechanism_of
-from hubbub.round import LocalTask, Terms, decoded
-from hubbub.round.projected import draw_of
 from hubbub.round.terms import Parameters
 from hubbub.runners import store
 from hubbub.runners.asides import evaluation, standardise, through
-from hubbub.runners.features import Standardisation
-from hubbub.runners.federation import terms_of
 from hubbub.runners.local import Result, check_plan
-from hubbub.runners.public import Lift
 from hubbub.runners.reporting import write_report
 from hubbub.runners.setting import Setting
 from hubbub.runners.store import RunFolder
 from hubbub.runners.training import Progress, State, Summed, train
 from hubbub.study import Study
-from hubbub.transcript import TRAINING, Transcript, files
+from hubbub.transcript import TRAINING, files
 from hubbub.transcript.kept import read, read_header
 from hubbub.wire import Tag
 
-_MOST_LOST = 3  # sessions
 _TOLD_EPSILONS = 20
-
-
-@dataclass(kw_only=True)
-class Rounds:
-    """Sums of one purpose, in one session after another, as sessions come to an end."""
-
-    venue: Venue
-    purpose: str
-    plan: Plan
-    terms: Terms
-    lift: Lift | None
-    assembly: Assembly | None = None
-    transcript: Transcript | None = None
-    lost: int = 0
-
-    def begin(self) -> None:
-        """Set a session up, in place of the last one if there was one."""
-        opening = Opening.of(self.purpose, self.terms, self.venue.standardisation)
-        if self.transcript is not None:
-            self.transcript.close()
-        opened = self.venue.conductor.open(self.plan, opening, self.terms)
-        self.venue.paid.update(opened.attempts)
-        assembly, folder = opened.assembly, self.venue.folder
-        transcript = folder.new_transcript(
-            assembly.study,
-            assembly.session,
-            self.venue.site.roster,
-            self.terms,
-            purpose=self.purpose,
-        )
-        for anchor in assembly.anchors:
-            transcript.keep(anchor)
-        assembly.keep = partial(_kept, transcript)
-        self.assembly, self.transcript = assembly, transcript
-
-    def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Any | None, int]:
-        """A noisy sum, None if every attempt failed, and the attempts made."""
-        made = 0
-        while made < attempts:
-            assembly, transcript = self.session()
-            try:
-                total, count = assembly.round(number, parameters, attempts - made)
-            except AbsentError as lost:
-                made += assembly.made
-                # P9: where a kept list is lost, its epoch is paid for to the end.
-                made += -(self.terms.steps - attempts + made) % mechanism_of(self.plan.study).epoch
-                transcript.seal()
-                self._lose(number, lost)
-                continue
-            made += count
-            transcript.seal()
-            if total is not None:
-                self.lost = 0
-                return self._decoded(assembly, total, number, count - 1, parameters), made
-        return None, made
-
-    def _lose(self, number: int, lost: AbsentError) -> None:
-        """Set up a new session in place of a lost one, unless that would not help."""
-        self.lost += 1
-        self.venue.journal.warn("lost", round=number, said=str(lost))
-        if any(one.why == "budget" for one in lost.absent.values()):
-            raise BudgetError(f"{lost}; no round is possible without them") from None
-        if self.lost >= _MOST_LOST:
-            raise WaitedError(
-                f"{lost}; {self.lost} sessions in a row gave no sum, and every attempt costs: "
-                "raise --deadline if the line is slow, or mend what is broken, and serve again"
-            ) from None
-        self.begin()
-
-    def session(self) -> tuple[Assembly, Transcript]:
-        """The session that is open."""
-        assert self.assembly is not None and self.transcript is not None, "begun"  # noqa: S101, PT018
-        return self.assembly, self.transcript
-
-    def _decoded(
-        self, assembly: Assembly, total: Any, number: int, attempt: int, parameters: Parameters
-    ) -> Any:
-        """A sum in units of the gradient, back from the projection where there is one."""
-        found, seed = decoded(self.terms, total), assembly.aggregator.seed
-        if self.lift is None or seed is None:
-            return found
-        return self.lift(found, draw_of(seed, number, attempt, self.terms.sent(parameters)))
-
-
-@dataclass(kw_only=True)
-class Venue:
-    """Where the sessions of a networked run are opened.
-
-    Args:
-        site: the aggregator's folder.
-        conductor: sets sessions up.
-        folder: of the run.
-        parameters: how many the model has.
-        stack: closes the transcripts.
-        paid: attempts that the silos have paid for, by purpose and silo.
-    """
-
-    site: Site
-    conductor: Conductor
-    folder: RunFolder
-    parameters: int
-    journal: Journal
-    stack: ExitStack = field(repr=False)
-    standardisation: Standardisation | None = None
-    paid: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    opened: list[Rounds] = field(default_factory=list)
-
-    def open(
-        self,
-        purpose: str,
-        plan: Plan,
-        _tasks: Sequence[LocalTask],
-        numbers: int,
-        lift: Callable[[Terms], Lift | None] = lambda _: None,
-    ) -> Rounds:
-        """Set up a session for sums of so many numbers; what is summed is the silos' business."""
-        terms = terms_of(plan, numbers, parameters=self.parameters)
-        rounds = Rounds(venue=self, purpose=purpose, plan=plan, terms=terms, lift=lift(terms))
-        self.opened.append(rounds)
-        self.stack.callback(_close, rounds)
-        rounds.begin()
-        return rounds
-
-    def charged(self, purpose: str) -> int:
-        """Attempts that some silo has paid for, for a purpose."""
-        return max(self.paid.get(purpose, {}).values(), default=0)
 
 
 def serve(
@@ -225,7 +90,7 @@ def serve(
         folder, start = stack.enter_context(_folder(out, setting, journal))
         exchange = Exchange(site.roster, phase, journal)
         conductor = Conductor(site, study, exchange, patience or Patience())
-        venue = Venue(
+        sessions = Sessions(
             site=site,
             conductor=conductor,
             folder=folder,
@@ -234,8 +99,8 @@ def serve(
             stack=stack,
         )
         stack.enter_context(learning.threads_for(setting.initial.size))
-        setting, trained = _trained(setting, venue, start, progress)
-        parts = _closed(venue, trained)
+        setting, trained = _trained(setting, sessions, start, progress)
+        parts = _closed(sessions, trained)
     result = Result(
         model=setting.trained(trained.parameters),
         metrics=trained.rows,
@@ -261,19 +126,19 @@ def serve(
 
 
 def _trained(
-    setting: Setting, venue: Venue, start: State | None, progress: Progress
+    setting: Setting, sessions: Sessions, start: State | None, progress: Progress
 ) -> tuple[Setting, State]:
     """Standardise, if the study asks for it, and train."""
-    setting = standardise(setting, through(venue), venue.folder.path / STANDARDISED)
-    venue.standardisation = setting.standardisation
-    look = evaluation(setting, through(venue))
-    begun = _begun(venue.folder.path)
-    rounds = venue.open(TRAINING, setting.plan, [], setting.initial.size, setting.lift)
+    setting = standardise(setting, through(sessions), sessions.folder.path / STANDARDISED)
+    sessions.standardisation = setting.standardisation
+    look = evaluation(setting, through(sessions))
+    begun = _begun(sessions.folder.path)
+    rounds = sessions.open(TRAINING, setting.plan, [], setting.initial.size, setting.lift)
     state = start or State(parameters=setting.initial)
-    made = max(state.attempts, venue.charged(TRAINING), begun)
+    made = max(state.attempts, sessions.charged(TRAINING), begun)
     state = replace(state, attempts=made)
     if state.step == 0 and state.attempts >= setting.study.training.steps:
-        told = ", ".join(f"{name} {count}" for name, count in venue.paid[TRAINING].items())
+        told = ", ".join(f"{name} {count}" for name, count in sessions.paid[TRAINING].items())
         raise BudgetError(
             f"expected attempts of this study to be left, the silos have paid for {told} of "
             f"{setting.study.training.steps}; approve the study under another name to run it again"
@@ -283,26 +148,19 @@ def _trained(
         gradient, made = rounds.round(step, parameters, left)
         return Summed(gradient=gradient, attempts=made)
 
-    saver = _Saver(venue.folder)
-    venue.stack.callback(saver.close)
+    saver = _Saver(sessions.folder)
+    sessions.stack.callback(saver.close)
     trained = train(
         setting,
         summation,
         progress,
         divisor=setting.plan.divisor,
         start=state,
-        keep=_keeper(venue, setting, saver),
+        keep=_keeper(sessions, setting, saver),
         look=look,
     )
     saver.wait()
     return setting, trained
-
-
-def _kept(transcript: Transcript, frame: bytes) -> None:
-    """Keep a frame; a MODEL is on disk before it is sent, so that no begun attempt is forgotten."""
-    transcript.keep(frame)
-    if frame[1] == Tag.MODEL:
-        transcript.seal()
 
 
 def _begun(folder: Path) -> int:
@@ -315,13 +173,14 @@ def _begun(folder: Path) -> int:
     )
 
 
-def _closed(venue: Venue, trained: State) -> list[dict[str, Any]]:
+def _closed(sessions: Sessions, trained: State) -> list[dict[str, Any]]:
     """The silos' own words about the run, in the session of the training."""
-    rounds = next(one for one in venue.opened if one.purpose == TRAINING)
-    sessions = [one for purpose in venue.folder.purposes for one in venue.folder.sessions(purpose)]
+    rounds = next(one for one in sessions.opened if one.purpose == TRAINING)
+    folder = sessions.folder
+    ended = [one for purpose in folder.purposes for one in folder.sessions(purpose)]
     parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
     assembly, transcript = rounds.session()
-    parts = venue.conductor.close(assembly, sessions, parameters)
+    parts = sessions.conductor.close(assembly, ended, parameters)
     transcript.close()
     return sorted(parts, key=lambda one: str(one.get("silo")))
 
@@ -373,13 +232,13 @@ class _Saver:
         self._pool.shutdown()
 
 
-def _keeper(venue: Venue, setting: Setting, saver: _Saver) -> Callable[[State], None]:
+def _keeper(sessions: Sessions, setting: Setting, saver: _Saver) -> Callable[[State], None]:
     """Where a state goes after every step: to disk, and into the journal.
 
     The journal's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
     """
-    journal, study, last = venue.journal, setting.study, time.monotonic()
+    journal, study, last = sessions.journal, setting.study, time.monotonic()
     steps = study.training.steps
     every = max(1, steps // _TOLD_EPSILONS)
 
@@ -394,8 +253,3 @@ def _keeper(venue: Venue, setting: Setting, saver: _Saver) -> Callable[[State], 
         journal.state(study=study.name, **where, attempts=state.attempts, seconds_last_step=seconds)
 
     return keep
-
-
-def _close(rounds: Rounds) -> None:
-    if rounds.transcript is not None:
-        rounds.transcript.close()

@@ -1,77 +1,33 @@
 """What a networked study will take: bytes, seconds and memory of every kind of party.
 
-Arithmetic only: no clock is read here, and nothing is measured. Seconds are counts of what a step
-does (numbers noised; bytes masked, hashed, moved) times rates that somebody measured; memory is a
-sum of sizes; bytes are those of `traffic.py`. What is predicted is an ordinary step of the
-training: nobody is missing, the model is not evaluated after it, and no ledger has a cap to check.
+Arithmetic only: no clock is read here, and nothing is measured. What each party bears is in
+`loads.py`; here parties wait for each other, on lines and cores. What is predicted is an ordinary
+step of the training: nobody is missing, the model is not evaluated after it, and no ledger has a
+cap to check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil, inf
 from typing import Any
 
 from hubbub.errors import UserError
-from hubbub.plan.planning import Plan
-from hubbub.plan.traffic import (
-    NOTHING,
-    Flow,
-    Formats,
-    Sizes,
-    lists_at,
-    node_setup,
-    node_step,
-    silo_setup,
-    silo_step,
+from hubbub.plan.loads import (
+    Load,
+    Rates,
+    aggregator_load,
+    node_loads,
+    relay_load,
+    silo_load,
+    waiting,
 )
+from hubbub.plan.planning import Plan
+from hubbub.plan.traffic import NOTHING, Formats, Sizes, lists_at, node_setup, node_step
 
-SILO, NODE, AGGREGATOR, RELAY = "silo", "compute node", "aggregator", "relay"
-_FLOAT, _DOUBLE = 4, 8
-_POOLS = 16
+_POOLS = 16  # of memory, for the threads of a process
 _BITS = 8e-6  # megabits of a byte
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """What one core and the disk of a machine take, in processor seconds unless said otherwise.
-
-    Args:
-        mask: a byte of keystream, made and added.
-        noise: a number divided by the grid step, noised and rounded.
-        hash: a byte of SHA-256.
-        copy: a byte moved.
-        add: a residue added to the sum.
-        sign, verify: a frame's signature.
-        message: a request and its answer, without what is in them.
-        charge: a row in a ledger; charge_wait: seconds of its disk besides.
-        sync: seconds of the disk until a file is there for certain.
-        gradient: a silo's clipped sum of the expected batch; None: not known.
-        update: from the sum to the next model, on disk; None: not known.
-        update_wait: seconds of the disk besides.
-        base: bytes of a party without torch before it holds a vector.
-        learning_base: of one with it.
-        record: bytes of a record; 0: not known.
-    """
-
-    mask: float
-    noise: float
-    hash: float
-    copy: float
-    add: float
-    sign: float
-    verify: float
-    message: float
-    charge: float
-    charge_wait: float
-    sync: float
-    gradient: float | None
-    update: float | None
-    update_wait: float
-    base: int
-    learning_base: int
-    record: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,56 +65,6 @@ class Lines:
         """Seconds until everybody's bytes have passed the narrowest place."""
         wide = min(self.aggregator_mbit, self.engine_mbit)
         return max(each * _BITS / self.mbit, whole * _BITS / wide)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Load:
-    """What one party of a kind bears; of compute nodes, the busiest.
-
-    Args:
-        kind: silo, compute node, aggregator or relay.
-        count: how many of the kind there are.
-        setup: bytes of a session's set-up.
-        step: bytes of a step.
-        listed: bytes of making a list of tokens; of silos, the one that moves most.
-        work: processor seconds of a step, by part.
-        waits: seconds of a step in which its disk keeps it waiting.
-        base: bytes of the program.
-        vectors: the most bytes that it holds besides.
-    """
-
-    kind: str
-    count: int
-    setup: Flow
-    step: Flow
-    listed: Flow = NOTHING
-    work: Mapping[str, float] = field(default_factory=dict)
-    waits: float = 0.0
-    base: int
-    vectors: int
-
-    @property
-    def processor(self) -> float:
-        """Processor seconds of a step."""
-        return sum(self.work.values())
-
-    @property
-    def memory(self) -> int:
-        """The most bytes that it holds, the program included."""
-        return self.base + self.vectors
-
-    def as_json(self) -> dict[str, Any]:
-        """It as plain values."""
-        return {
-            "kind": self.kind,
-            "count": self.count,
-            "setup_bytes": asdict(self.setup),
-            "step_bytes": asdict(self.step),
-            "list_bytes": asdict(self.listed),
-            "processor_seconds": dict(self.work),
-            "disk_seconds": self.waits,
-            "memory_bytes": self.memory,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,18 +153,17 @@ def forecast(
     if cores is not None and cores < 1:
         raise UserError(f"expected --cores of at least 1, got {cores}; say how many work at once")
     sizes = Sizes.of(plan)
-    silo, nodes = _silo(plan, sizes, formats, rates), _nodes(sizes, formats, rates)
+    silo, nodes = silo_load(plan, sizes, formats, rates), node_loads(sizes, formats, rates)
     setup, step = silo.setup.times(silo.count), silo.step.times(silo.count)
     for users in sizes.users:
         setup += node_setup(sizes, formats, users)
         step += node_step(sizes, formats, users)
     listed = sum(lists_at(sizes, formats), start=NOTHING)
-    aggregator = _aggregator(plan, sizes, rates, setup.turned(), step.turned())
+    aggregator = aggregator_load(plan, sizes, rates, setup.turned(), step.turned())
     aggregator = replace(aggregator, listed=listed.turned())
-    relay = replace(_relay(rates, setup, step), listed=listed + listed.turned())
+    relay = replace(relay_load(rates, setup, step), listed=listed + listed.turned())
     loads = (silo, *nodes, aggregator, relay)
-    waiting = _silo_waiting(sizes) + _records(plan, rates)
-    together = _memory_together(silo, (*nodes, aggregator), waiting)
+    together = _memory_together(silo, (*nodes, aggregator), waiting(plan, sizes, rates))
     return Forecast(
         loads=loads,
         seconds=_seconds(sizes, silo, nodes, aggregator, lines or Lines(), cores),
@@ -267,129 +172,6 @@ def forecast(
         complete=rates.gradient is not None and rates.update is not None,
         lists=sizes.lists,
     )
-
-
-def _silo(plan: Plan, sizes: Sizes, formats: Formats, rates: Rates) -> Load:
-    """The model comes; a noisy, masked vector goes."""
-    links = sizes.silos if sizes.joint else 0
-    vectors = sizes.copies * sizes.vector
-    work = {
-        "gradients": rates.gradient or 0.0,
-        "noise": sizes.numbers * rates.noise,
-        "masks": sizes.neighbours * sizes.vector * rates.mask,
-        "hashing": (sizes.model + vectors) * rates.hash,
-        "ledger": rates.charge,
-        "messages": (1 + sizes.joint) * rates.message
-        + (1 + links) * rates.verify
-        + (sizes.copies + sizes.joint) * rates.sign
-        + (2 * sizes.model + 3 * vectors) * rates.copy,
-    }
-    return Load(
-        kind=SILO,
-        count=sizes.silos,
-        setup=silo_setup(sizes, formats),
-        step=silo_step(sizes, formats),
-        listed=max(
-            lists_at(sizes, formats),
-            key=lambda flow: flow.received + flow.sent,
-            default=NOTHING,
-        ),
-        work=work,
-        waits=rates.charge_wait,
-        base=rates.learning_base,
-        vectors=_silo_vectors(sizes) + _records(plan, rates),
-    )
-
-
-def _nodes(sizes: Sizes, formats: Formats, rates: Rates) -> tuple[Load, ...]:
-    """The busiest compute node, if there is any."""
-    if sizes.pairwise:
-        return ()
-    users = max(sizes.users)
-    shares = users if sizes.full else 0
-    work = {
-        "totals": users * sizes.vector * rates.mask,
-        "hashing": (1 + shares) * sizes.vector * rates.hash,
-        "messages": rates.message
-        + (1 + shares) * rates.verify
-        + rates.sign
-        + (3 + 2 * shares) * sizes.vector * rates.copy,
-    }
-    return (
-        Load(
-            kind=NODE,
-            count=len(sizes.users),
-            setup=node_setup(sizes, formats, users),
-            step=node_step(sizes, formats, users),
-            work=work,
-            base=rates.base,
-            vectors=(4 + 3 * shares) * sizes.vector,
-        ),
-    )
-
-
-def _aggregator(plan: Plan, sizes: Sizes, rates: Rates, setup: Flow, step: Flow) -> Load:
-    """The model goes out, vectors come in and are added, a step is made."""
-    answers = (0 if sizes.full else sizes.silos) + len(sizes.users)
-    passed = sum(sizes.users) if sizes.full else 0  # shares on their way to the nodes
-    kept = 2 if plan.study.transcript == "full" else 0  # written to the transcript
-    moved = (1 + kept) * answers + 2 * passed
-    work = {
-        "model": (2 * rates.hash + 5 * rates.copy) * sizes.model + rates.sign,
-        "sums": (2 * answers * rates.hash + moved * rates.copy) * sizes.vector
-        + answers * sizes.numbers * rates.add
-        + sizes.parties * (rates.message + rates.verify)
-        + (2 * sizes.silos * rates.verify if sizes.joint else 0.0),
-        "update": rates.update or 0.0,
-    }
-    return Load(
-        kind=AGGREGATOR,
-        count=1,
-        setup=setup,
-        step=step,
-        work=work,
-        waits=rates.sync + rates.update_wait,
-        base=rates.learning_base,
-        vectors=_aggregator_vectors(plan, sizes),
-    )
-
-
-def _relay(rates: Rates, setup: Flow, step: Flow) -> Load:
-    """Everything passes once; at most what all are being sent, or all send, is held at a time."""
-    return Load(
-        kind=RELAY,
-        count=1,
-        setup=setup + setup.turned(),
-        step=step + step.turned(),
-        base=rates.base,
-        vectors=max(step.received, step.sent),
-    )
-
-
-def _records(plan: Plan, rates: Rates) -> int:
-    """A silo's records, if all have as many."""
-    return ceil(plan.study.data.records / plan.study.parties.silos) * rates.record
-
-
-def _silo_waiting(sizes: Sizes) -> int:
-    """Two models, and the one that arrived with its parcel."""
-    return 2 * _FLOAT * sizes.parameters + 2 * sizes.model
-
-
-def _silo_vectors(sizes: Sizes) -> int:
-    """The same, and gradients or vectors on their way."""
-    gradients = (2 * _DOUBLE + _FLOAT) * sizes.parameters
-    hiding = _DOUBLE * sizes.numbers + (1 + 3 * sizes.copies) * sizes.vector
-    return _silo_waiting(sizes) + max(gradients, hiding)
-
-
-def _aggregator_vectors(plan: Plan, sizes: Sizes) -> int:
-    """Models, the sum, and the optimizer's state, which is copied for the disk."""
-    optimizer = dict(plan.study.training.optimizer)
-    kept = 2 if optimizer["name"] == "adam" else bool(optimizer.get("momentum"))
-    state = (_FLOAT + kept * _DOUBLE) * sizes.parameters
-    models = 2 * _FLOAT * sizes.parameters + 3 * sizes.model
-    return models + 3 * state + 4 * _DOUBLE * sizes.parameters + 3 * sizes.vector
 
 
 def _seconds(
@@ -443,12 +225,12 @@ def _paced(seconds: float, pace: float) -> float:
     return ceil(seconds / pace) * pace - seconds if pace else 0.0
 
 
-def _memory_together(silo: Load, others: Sequence[Load], waiting: int) -> int:
+def _memory_together(silo: Load, others: Sequence[Load], each: int) -> int:
     """One process: the program once, and what every party holds besides.
 
-    All silos hold what they wait with. What they work with comes from pools that the allocator
-    keeps for threads, and lets threads share where there are more of them (seen, not derived).
+    All silos hold what they wait with, `each`. What they work with comes from pools that the
+    allocator keeps for threads, which share them where there are more (seen, not derived).
     """
     base = max(load.base for load in (silo, *others))
-    silos = silo.count * waiting + min(silo.count, _POOLS) * silo.vectors
+    silos = silo.count * each + min(silo.count, _POOLS) * silo.vectors
     return base + silos + sum(load.count * load.vectors for load in others)
