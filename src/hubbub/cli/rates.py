@@ -14,9 +14,8 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
-from itertools import count
+from itertools import count, cycle
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -219,14 +218,18 @@ def _tried_out() -> None:
 def _gradient(
     plan: Plan, model: Any, terms: Terms, parameters: Parameters, shape: tuple[int, ...]
 ) -> Work | None:
-    """One silo's sum over as many records as are in its batch on average, none if not known."""
+    """One silo's sum over as many records as are in its batch on average, none if not known.
+
+    Another batch in every try: how often the model is gone through depends on which records meet.
+    """
     import hubbub.learning as learning
 
     study = plan.study
     batch = ceil(study.training.sample_rate * study.data.records / study.parties.silos)
     if not 0 < batch <= _MOST_RECORDS:
         return None
-    records = _made_up(batch, shape, study.model.outputs)
+    whole = max(1, min(_TRIES, _MOST_RECORDS // batch)) * batch
+    records = _made_up(whole, shape, study.model.outputs)
     task = learning.TrainingTask(
         model,
         records,
@@ -236,8 +239,8 @@ def _gradient(
         most=largest_batch(study),
     )
     draw = draw_of(_DIGEST, 1, 0, parameters) if terms.projection else None
-    chosen = np.arange(batch)
-    return partial(clipped_sum, terms, task, parameters, chosen, draw)
+    batches = cycle(np.arange(whole).reshape(-1, batch))
+    return lambda: clipped_sum(terms, task, parameters, next(batches), draw)
 
 
 def _made_up(count: int, shape: tuple[int, ...], outputs: int) -> Records:
