@@ -1,7 +1,7 @@
 """What this machine takes for the parts of a step, measured now: the rates of a forecast.
 
 Every rate is that of the function that does the work in a round, on vectors as long as the study's
-and on made-up records of its shape, on one thread of this process. Medians of processor seconds, so
+and on made-up records of its shape, on one thread at a time. Medians of processor seconds, so
 that other work on the machine disturbs them little; only the disk is timed by the clock. Nothing of
 a data set is read.
 """
@@ -13,12 +13,13 @@ import resource
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count, cycle
 from math import ceil
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,10 @@ _DIGEST = bytes(32)
 
 @dataclass(frozen=True, kw_only=True)
 class _Spent:
-    """Median processor seconds of some work; by the clock, what it waits besides, and the least."""
+    """Processor seconds of some work, median and mean; by the clock, what it waits and the least."""
 
     processor: float
+    mean: float
     waited: float
     least: float
 
@@ -108,7 +110,7 @@ def _of_vectors(plan: Plan) -> dict[str, float]:
 
     return {
         "mask": _processor(lambda: masking.add_all(residues, keys)) / (_MASKS * residues.nbytes),
-        "noise": _processor(noised) / size,
+        "noise": _processor(_apart(noised)) / size,
         "hash": _processor(lambda: hashlib.sha256(content)) / len(content),
         "copy": _processor(lambda: b"".join((content, b"."))) / len(content),
         "add": _processor(added) / size,
@@ -196,8 +198,8 @@ def _learnt(plan: Plan, shared: bool) -> _Learnt | None:
     parameters = learning.parameters_vector(model)
     with learning.threads_for(0 if shared else parameters.size):  # 0: so few that one is best
         work = _gradient(plan, model, terms, parameters, shape)
-        spent = _spent(work) if work else None
-    gradient = (spent.processor if shared else spent.least) if spent else None
+        spent = _spent(_apart(work)) if work else None
+    gradient = (spent.mean if shared else spent.least) if spent else None
     record = _made_up(1, shape, plan.study.model.outputs)
     return _Learnt(
         base=base,
@@ -220,7 +222,8 @@ def _gradient(
 ) -> Work | None:
     """One silo's sum over as many records as are in its batch on average, none if not known.
 
-    Another batch in every try: how often the model is gone through depends on which records meet.
+    Another batch in every try: how often the model is gone through depends on which records meet,
+    so it is the mean that many silos take.
     """
     import hubbub.learning as learning
 
@@ -273,6 +276,19 @@ def _updated(plan: Plan, model: Any, terms: Terms) -> _Spent:
         return _spent(update)
 
 
+def _apart(work: Work) -> Work:
+    """The same on a thread of its own, as a party answers.
+
+    A fresh thread does not find the memory that the last one has left, which large work feels.
+    """
+
+    def on_a_thread() -> None:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(work).result()
+
+    return on_a_thread
+
+
 def _processor(work: Work) -> float:
     """The median of processor seconds."""
     return _spent(work).processor
@@ -287,7 +303,12 @@ def _spent(work: Work) -> _Spent:
         clock.append(seconds(work))
         processor.append(time.process_time() - before)
     waited = min(whole - busy for whole, busy in zip(clock, processor, strict=True))
-    return _Spent(processor=median(processor), waited=max(0.0, waited), least=min(clock))
+    return _Spent(
+        processor=median(processor),
+        mean=mean(processor),
+        waited=max(0.0, waited),
+        least=min(clock),
+    )
 
 
 def _peak() -> int:
