@@ -22,7 +22,7 @@ from hubbub.errors import ProtocolError
 from hubbub.network import lists, seat
 from hubbub.network.conductor import WaitedError, _SetUp
 from hubbub.network.opening import RefusedError
-from hubbub.network.parcel import Call
+from hubbub.network.parcel import Call, answer
 from hubbub.network.silo import SiloSeat
 from hubbub.plan import Plan, exposure, mechanism_of, plan
 from hubbub.round import Silo, decoded
@@ -509,6 +509,41 @@ def test_a_silo_that_keeps_its_key_from_an_opening_is_named_as_missing(
     with pytest.raises(WaitedError, match=r"none from bob: .* 3 sessions in a row"):
         parties.serve(relay, patience=HASTY)
     assert {len(parties.rows(name)) for name in NAMES} == {0}
+
+
+def test_a_complaint_about_a_list_in_force_is_no_answer(gather: Any) -> None:
+    """The others keep their keys: who complains is missing, not they."""
+    parties = gather("static", training={"steps": 1})
+
+    def complaint(_blob: object) -> bytes:
+        (session,) = {one.session for one in parties.seats["cyn"]._sittings.values()}
+        where = {"session": session, "round": 1, "attempt": 3, "receiver": EVERYBODY}
+        return answer([parties.sealed("cyn", Tag.MIX_COMPLAINT, **where)])
+
+    relay = Relay(parties.phase, tells=at("take", complaint, "cyn"))
+    with pytest.raises(WaitedError, match=r"got none from cyn: expected its part of") as waited:
+        parties.serve(relay, patience=HASTY)
+    assert "ann" not in str(waited.value)
+    assert relay.asked("give_up", "ann") == []
+
+
+@pytest.mark.parametrize("wrong", [{"receiver": 0}, {"payload": bytes(31)}])
+def test_a_link_that_is_not_for_everybody_names_who_signed_it(
+    gather: Any, wrong: dict[str, Any]
+) -> None:
+    parties = gather("per-step", training={"steps": 2})
+
+    def other(parts: list[bytes]) -> list[bytes]:
+        was = unverified(parts[0])
+        where = {"session": was.session, "round": was.round, "attempt": was.attempt}
+        said = {"receiver": EVERYBODY, "payload": bytes(was.payload), **wrong}
+        return [parties.sealed("cyn", Tag.SEED_LINK, **said, **where)]
+
+    relay = Relay(parties.phase, tells=at("model", on_parts(other), "cyn"))
+    with pytest.raises(ProtocolError, match="expected a link of 32 bytes to everybody") as caught:
+        parties.serve(relay, patience=HASTY)
+    assert caught.value.culprit == "cyn"
+    assert {len(parties.rows(name)) for name in NAMES} == {1}
 
 
 def test_a_complaint_in_answer_to_a_complaint_is_no_key(

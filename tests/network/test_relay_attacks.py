@@ -554,6 +554,7 @@ REFUSED = [
     ("no-reason", ""),
     (None, ""),
     ("protocol", "mallory"),
+    ("protocol", "ann and mallory"),
     ("protocol", ["ann"]),
     ("protocol", "ann\n\x1b[2Jeverything is well"),
     ({}, {}),
@@ -572,6 +573,18 @@ def test_a_refusal_in_words_of_its_own_names_who_signed_it(
         opened(parties, relay)
     assert refused.value.culprit == "bob"
     assert not any("\x1b" in line for line in parties.said)
+
+
+def test_a_refusal_may_blame_two_who_did_it_together(gather: Any) -> None:
+    """Which is believed as little as one name is: somebody on the way may have done it."""
+    parties = gather()
+    relay = Relay(parties.phase)
+    both = "ann and cyn"
+    relay.tells = at(
+        "commit", lambda _: no(parties, "bob", "protocol", both, relay.tape[-1][2]), "bob", times=1
+    )
+    assert opened(parties, relay).round(1)[1] == 1
+    assert said(parties, f"by {both}")
 
 
 def test_a_silo_cannot_have_another_blamed_by_its_word_alone(gather: Any) -> None:

@@ -56,7 +56,7 @@ _DIGEST = bytes(32)
 
 @dataclass(frozen=True, kw_only=True)
 class _Spent:
-    """Processor seconds of some work, median and mean; by the clock, what it waits and the least."""
+    """Processor seconds of some work, median and mean; by the clock its waits, and the least."""
 
     processor: float
     mean: float

@@ -19,7 +19,8 @@ from hubbub.network.exchange import Absent, AbsentError, Exchange
 from hubbub.network.parcel import Call
 from hubbub.round import Aggregator, Terms
 from hubbub.round.terms import Parameters
-from hubbub.wire import Tag, parse, unverified
+from hubbub.summation.joint import LINK_BYTES
+from hubbub.wire import EVERYBODY, Tag, parse, unverified
 
 Keep = Callable[[bytes], None]
 
@@ -142,7 +143,10 @@ class Assembly:
         try:
             self.aggregator.learn_seed(found)
         except ProtocolError as error:
-            self._blame(error, next((i for i in active if self._named(i) == error.culprit), -1))
+            index = next((i for i in active if self._named(i) == error.culprit), -1)
+            if index < 0:
+                raise  # nobody would be left out of the next attempt, so there is none
+            self._blame(error, index)
             raise _Failed from None
         for link in found:
             self.keep(link)
@@ -216,6 +220,11 @@ class Assembly:
             link = parse(heard[0], self.exchange.roster, study=self.study, session=self.session)
             if (link.round, link.attempt) != self.aggregator.time:
                 raise ProtocolError("expected a link of this attempt, got another", culprit="relay")
+            if link.receiver != EVERYBODY or len(link.payload) != LINK_BYTES:
+                raise ProtocolError(
+                    f"expected a link of {LINK_BYTES} bytes to everybody, got another",
+                    culprit=self._named(index),
+                )
         except ProtocolError as error:
             self._blame(error, index)
             return False
@@ -236,8 +245,6 @@ class Assembly:
         if error.culprit == self._named(index):
             raise error
         self.exchange.journal.warn("garbled", whom=self._named(index), said=str(error))
-        if index < 0:
-            return
         self.absent[index] = Absent(why="garbled", said=str(error), culprit=error.culprit)
 
     def _need(self, wanted: Iterable[int], found: Set[int]) -> None:

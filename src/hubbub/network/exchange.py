@@ -155,7 +155,7 @@ class Exchange:
             said = json.loads(bytes(frame.payload))
             why, culprit, to = str(said["why"]), str(said["culprit"]), str(said["to"])
             reason = REASONS[why]
-            if culprit not in self._blamed:
+            if not self._blamed.issuperset(culprit.split(" and ")):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ProtocolError(

@@ -27,6 +27,8 @@ from hubbub.sampling.venue import Post, Venue, statement_bytes
 from hubbub.wire import Tag, unverified
 
 _COMMIT_BYTES = 32
+# By then everybody else has shown its key, or has the list in force and never shows it.
+_TOO_LATE = (Call.GIVE_UP, Call.TAKE)
 
 # Parties, and of each what is taken from it or how many bytes that has.
 Posts = Mapping[int, Post]
@@ -161,7 +163,7 @@ class _Making:
         found = self._exchange.ask_all(call, requests, seconds, self._session)
         for index, heard in found.items():
             tags = [unverified(one).tag for one in heard]
-            if tags == [Tag.MIX_COMPLAINT] and call is not Call.GIVE_UP:
+            if tags == [Tag.MIX_COMPLAINT] and call not in _TOO_LATE:
                 self._settle(heard[0])
             complains = call is Call.LOOK and step and tags == [Tag.MIX_SEEN, Tag.MIX_COMPLAINT]
             if tags != list(sizes) and not complains:
