@@ -256,10 +256,11 @@ def text_of(
     rows: Sequence[Row], threads: Sequence[dict[str, float | int]], versions: object
 ) -> str:
     """The tables in Markdown, with the command and versions that made them."""
+    asked = " ".join("PYTHON" if Path(word).is_absolute() else word for word in sys.argv[1:])
     lines = [
         f"# Hiding {COORDINATES:,} coordinates of one silo",
         "",
-        f"`python -m benchmarks.secure_sum {' '.join(sys.argv[1:])}` on {os.cpu_count()} cores, "
+        f"`python -m benchmarks.secure_sum {asked}` on {os.cpu_count()} cores, "
         f"load {os.getloadavg()[0]:.1f}; versions: {json.dumps(versions)}.",
         "",
         "Milliseconds, the least and the median; N silos, so N - 1 masks. The last column but one "
