@@ -18,7 +18,7 @@ from hubbub import Study
 from hubbub.errors import StudyError
 from hubbub.plan import Plan, exposure, noise_left, planning, sharing_silos
 from hubbub.plan.pairing import bounded_projection, mechanism_of, releases
-from hubbub.plan.precision import grid_for
+from hubbub.plan.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
 from hubbub.report import render
 from hubbub.runners.members import Layout
@@ -315,6 +315,17 @@ def test_the_certificate_grows_with_steps_dimension_and_silos():
         assert other.certificate.epsilon > base.epsilon
         assert other.certificate.slack >= base.slack
         assert other.certificate.delta_factor >= base.delta_factor >= 1
+
+
+def test_the_certificate_counts_what_a_row_pays_for_to_the_end_of_its_epoch():
+    """Of five steps in epochs of four, an aggregator can have eight attempts answered (P15)."""
+    static = {"sampling": "without-replacement", "sample_rate": 0.25, "tokens": "static"}
+
+    def epsilon_of(steps: int) -> float:
+        one = study(training={**static, "steps": steps}, privacy={"relation": "substitute"})
+        return certificate_for(one, 1000).epsilon
+
+    assert epsilon_of(4) < epsilon_of(5) == epsilon_of(8) < epsilon_of(9)
 
 
 def test_the_certificate_is_at_least_what_p6_asks_of_rounding_and_sampler():

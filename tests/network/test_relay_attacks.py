@@ -555,6 +555,8 @@ REFUSED = [
     (None, ""),
     ("protocol", "mallory"),
     ("protocol", "ann and mallory"),
+    ("protocol", "ann and ann"),
+    ("protocol", " and "),
     ("protocol", ["ann"]),
     ("protocol", "ann\n\x1b[2Jeverything is well"),
     ({}, {}),
@@ -594,6 +596,22 @@ def test_a_silo_cannot_have_another_blamed_by_its_word_alone(gather: Any) -> Non
     relay.tells = at(
         "commit", lambda _: no(parties, "bob", "protocol", "ann", relay.tape[-1][2]), "bob"
     )
+    with pytest.raises(ProtocolError, match="bob") as refused:
+        opened(parties, relay)
+    assert refused.value.culprit != "ann"
+
+
+def test_as_many_as_may_collude_cannot_have_another_blamed(gather: Any) -> None:
+    """bob and cyn say again and again that ann broke the protocol; the study counts on two."""
+    parties = gather(parties={"names": [*NAMES, "dan"], "colluders": 2})
+    relay = Relay(parties.phase)
+
+    def liars(name: str, party: str, blob: Any) -> Any:
+        if name != "commit" or party not in ("bob", "cyn"):
+            return blob
+        return no(parties, party, "protocol", "ann", relay.tape[-1][2])
+
+    relay.tells = liars
     with pytest.raises(ProtocolError, match="bob") as refused:
         opened(parties, relay)
     assert refused.value.culprit != "ann"

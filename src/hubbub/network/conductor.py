@@ -101,7 +101,7 @@ class Conductor:
                     raise ProtocolError(
                         f"expected a set-up that everybody could check, got {lies} that failed: "
                         f"{error}; find out who carries the messages, and start again",
-                        culprit=_blamed(liars),
+                        culprit=_blamed(liars, self._study.parties.colluders),
                     ) from None
                 if time.monotonic() + _PAUSE > end:
                     raise WaitedError(f"{error}; start again when they can take part") from None
@@ -300,8 +300,8 @@ class _SetUp:
         return inbox
 
 
-def _blamed(liars: Sequence[Absent]) -> str:
-    """Who is to blame: whom the aggregator itself has caught, or more than one party accuses.
+def _blamed(liars: Sequence[Absent], colluders: int) -> str:
+    """Who is to blame: whom the aggregator has caught, or more parties accuse than may collude.
 
     One party's word is enough to say that somebody on the way is.
     """
@@ -310,7 +310,7 @@ def _blamed(liars: Sequence[Absent]) -> str:
         return caught[0]
     counts = Counter(one.culprit for one in liars)
     name, count = counts.most_common(1)[0] if counts else ("", 0)
-    return name if name == "relay" or count > 1 else ""
+    return name if name == "relay" or count > max(1, colluders) else ""
 
 
 def _by_receiver(frames: Sequence[bytes]) -> dict[int, bytes]:

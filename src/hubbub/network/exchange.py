@@ -62,7 +62,7 @@ class Exchange:
 
     def __init__(self, roster: Roster, phase: Phase, journal: Journal) -> None:
         self.roster, self._phase, self.journal = roster, phase, journal
-        self._blamed = {"", "relay", *(party.name for party in roster.parties)}
+        self._known = {"relay", *(party.name for party in roster.parties)}
 
     def ask(
         self,
@@ -141,6 +141,10 @@ class Exchange:
             return refusal
         return parts
 
+    def _may_be_blamed(self, names: Sequence[str]) -> bool:
+        """Whether these are some of those there are, each once."""
+        return len(set(names)) == len(names) and self._known.issuperset(names)
+
     def _refusal(self, index: int, parts: Sequence[bytes], asked: bytes) -> Absent | None:
         """The signed refusal of exactly what was asked, if an answer is one."""
         told = [unverified(part) for part in parts]
@@ -155,7 +159,7 @@ class Exchange:
             said = json.loads(bytes(frame.payload))
             why, culprit, to = str(said["why"]), str(said["culprit"]), str(said["to"])
             reason = REASONS[why]
-            if not self._blamed.issuperset(culprit.split(" and ")):
+            if culprit and not self._may_be_blamed(culprit.split(" and ")):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ProtocolError(

@@ -207,6 +207,12 @@ def mechanism_of(study: Study) -> Mechanism:
     return replace(plain, projected=_projected(study, plain.sampling))
 
 
+def paid_attempts(study: Study) -> int:
+    """The most attempts that a ledger's rows pay for: the study's steps, in whole epochs (P9)."""
+    epoch = mechanism_of(study).epoch
+    return epoch * ceil(study.training.steps / epoch)
+
+
 def attempts_of_list(study: Study) -> int:
     """How many attempts a list of tokens serves, unless its session ends; 0: there are no lists."""
     training = study.training

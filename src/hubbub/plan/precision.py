@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
+from hubbub.plan.pairing import paid_attempts
 from hubbub.privacy import Certificate
 from hubbub.projection import KINDS, Projection
 from hubbub.study import Study
@@ -43,7 +44,7 @@ def certificate_for(
     Raises:
         StudyError: sums of the study's batches are too long for its projection.
     """
-    draws = float(study.training.steps) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
+    draws = float(paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
     sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
     outcome = _outcome_error(float(_MOST_GRID_SIGMA))
@@ -104,7 +105,7 @@ def _entries_failure(study: Study, parameters: int | None) -> float:
     if not k or study.training.projection_kind != "gaussian":
         return 0.0
     blocks = (parameters or _ASSUMED_NUMBERS) * ceil(k / 2)  # each makes two entries of a row
-    return study.training.steps * (blocks * 2.0**-71 + 2.0**-100)
+    return paid_attempts(study) * (blocks * 2.0**-71 + 2.0**-100)
 
 
 def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:

@@ -1,0 +1,66 @@
+"""The page docs/study.md names the keys that a study accepts, and their real defaults."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from hubbub import Study
+from hubbub.errors import StudyError
+
+# Together they have every table, and each key that may be left out is left out of one of them.
+FILES = f"""study.name="s"\nprivacy={{epsilon=1,delta=1e-5}}\nparties={{silos=3,colluders=0}}
+model={{kind="logistic",inputs=[2],frozen={{weights="w.npz",sha256="{64 * "a"}"}}}}
+training={{steps=9,sample_rate=1,evaluate={{every=3,epsilon=0.1}},optimizer={{name="adam",lr=1}}}}
+data={{files="{{name}}.csv",target="y",columns.NAME={{low=0,high=1}},standardise.epsilon=0.1}}"""
+GROUPS = FILES.replace("low=0,high=1", 'categories=["a","b"]').replace("adam", "sgd")
+JOINT = """study.name="s"\nmodel.kind="logistic"\nparties={names=["a","b","c"],colluders=0}
+training={steps=9,batch=3,sampling="without-replacement",projection=2}
+data={source="hubbub.datasets:heart",target="y",records=9}
+privacy={epsilon=1,delta=1e-5,relation="substitute"}"""
+STUDIES = (FILES, GROUPS.replace("data={", "data={records=9,"), JOINT)
+PAGE = (Path(__file__).parents[1] / "docs/study.md").read_text(encoding="utf-8")
+PARTS = re.findall(r"(?ms)^##+ `\[([\w.]+)\]`$(.*?)(?=^##|\Z)", PAGE)
+SHOWN = {name: dict(re.findall(r"(?m)^\| `(\w+)` \|.*?\| (.*?) \|", text)) for name, text in PARTS}
+
+
+def tables(within: dict[str, Any], above: str = "") -> dict[str, dict[str, Any]]:
+    """Every table in a table, by its dotted name."""
+    found = {above + key: value for key, value in within.items() if isinstance(value, dict)}
+    return found | {k: v for name in found for k, v in tables(found[name], f"{name}.").items()}
+
+
+def outcome(text: str, table: str, change: dict[str, Any], without: str = "") -> bytes | str:
+    """The id of the study with a table changed, or why it is refused."""
+    study = tomllib.loads(text)
+    tables(study)[table].update(change)
+    tables(study)[table].pop(without, None)
+    try:
+        return Study.from_table(study).id
+    except StudyError as error:
+        return str(error)
+
+
+def test_the_page_names_the_keys_that_are_accepted() -> None:
+    """The refusal of a strange key lists the known ones; among columns it is one more column."""
+    known = re.compile(r"(?:the keys|hold only) ([\w, ]+?)(?: in \[|, found)")
+    pairs = [(text, name) for text in STUDIES for name in tables(tomllib.loads(text))]
+    said = {name: known.search(str(outcome(text, name, {"strange": 0}))) for text, name in pairs}
+    accepted = {name: set(found[1].split(", ")) for name, found in said.items() if found}
+    assert {name: set(rows) for name, rows in SHOWN.items()} == accepted
+
+
+def test_the_defaults_on_the_page_are_the_real_ones() -> None:
+    """A required key cannot be left out; to write a default leaves the id as it is."""
+    for name, key, shown in ((n, k, s) for n, rows in SHOWN.items() for k, s in rows.items()):
+        having = [text for text in STUDIES if name in tables(tomllib.loads(text))]
+        if shown in {"required", "either"}:
+            assert any(isinstance(outcome(text, name, {}, key), str) for text in having), key
+            continue
+        stated = {} if shown == "none" else tomllib.loads(f"{key} = {shown.strip('`')}")
+        lacking = [text for text in having if key not in tables(tomllib.loads(text))[name]]
+        after = {text: outcome(text, name, stated) for text in lacking}
+        same = [outcome(text, name, {}) == i for text, i in after.items() if isinstance(i, bytes)]
+        assert set(same) == {True}, f"{name}.{key}, {shown}"
