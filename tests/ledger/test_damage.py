@@ -132,8 +132,11 @@ def test_a_cut_log_without_the_note_beside_it_is_a_shorter_chain(folder, killed)
 
 
 def test_p15_a_file_cut_at_any_place_is_noticed(folder, closed):
-    for length in {0, 1, 99, 100, 4095, 4096, 8191, *range(0, len(closed[""]), 311)}:
-        assert is_noticed(laid_out(folder, {**closed, "": closed[""][:length]}))
+    whole = closed[""]
+    for length in {0, 1, 99, 100, 4095, 4096, 8191, *range(0, len(whole), 311)}:
+        # SQLite reads zeros past the end of the last page: a cut of nothing else changes nothing.
+        noticed = is_noticed(laid_out(folder, {**closed, "": whole[:length]}))
+        assert noticed or (len(whole) - length < 4096 and not any(whole[length:]))
 
 
 def test_p15_a_key_cut_at_any_place_is_noticed(folder, killed):
