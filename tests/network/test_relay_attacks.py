@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,6 @@ from network.relay import (
     Watched,
     at,
     flipped,
-    gathered,
     lost,
     on_asked,
     on_parts,
@@ -46,19 +44,6 @@ NODES = pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 SESSION = bytes(range(16))
 ANOTHERS = "from {}, nothing that can be used: .*got one of something else: what reached it breaks"
 NEW = bytes(range(16, 32))
-
-
-@pytest.fixture
-def gather(tmp_path: Path) -> Iterator[Any]:
-    """A watched consortium; whatever is done to it, the laws hold."""
-    made: list[Watched] = []
-
-    def new(nodes: int = 0, **changes: Any) -> Watched:
-        made.append(gathered(tmp_path / f"{len(made)}", nodes, **changes))
-        return made[-1]
-
-    yield new
-    assert [one.broken for one in made if one.broken] == []
 
 
 def rounds(parties: Watched) -> int:

@@ -32,7 +32,6 @@ from network.relay import (
     Watched,
     at,
     flipped,
-    gathered,
     lost,
     on_asked,
     on_parts,
@@ -45,19 +44,6 @@ from network.relay import (
 NODES = pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 ONE_AWAY: dict[str, Any] = {"parties": {"colluders": 0, "dropouts": 1}}
 NEW = bytes(range(16, 32))
-
-
-@pytest.fixture
-def gather(tmp_path: Path) -> Iterator[Any]:
-    """A watched consortium; whatever is done to it, the laws hold."""
-    made: list[Watched] = []
-
-    def new(nodes: int = 0, **changes: Any) -> Watched:
-        made.append(gathered(tmp_path / f"{len(made)}", nodes, **changes))
-        return made[-1]
-
-    yield new
-    assert [one.broken for one in made if one.broken] == []
 
 
 def said(parties: Watched, words: str) -> bool:

@@ -122,11 +122,11 @@ class Optimizer:
 
     def _begin(self, size: int) -> None:
         """What changes once in a step; before the first, the state's vectors are zero."""
-        for name in self._vectors() - {"powers"}:
-            self._state.setdefault(name, np.zeros(size))
+        for name in self._vectors() - self._state.keys():
+            self._state[name] = np.ones(2) if name == "powers" else np.zeros(size)
         if self._kind == "adam":
             betas = np.array([self._options["beta1"], self._options["beta2"]])
-            self._state["powers"] = self._state.get("powers", np.ones(2)) * betas
+            self._state["powers"] = self._state["powers"] * betas
         self._state["step"] = self._state["step"] + 1
 
     def _decay(self, step: int) -> float:

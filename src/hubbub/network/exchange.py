@@ -80,7 +80,8 @@ class Exchange:
             session: of which it is asked, 16 bytes.
         """
         began, received = time.monotonic(), 0
-        alike = {id(parts): request(call, session, parts) for parts in requests.values()}
+        distinct = {id(parts): parts for parts in requests.values()}
+        alike = {key: request(call, session, parts) for key, parts in distinct.items()}
         blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}
         waiting = {self.roster.name(index): index for index in requests}
         for party, blob in self._phase(call.name.lower(), blobs, deadline):
