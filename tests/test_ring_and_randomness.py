@@ -27,7 +27,7 @@ from scipy.stats import binom, chi2
 
 from hubbub import ring
 from hubbub.errors import StudyError
-from hubbub.randomness import CHUNK_BYTES, SecureSource
+from hubbub.randomness import CHUNK_BYTES, MOST_BYTES, SecureSource, cipher_at, keystream_into
 
 FALSE_ALARM = 1e-9
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -140,6 +140,17 @@ def test_fill_overwrites_all_of_the_array_and_nothing_else():
     source(3).fill(words[2:-2])
     assert not words[[0, 1, -2, -1]].any()
     assert words[2:-2].all()
+
+
+def test_a_buffer_is_filled_to_its_end_or_not_at_all():
+    for size in (0, 1, CHUNK_BYTES + 3, MOST_BYTES):
+        buffer = bytearray(size)
+        keystream_into(cipher_at(bytes(16), 0), memoryview(buffer))
+        assert bytes(buffer) == source(0).bytes(size)
+    longer = bytearray(MOST_BYTES + 1)
+    with pytest.raises(ValueError, match=f"a buffer of {MOST_BYTES} bytes at most, got"):
+        keystream_into(cipher_at(bytes(16), 0), memoryview(longer))
+    assert not any(longer)
 
 
 def test_every_byte_and_every_bit_of_the_words_is_uniform():

@@ -100,11 +100,26 @@ def test_the_vectors_are_left_as_they_were():
 
 
 @WORDS
+@pytest.mark.parametrize("masks", [0, 1, 2, 70])
+def test_threads_add_the_same_masks_at_every_length_about_where_they_begin(word_bits, masks):
+    keys = [(bytes([number]) * 16, bool(number % 3)) for number in range(masks)]
+    begins = (1 << 19) // (word_bits // 8)
+    for length in (0, 1, begins - 1, begins, begins + 1, begins + 4099):
+        expected = ring.zeros(length, word_bits)
+        Masking(1).add_all(expected, keys)
+        for threads in (2, 3, 7):
+            vector = ring.zeros(length, word_bits)
+            Masking(threads).add_all(vector, keys)
+            assert (vector == expected).all()
+        assert bool(expected.any()) == (masks > 0 and length > 0)
+
+
+@WORDS
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
     # Long enough for threads to be used, and no multiple of anything.
-    length = (1 << 18) // (word_bits // 8) + 4099
+    length = (1 << 19) // (word_bits // 8) + 4099
     vectors = integers(3, word_bits, length)
     layout = Layout(names=("a", "b", "c"), nodes=nodes, degree=2)
     terms = Terms(

@@ -21,9 +21,11 @@ Words = NDArray[np.uint64]
 
 KEY_BYTES = 16
 BLOCK_BYTES = 16
-# One chunk of keystream stays in the second-level cache while it is used.
+# One chunk of keystream stays in the second-level cache while it is used. Where little is done with
+# it a longer piece is faster, as each call has its price, with several threads above all.
 CHUNK_BYTES = 1 << 17
-_ZEROS = bytes(CHUNK_BYTES)
+MOST_BYTES = 1 << 19
+_ZEROS = memoryview(bytes(MOST_BYTES))
 
 
 def cipher_at(key: bytes, block: int) -> CipherContext:
@@ -32,8 +34,14 @@ def cipher_at(key: bytes, block: int) -> CipherContext:
 
 
 def keystream_into(cipher: CipherContext, buffer: memoryview) -> None:
-    """Overwrite `buffer`, of at most CHUNK_BYTES, with the next bytes of the keystream."""
-    cipher.update_into(_ZEROS[: buffer.nbytes] if buffer.nbytes < CHUNK_BYTES else _ZEROS, buffer)
+    """Overwrite `buffer`, of at most MOST_BYTES, with the next bytes of the keystream.
+
+    Raises:
+        ValueError: the buffer is longer, and its end would have been left as it was.
+    """
+    if buffer.nbytes > MOST_BYTES:
+        raise ValueError(f"expected a buffer of {MOST_BYTES} bytes at most, got {buffer.nbytes}")
+    cipher.update_into(_ZEROS[: buffer.nbytes], buffer)
 
 
 class SecureSource:

@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from hubbub.randomness import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.randomness import BLOCK_BYTES, MOST_BYTES, cipher_at, keystream_into
 from hubbub.ring import Residues
 
 _AT_ONCE = 64  # keystreams that are open together
-_WORTH_A_THREAD = 1 << 18  # bytes of a vector below which one thread is faster
+_WORTH_A_THREAD = 1 << 19  # bytes of a vector below which one thread is faster
+_HEAD_START = 1 << 18  # bytes of a vector's masks that the caller adds while a thread wakes up
 
 
 class Masking:
@@ -41,13 +42,14 @@ class Masking:
         if self._pool is None or vector.nbytes < _WORTH_A_THREAD:
             _apply(vector, masks, 0)
             return
-        per_block = BLOCK_BYTES // vector.itemsize
-        span = -(-vector.size // (per_block * self._threads)) * per_block
+        blocks, head = -(-vector.nbytes // BLOCK_BYTES), _HEAD_START // BLOCK_BYTES
+        span = -(-(blocks - head // max(1, len(masks))) // self._threads)
+        own, words = blocks - span * (self._threads - 1), BLOCK_BYTES // vector.itemsize
         jobs = [
-            self._pool.submit(_apply, vector[low : low + span], masks, low // per_block)
-            for low in range(span, vector.size, span)
+            self._pool.submit(_apply, vector[low * words : (low + span) * words], masks, low)
+            for low in range(own, blocks, span)
         ]
-        _apply(vector[:span], masks, 0)
+        _apply(vector[: own * words], masks, 0)
         for job in jobs:
             job.result()
 
@@ -59,7 +61,7 @@ def add_mask(vector: Residues, key: bytes, *, negative: bool = False) -> None:
 
 def _apply(vector: Residues, masks: Sequence[tuple[bytes, bool]], block: int) -> None:
     """The keystreams from `block` on: a chunk takes many masks while it is at hand."""
-    chunk = np.empty(min(CHUNK_BYTES, vector.nbytes), dtype=np.uint8)
+    chunk = np.empty(min(MOST_BYTES, vector.nbytes), dtype=np.uint8)
     words, view = chunk.view(vector.dtype.newbyteorder("<")), chunk.data
     for first in range(0, len(masks), _AT_ONCE):
         streams = [
