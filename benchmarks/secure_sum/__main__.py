@@ -293,8 +293,8 @@ def text_of(
         )
     lines += [
         "",
-        "One mask, and what two threads gain; of the bare keystream too, for that is the most that a",
-        "mask can: a thread that wakes takes tens of microseconds here, whatever it does then.",
+        "One mask, and what two threads gain; of the bare keystream too, for that is the most that",
+        "a mask can: a thread that wakes takes tens of microseconds here, whatever it does then.",
         "",
         "|" + " | ".join(threads[0]) + "|",
     ]
