@@ -156,8 +156,9 @@ class ClearSilo:
         terms = self._terms
         chosen = self._source.chosen(self._task.count, terms.sample_rate)
         vector = self._task.clipped_sum(parameters, chosen)
-        vector /= terms.grid_step
-        return noise.add_noise_and_round(vector, terms.sigma_grid, self._source, terms.word_bits)
+        return noise.add_noise_and_round(
+            vector, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
+        )
 
 
 class ClearSum:

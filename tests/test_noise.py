@@ -6,8 +6,6 @@ shown to reject a wrong law. Keys are fixed, so a test that passes once always d
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from math import sqrt
 
 import numpy as np
@@ -27,7 +25,6 @@ from hubbub.noise import (
     _TAIL_START,
     _tail,
     add_noise_and_round,
-    add_noise_and_round_in,
     standard_normal,
 )
 from hubbub.randomness import SecureSource
@@ -228,20 +225,6 @@ def test_no_draw_comes_twice():
 
 # A silo's share on the grid ----------------------------------------------------------------------
 
-Rounding = Callable[[Array, float, SecureSource, int], ring.Residues]
-
-
-def on_one_thread(vector: Array, sigma: float, one: SecureSource, bits: int) -> ring.Residues:
-    return add_noise_and_round(vector, sigma, one, bits)
-
-
-def on_three_threads(vector: Array, sigma: float, one: SecureSource, bits: int) -> ring.Residues:
-    with ThreadPoolExecutor(3) as pool:
-        return add_noise_and_round_in(pool, 3, vector, sigma, one, bits)
-
-
-BOTH = pytest.mark.parametrize("rounding", [on_one_thread, on_three_threads])
-
 
 def cells(residues: ring.Residues, centre: float, sigma: float) -> tuple[NDArray[np.int64], Array]:
     """Counts of the integers around a centre, and their exact shares; tails lumped."""
@@ -254,12 +237,11 @@ def cells(residues: ring.Residues, centre: float, sigma: float) -> tuple[NDArray
     return counts, np.diff(np.concatenate([[0.0], ndtr(edges), [1.0]]))
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("centre", "bits"), [(0.0, 16), (0.3, 16), (-7.5, 32), (32_767.9, 16), (-(2.0**31), 32)]
 )
-def test_p5_the_rounded_law_is_exact_in_every_cell_also_across_the_wrap(rounding, centre, bits):
-    residues = rounding(np.full(300_000, centre), 4.0, source(6), bits)
+def test_p5_the_rounded_law_is_exact_in_every_cell_also_across_the_wrap(centre, bits):
+    residues = add_noise_and_round(np.full(300_000, centre), 4.0, source(6), bits)
     assert residues.dtype == ring.residue_type(bits)
     assert fits_shares(*cells(residues, centre, 4.0))
     for wrong in (*(4.0 * scale for scale in WRONG_SCALES), 4.08):
@@ -267,11 +249,10 @@ def test_p5_the_rounded_law_is_exact_in_every_cell_also_across_the_wrap(rounding
     assert not fits_shares(*cells(residues, centre + 0.1, 4.0))
 
 
-@BOTH
 @pytest.mark.parametrize("sigma", [1.0, 4.0, 16.0])
-def test_p5_noise_and_rounding_have_no_bias_and_their_two_variances(rounding, sigma):
+def test_p5_noise_and_rounding_have_no_bias_and_their_two_variances(sigma):
     vector = np.linspace(-1000.3, 1000.9, 400_000)
-    error = ring.to_integers(rounding(vector, sigma, source(7), 32)) - vector
+    error = ring.to_integers(add_noise_and_round(vector, sigma, source(7), 32)) - vector
     # A box of width 1 adds a twelfth; what the lattice adds is below 1e-7 from sigma 1 on.
     spread = sqrt(sigma**2 + 1 / 12)
     assert abs(error.mean()) <= DEVIATIONS * spread / sqrt(error.size)
@@ -312,29 +293,30 @@ def test_p6_whole_steps_move_the_answer_exactly_and_do_not_coarsen_the_noise(rea
 def test_the_vector_itself_is_left_alone():
     vector = np.linspace(-5, 5, 50_000)
     before = vector.copy()
-    on_one_thread(vector, 4.0, source(10), 16)
-    on_three_threads(vector, 4.0, source(10), 16)
+    add_noise_and_round(vector, 4.0, source(10), 16, grid_step=0.5)
     assert (vector == before).all()
 
 
-def test_threads_use_streams_of_their_own():
-    vector = np.zeros(60_000)
-    drawn = ring.to_integers(on_three_threads(vector, 1000.0, source(11), 32)) / 1000.0
-    first, second, third = drawn.reshape(3, -1)
-    assert uncorrelated(first, second)
-    assert uncorrelated(second, third)
-    assert uncorrelated(first, third)
-    assert not uncorrelated(first, first + second)
-    assert not np.array_equal(on_three_threads(vector, 4.0, source(11), 16)[:20_000], first)
+@given(st.floats(1e-9, 1e9), st.sampled_from(ring.WORD_BITS))
+@settings(max_examples=60, deadline=None)
+def test_p5_a_sum_is_noised_and_rounded_in_steps_of_the_grid(step, bits):
+    vector = np.linspace(-500.0, 500.0, 70_000) * step
+    residues = add_noise_and_round(vector, 4.0, source(14), bits, grid_step=step)
+    assert (residues == add_noise_and_round(vector / step, 4.0, source(14), bits)).all()
+    assert fits_variance(ring.to_integers(residues) - vector / step, sqrt(16 + 1 / 12))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e19, -1e19, 1e300])
 @pytest.mark.parametrize("bits", ring.WORD_BITS)
 def test_p5_a_number_that_noise_cannot_cover_is_refused_without_naming_it(value, bits):
-    vector = np.array([1.0, value, 2.0])
-    with pytest.raises(HubbubError) as refusal:
-        add_noise_and_round(vector, 4.0, source(12), bits)
-    assert str(value) not in str(refusal.value)
+    for place in (0, 1, 70_000):
+        vector = np.ones(70_001)
+        vector[place] = value
+        with pytest.raises(HubbubError) as refusal:
+            add_noise_and_round(vector, 4.0, source(12), bits)
+        assert str(value) not in str(refusal.value)
+    with pytest.raises(HubbubError):  # within reach as it is, beyond it in steps
+        add_noise_and_round(np.array([1.0]), 4.0, source(12), bits, grid_step=1e-19)
 
 
 @pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf, 1e300])

@@ -124,8 +124,8 @@ def encoded(monkeypatch) -> list[np.ndarray]:
     seen: list[np.ndarray] = []
     original = noise.add_noise_and_round
 
-    def spy(vector, sigma_grid, source, word_bits):
-        residues = original(vector, sigma_grid, source, word_bits)
+    def spy(vector, sigma_grid, source, word_bits, **grid):
+        residues = original(vector, sigma_grid, source, word_bits, **grid)
         seen.append(residues.view(f"i{word_bits // 8}").astype(object))
         return residues
 

@@ -13,7 +13,6 @@ the plan (docs/privacy.md P6).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from hubbub import ring
 from hubbub.errors import DataError, StudyError
-from hubbub.randomness import KEY_BYTES, SecureSource
+from hubbub.randomness import SecureSource
 
 Array = NDArray[np.float64]
 
@@ -153,28 +152,44 @@ def _unit(source: SecureSource, count: int) -> Array:
 
 
 def add_noise_and_round(
-    vector: Array, sigma_grid: float, source: SecureSource, word_bits: int
+    vector: Array,
+    sigma_grid: float,
+    source: SecureSource,
+    word_bits: int,
+    *,
+    grid_step: float = 1.0,
 ) -> ring.Residues:
-    """Residues of round(vector + N(0, sigma_grid^2)), `vector` in grid units (P5).
+    """Residues of round(vector / grid_step + N(0, sigma_grid^2)) (P5).
 
     The noise is added before the rounding, so the rounding is post-processing of a noisy value and
     adds no sensitivity. It is added to the fraction of each number, whose integer part joins
     afterwards in integers, so that large sums do not coarsen it (P6). `sigma_grid` = 0 adds none
     (baselines without privacy only).
 
+    Args:
+        vector: what is added up, left as it is.
+        sigma_grid: standard deviation of the noise, in steps of the grid.
+        source: of the noise.
+        word_bits: of a residue.
+        grid_step: width of a step, in the vector's unit.
+
     Raises:
         DataError: a number is not finite or past 2^62 grid steps: it would be sent without noise.
         StudyError: `sigma_grid` is negative, not finite, or past 2^50.
     """
-    _check(vector, sigma_grid)
+    if not 0 <= sigma_grid <= _LARGEST_SIGMA:
+        raise StudyError(
+            f"expected noise of 0 to 2^50 grid steps, got {sigma_grid!r}; check the plan"
+        )
     out, room = ring.zeros(vector.size, word_bits), _Room.of(vector.size)
     for part in _chunks(vector.size):
-        out[part] = _rounded(vector[part], sigma_grid, source, room.first(part.stop - part.start))
+        here = room.first(part.stop - part.start)
+        out[part] = _rounded(vector[part], grid_step, sigma_grid, source, here)
     return out
 
 
 def _rounded(
-    vector: Array, sigma_grid: float, source: SecureSource, room: _Room
+    vector: Array, grid_step: float, sigma_grid: float, source: SecureSource, room: _Room
 ) -> NDArray[np.int64]:
     """One chunk: the noise joins the fractions, then the integer parts join in integers."""
     words, total, whole, value = room
@@ -183,44 +198,25 @@ def _rounded(
         value *= sigma_grid
     else:
         value.fill(0)
-    np.floor(vector, out=whole)
-    value += vector - whole
+    steps = np.divide(vector, grid_step, out=words.view(np.float64))
+    _check(steps)
+    np.floor(steps, out=whole)
+    value += np.subtract(steps, whole, out=steps)
     np.copyto(total, np.rint(value, out=value), casting="unsafe")
-    np.copyto(words.view(np.int64), whole, casting="unsafe")
-    total += words.view(np.int64)
+    integers = words.view(np.int64)
+    np.copyto(integers, whole, casting="unsafe")
+    total += integers
     return total
 
 
-def _check(vector: Array, sigma_grid: float) -> None:
+def _check(steps: Array) -> None:
     """What int64 cannot hold would leave as a constant, without noise."""
-    if not 0 <= sigma_grid <= _LARGEST_SIGMA:
-        raise StudyError(
-            f"expected noise of 0 to 2^50 grid steps, got {sigma_grid!r}; check the plan"
-        )
     # NaN is the minimum and the maximum of whatever holds it, and fails every comparison.
-    if vector.size and not (vector.min() > -_LARGEST and vector.max() < _LARGEST):
+    if not (steps.min() > -_LARGEST and steps.max() < _LARGEST):
         raise DataError(
             "expected a sum of finite numbers below 2^62 grid steps, got another; "
             "nothing was sent: check the records and the clipping"
         )
-
-
-def add_noise_and_round_in(
-    pool: Executor, workers: int, vector: Array, sigma_grid: float, source: SecureSource, bits: int
-) -> ring.Residues:
-    """`add_noise_and_round` on several threads, each with its own stream keyed from `source`."""
-    span = -(-vector.size // workers)
-    jobs = [
-        pool.submit(
-            add_noise_and_round,
-            vector[low : low + span],
-            sigma_grid,
-            SecureSource(source.bytes(KEY_BYTES)),
-            bits,
-        )
-        for low in range(0, vector.size, span)
-    ]
-    return np.concatenate([job.result() for job in jobs])
 
 
 def _chunks(size: int) -> Iterator[slice]:

@@ -103,9 +103,11 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, np.ndarra
     seen: list[tuple[np.ndarray, np.ndarray]] = []
     original = noise.add_noise_and_round
 
-    def spy(vector: Any, sigma_grid: float, source: Any, word_bits: int) -> Any:
-        before = vector.copy()
-        residues = original(vector, sigma_grid, source, word_bits)
+    def spy(
+        vector: Any, sigma_grid: float, source: Any, word_bits: int, *, grid_step: float
+    ) -> Any:
+        before = vector / grid_step
+        residues = original(vector, sigma_grid, source, word_bits, grid_step=grid_step)
         seen.append((before, residues.view(f"i{word_bits // 8}").astype(np.int64)))
         return residues
 

@@ -124,13 +124,17 @@ class TrainingTask:
         size: int,
     ) -> NDArray[np.float64]:
         """Sums of a few records each, in float64, while nobody else writes to the replica."""
-        total = np.zeros(size)
+        total: NDArray[np.float64] | None = None
         with REPLICA, exact_products(), plain_attention():
             load_parameters(self._model, parameters)
             fits = self._size <= _piece(chosen.size, self._margin)
             for part, counted in pieces(chosen, self._slots, self._size if fits else 1):
-                total += self._part(summed, part, counted).vector.cpu().numpy()
-        return total
+                vector = self._part(summed, part, counted).vector.cpu().numpy()
+                if total is None:
+                    total = vector.astype(np.float64)
+                else:
+                    total += vector
+        return np.zeros(size) if total is None else total
 
     def _part(
         self,

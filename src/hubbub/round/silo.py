@@ -124,9 +124,8 @@ class Silo:
         self._accepted = None
         terms, draw, chosen = self._terms, self._draw(attempt), self._chosen(attempt)
         total = clipped_sum(terms, self._task, attempt.parameters, chosen, draw)  # P14, P8
-        total /= terms.grid_step
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
-            total, terms.sigma_grid, self._source, terms.word_bits
+            total, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
         )
         return self._answering.masked(attempt, residues)  # P4: only the whole sum is visible
 
