@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scipy.optimize import brentq
-
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.cli.fraction import quantile_rate
+from hubbub.privacy.fractions import equal_rate, quantile_rate
 
 RECORDS, NOISE, DELTA = 50_000, 2.0, 1e-5
 STEPS, SMALL_STEPS = 1250, 20
@@ -52,7 +50,9 @@ def measured(batch: int, malicious: int, steps: int) -> dict[str, object]:
     return {
         "rate_worst": worst,
         **rates,
-        "rate_mixture": equal_rate(mixture, batch / RECORDS, worst, steps),
+        "rate_mixture": equal_rate(
+            mixture, batch / RECORDS, worst, noise_multiplier=NOISE, steps=steps, delta=DELTA
+        ),
         "epsilon_mixture": mixture,
         "epsilon_slack_1e-10": quantile,
         "noise_multiplier": NOISE,
@@ -70,25 +70,6 @@ def mixture_epsilon(batch: int, malicious: int, steps: int) -> float:
         noise_multiplier=NOISE,
         steps=steps,
         delta=DELTA,
-    ).upper
-
-
-def equal_rate(epsilon: float, least: float, most: float, steps: int) -> float:
-    """The rate with nobody malicious that costs so much."""
-    if alone(least, steps) >= epsilon:
-        return least
-    return float(brentq(lambda rate: alone(rate, steps) - epsilon, least, most, rtol=1e-4))
-
-
-def alone(rate: float, steps: int) -> float:
-    """Certified epsilon with nobody malicious."""
-    return hubbub.epsilon(
-        noise_multiplier=NOISE,
-        sample_rate=rate,
-        steps=steps,
-        delta=DELTA,
-        relation="substitute",
-        sampling="without-replacement",
     ).upper
 
 

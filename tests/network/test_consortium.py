@@ -7,7 +7,8 @@ import json
 import pytest
 
 from hubbub.errors import StudyError
-from hubbub.evidence.claims import check, with_signature
+from hubbub.evidence.claims import check
+from hubbub.evidence.reading import with_signature
 from hubbub.runners.local import run
 from hubbub.transcript.heading import plain_roster
 from network.consortium import HOSPITALS, Consortium, table

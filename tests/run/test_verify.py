@@ -16,9 +16,10 @@ from safetensors.numpy import load_file, save_file
 
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.claims import check, with_signature
+from hubbub.evidence.claims import check
 from hubbub.evidence.collecting import FILE
 from hubbub.evidence.finding import ON_TRUST, REDERIVED, Finding
+from hubbub.evidence.reading import with_signature
 from hubbub.ledger.book import Cap, Ledger
 from hubbub.plan import plan
 from hubbub.round import Terms

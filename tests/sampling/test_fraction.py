@@ -14,6 +14,7 @@ import pytest
 import hubbub
 from hubbub.cli import fraction
 from hubbub.errors import StudyError, UserError
+from hubbub.privacy.fractions import quantile_rate
 
 SMALL = ("--records", "400", "--batch", "20", "--steps", "30", "--noise-multiplier", "3")
 # docs/privacy.md P10: malicious records to the fractions at slack 1e-15, 1e-10 and 1e-5.
@@ -49,14 +50,14 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
 def test_the_papers_fractions_are_those_of_the_statement(batch: int) -> None:
     for malicious, rates in PAPER[batch].items():
         for slack, rate in zip((1e-15, 1e-10, 1e-5), rates, strict=True):
-            found = fraction.quantile_rate(50_000, batch, malicious, slack)
+            found = quantile_rate(50_000, batch, malicious, slack)
             assert round(found, 5) == rate
 
 
 @pytest.mark.parametrize("malicious", [0, 1, 500, 25_000, 49_600, 49_999])
 def test_without_slack_the_whole_batch_counts_as_honest(malicious: int) -> None:
     honest = 50_000 - malicious
-    assert fraction.quantile_rate(50_000, 500, malicious, 0.0) == min(500, honest) / honest
+    assert quantile_rate(50_000, 500, malicious, 0.0) == min(500, honest) / honest
 
 
 def test_more_slack_and_fewer_malicious_records_never_raise_the_fraction(

@@ -8,17 +8,14 @@ may come from anybody. The format is that of `evidence.schema.json` and docs/evi
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import ceil, inf, isclose
 from pathlib import Path
 from typing import Any
 
-from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.evidence.finding import Finding, judged, on_trust, signed, wrong
+from hubbub.evidence.reading import MALFORMED, Plain, load, part_words
 from hubbub.identity import Roster
 from hubbub.plan import Exposure, Plan
 from hubbub.plan import plan as plan_study
@@ -34,67 +31,10 @@ _KINDS = {
     **dict.fromkeys(("study", "epsilon", "plan", "files", "versions"), dict),
     **dict.fromkeys(("silos", "transcripts", "trust", "roster"), list),
 }
-_WHOLE = b"hubbub evidence v1"
-_PART = b"hubbub evidence part v1"
-_SIGNED = re.compile(rb'(.*),\n "signature": "([0-9a-f]{128})"\n\}\n', re.DOTALL)
 _MEMBERS = {"format", "model", *_KINDS}
 _SPENT = {"claimed", "attempts", "after_attempts"}
-_MOST_BYTES = 2**30  # ten thousand silos need 2 % of it
 _CLOSE = 1e-6
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
-# What a well-signed file of anything may raise while it is read as evidence.
-_MALFORMED = (
-    *(HubbubError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
-    RecursionError,
-)
-
-Plain = dict[str, Any]
-
-
-def load(path: Path) -> Plain:
-    """The content of an evidence file that is as its aggregator signed it.
-
-    Raises:
-        IntegrityError: it is not.
-        UserError: it cannot be read.
-    """
-    whole = read_whole(path)
-    content = _verified(whole)
-    if content is None:
-        raise IntegrityError(
-            f"expected {path} to be as its aggregator signed it, it was altered; get it again from "
-            "whom it came from, or restore a backup"
-        )
-    return content
-
-
-def read_whole(path: Path) -> bytes:
-    """A file of a run as it is on disk; it may come from anybody, who may mean harm.
-
-    Raises:
-        UserError: it is no ordinary file, cannot be read, or is larger than any run makes it.
-    """
-    try:
-        if not path.is_file():
-            raise FileNotFoundError(0, "no ordinary file there")
-        if path.stat().st_size > _MOST_BYTES:
-            raise OSError(0, f"more than {_MOST_BYTES} bytes")
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"expected a file that can be read at {path}, got: {error.strerror}; check the path"
-        ) from None
-
-
-def plain_json(text: bytes | str) -> Any:
-    """JSON in which every name is said once and every number is one.
-
-    Of a name that is said twice, readers differ in which they believe.
-
-    Raises:
-        ValueError, RecursionError: it is not that.
-    """
-    return json.loads(text, object_pairs_hook=_said_once, parse_constant=_refused)
 
 
 def check(path: Path) -> list[Finding]:
@@ -129,19 +69,6 @@ def check_content(content: Plain) -> list[Finding]:
     ):
         found += _guarded(claim, claims, content, study)
     return found
-
-
-def with_signature(content: Plain, sign: Callable[[bytes], bytes]) -> str:
-    """The text of a file, whose last member signs all bytes before it."""
-    body = json.dumps(content, indent=1, allow_nan=False).removesuffix("\n}")
-    return f'{body},\n "signature": "{sign(_signed_words(body.encode())).hex()}"\n}}\n'
-
-
-def part_words(said: Mapping[str, Any]) -> bytes:
-    """What a silo signs: JSON with sorted keys and without spaces, as for a study's id."""
-    plain = {key: value for key, value in said.items() if key != "signature"}
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return _PART + text.encode()
 
 
 def spent(plan: Plan, attempts: int) -> list[Plain]:
@@ -226,40 +153,11 @@ def trusted(study: Study) -> list[str]:
     return said
 
 
-def _verified(whole: bytes) -> Plain | None:
-    """The content of a file, None unless its aggregator signed exactly these bytes."""
-    found = _SIGNED.fullmatch(whole)
-    if found is None:
-        return None
-    try:
-        content: Plain = plain_json(found[1] + b"\n}")
-        (aggregator,) = roster_of(content["roster"][:1]).parties
-        signature = bytes.fromhex(found[2].decode())
-        return content if aggregator.verifies(signature, _signed_words(found[1])) else None
-    except _MALFORMED:
-        return None
-
-
-def _said_once(pairs: list[tuple[str, Any]]) -> Plain:
-    """The members of an object; ValueError if one is said twice."""
-    if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError("a name is said twice")
-    return dict(pairs)
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
-
-
-def _signed_words(body: bytes) -> bytes:
-    return _WHOLE + hashlib.sha256(body).digest()
-
-
 def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
     """The findings of a check; content that is not what the format says is a finding too."""
     try:
         return list(claims(*given))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         return [wrong(claim, f"it cannot be read as evidence: {type(error).__name__}, {error}")]
 
 

@@ -15,15 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hubbub.evidence.claims import (
-    FORMAT,
-    MODEL,
-    Plain,
-    part_words,
-    spent,
-    trusted,
-    with_signature,
-)
+from hubbub.evidence.claims import FORMAT, MODEL, spent, trusted
+from hubbub.evidence.reading import Plain, part_words, with_signature
 from hubbub.identity import Identity, Keys, Roster
 from hubbub.plan import Plan
 from hubbub.transcript.heading import plain_roster

@@ -12,8 +12,9 @@ from typing import Any
 
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.claims import check_content, load
+from hubbub.evidence.claims import check_content
 from hubbub.evidence.collecting import FILE
+from hubbub.evidence.reading import load
 from hubbub.report import render
 
 REPORT = "report.html"

@@ -20,18 +20,10 @@ from safetensors.numpy import load_file
 
 from hubbub import learning
 from hubbub.errors import HubbubError, IntegrityError, UserError
-from hubbub.evidence.claims import (
-    MODEL,
-    Plain,
-    check_content,
-    difference,
-    load,
-    plain_json,
-    read_whole,
-    remade,
-)
+from hubbub.evidence.claims import MODEL, check_content, difference, remade
 from hubbub.evidence.collecting import FILE, STANDARDISED
 from hubbub.evidence.finding import Finding, judged, on_trust, rederived, wrong
+from hubbub.evidence.reading import Plain, load, plain_json, read_whole
 from hubbub.plan import STANDARDISATION, Plan, record_shape
 from hubbub.round import Terms
 from hubbub.round.projected import LAYERS

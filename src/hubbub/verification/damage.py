@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hubbub.errors import HubbubError
-from hubbub.evidence.claims import Plain, load
 from hubbub.evidence.collecting import FILE, digests_of, summary_of
 from hubbub.evidence.finding import Finding, wrong
+from hubbub.evidence.reading import Plain, load
 from hubbub.transcript.kept import FOLDER, files
 
 RESTORE = "restore it from a backup, and rely on no result that rests on it until then"

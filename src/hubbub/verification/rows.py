@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hubbub.errors import HubbubError
-from hubbub.evidence.claims import Plain, plain_json, read_whole
 from hubbub.evidence.finding import Finding, judged
+from hubbub.evidence.reading import Plain, plain_json, read_whole
 from hubbub.plan import Plan
 from hubbub.verification.damage import RESTORE
 
