@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise, product
 from math import inf, pi, sqrt
+from random import Random
 from unittest import mock
 
 import pytest
@@ -366,6 +368,59 @@ def test_the_failure_of_a_sparse_graph_is_in_delta():
     with_nodes = plan_in_short(study(parties={**parties, "compute_nodes": 2}))
     assert sparse.degree < 199
     assert sparse.certificate.failure == with_nodes.certificate.failure + 2.0**-40
+
+
+def survivors(silos: int, degree: int, gone: set[int]) -> Iterator[set[int]]:
+    """The connected parts of what is left of a circulant graph; places are in random order."""
+    left = set(range(silos)) - gone
+    while left:
+        part, edge = set(), {left.pop()}
+        while edge:
+            part |= edge
+            reach = range(-(degree // 2), degree // 2 + 1)
+            edge = {(one + step) % silos for one in edge for step in reach} & left
+            left -= edge
+        yield part
+
+
+def plan_for(silos: int, promised: int, *colluding: int) -> Plan:
+    """The plan of one step, with rows for so many silos."""
+    one = study(
+        parties={"silos": silos, "colluders": promised}, training={"steps": 1, "sample_rate": 1.0}
+    )
+    with mock.patch.object(exposure, "_curve", return_value=sorted({promised, *colluding})):
+        return planning.plan(one)
+
+
+@pytest.mark.parametrize(("silos", "colluders"), [(20, 3), (40, 3), (40, 0), (60, 6)])
+def test_p4_every_row_holds_for_silos_that_tell_their_mask_keys(silos, colluders):
+    made = plan_for(silos, colluders, colluders + 1, silos // 3, silos - 2)
+    assert made.degree < silos - 1
+    assert made.stated.torn == 0
+    chance = Random(1)
+    for row in made.exposures:
+        told, shares = row.colluding_silos + 1, silos - row.known_shares
+        if not row.colluding_silos or told >= silos:
+            continue
+        short = 0
+        for _ in range(300):
+            places = chance.sample(range(silos), told + 1)
+            parts = survivors(silos, made.degree, set(places[1:]))
+            short += next(len(part) for part in parts if places[0] in part) < shares
+        assert short <= 300 * row.torn + 5 * sqrt(300 * row.torn)
+
+
+def test_p4_a_row_that_the_graph_cannot_keep_counts_one_share_alone():
+    made = plan_for(40, 3, 10)
+    far = next(row for row in made.exposures if row.colluding_silos == 10)
+    assert far.known_shares == 39
+    assert far.noise_multiplier == pytest.approx(made.total_noise_multiplier / sqrt(40))
+    near = next(row for row in made.exposures if row.colluding_silos == 3)
+    assert near == made.stated
+    assert near.known_shares == 4
+    complete = plan_for(17, 14, 10)
+    assert complete.degree == 16
+    assert [row.known_shares for row in complete.exposures if row.colluding_silos == 10] == [11]
 
 
 NOTHING_ADDED = Certificate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
+import numpy as np
 import pytest
 
 import hubbub
@@ -100,3 +101,18 @@ def test_round_off_of_a_mixtures_weights_is_no_lost_mass() -> None:
         n=50_000, batch=500, malicious=25_000, noise_multiplier=1000, steps=10**6, delta=1e-12
     )
     assert 0.1 < bound.lower <= bound.upper < 0.2
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64])
+def test_numbers_of_numpy_count_as_pythons_do(kind: type) -> None:
+    def composed(steps: int | np.integer) -> float:
+        one = hubbub.Step(noise_multiplier=200.0, sample_rate=0.5, count=steps)
+        return hubbub.composed_epsilon([one] * 3, delta=1e-5, relation="substitute").upper
+
+    assert composed(kind(22_000)) == composed(22_000)  # 66,000 in all, past 16 bits
+    narrow = np.float16(1.1), np.float16(2**-7)
+    bounds = [
+        hubbub.epsilon(noise_multiplier=noise, sample_rate=rate, steps=1250, delta=1e-5)
+        for noise, rate in (narrow, tuple(map(float, narrow)))
+    ]
+    assert bounds[0] == bounds[1]

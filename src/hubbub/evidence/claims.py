@@ -92,7 +92,7 @@ def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
     asked = plan.study.privacy
     return epsilon_against(
         mechanism_of(plan.study),
-        plan.certificate,
+        against.certified(plan.certificate),
         asked.delta,
         max(attempts, 1),
         asked.epsilon,

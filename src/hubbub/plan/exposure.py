@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import ceil, inf, sqrt
 
 from hubbub.plan.asides import PricedAside, released
+from hubbub.plan.mask_graph import torn_apart
 from hubbub.plan.pairing import (
     WITHOUT_REPLACEMENT,
     Mechanism,
@@ -36,6 +37,8 @@ class Exposure:
             inf past 50.
         known_records: records of its own, whose part in a joint batch it knows (P10); 0 where
             batches are not joint.
+        torn: probability that its silos take the mask graph apart, beyond what the plan's
+            certificate counts already (P4); in epsilon.
     """
 
     adversary: str
@@ -44,11 +47,16 @@ class Exposure:
     noise_multiplier: float
     epsilon: float
     known_records: int = 0
+    torn: float = 0.0
+
+    def certified(self, certificate: Certificate) -> Certificate:
+        """What is added to the ideal mechanism against this adversary, the plan's part included."""
+        return certificate.after(Certificate(failure=self.torn))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Adversary:
-    """A row of the table before its epsilon is known."""
+    """A row of the table before its epsilon is known; `shares` are of silos that tell all."""
 
     name: str
     colluding: int = 0
@@ -64,35 +72,47 @@ def exposures_of(
     certificate: Certificate,
     asides: tuple[PricedAside, ...] = (),
 ) -> tuple[Exposure, ...]:
-    """Epsilon against everybody who might look (P3)."""
-    rows = _adversaries(study)
+    """Epsilon against everybody who might look (P3).
+
+    Who knows the mask keys of more silos than the graph was made for may take it apart (P4). Either
+    the probability of that is paid for, or all noise but one share counts as known: the share of
+    the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
+    """
     most = sharing_silos(study) - study.parties.dropouts - 1
-    left = {row: noise_left(study, noise, shares, min(row.shares, most)) for row in rows}
-    owned = {row: owned_records(study, row.silos) for row in rows}
-    spent = {
-        view: epsilon_against(
+
+    def exposure(row: _Adversary, known: int, torn: float) -> Exposure:
+        left, owned = noise_left(study, noise, shares, known), owned_records(study, row.silos)
+        found = epsilon_against(
             mechanism,
-            certificate,
+            certificate.after(Certificate(failure=torn)),
             study.privacy.delta,
             study.training.steps,
             study.privacy.epsilon,
-            *view,
+            left,
+            owned,
             asides=asides,
-            left=view[0] / noise,
+            left=left / noise,
         )
-        for view in {(left[row], owned[row]) for row in rows}
-    }
-    return tuple(
-        Exposure(
+        return Exposure(
             adversary=row.name,
             colluding_silos=row.colluding,
-            known_shares=min(row.shares, most),
-            noise_multiplier=left[row],
-            epsilon=spent[left[row], owned[row]],
-            known_records=owned[row],
+            known_shares=known,
+            noise_multiplier=left,
+            epsilon=found,
+            known_records=owned,
+            torn=torn,
         )
-        for row in rows
-    )
+
+    def least(row: _Adversary) -> Exposure:
+        torn = (1 + len(asides)) * torn_apart(study, row.shares)
+        whole = exposure(row, min(row.shares, most), torn)
+        return min(whole, exposure(row, most, 0.0), key=_epsilon_of) if torn else whole
+
+    return tuple(map(least, _adversaries(study)))
+
+
+def _epsilon_of(one: Exposure) -> float:
+    return one.epsilon
 
 
 @lru_cache(maxsize=4096)  # asked for again by every repetition of a study

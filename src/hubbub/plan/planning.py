@@ -26,12 +26,12 @@ from hubbub.plan.exposure import (
     sharing_silos,
     stated_adversary,
 )
+from hubbub.plan.mask_graph import mask_degree
 from hubbub.plan.pairing import Mechanism, Projected, least_noise, mechanism_of, releases
 from hubbub.plan.precision import CLIP_MARGIN, certificate_for, grid_for
 from hubbub.plan.size import model_dimension
 from hubbub.privacy import Certificate, Composition, power_bound
 from hubbub.study import Study
-from hubbub.summation import graph
 from hubbub.summation.joint import LINK_BYTES
 from hubbub.wire import OVERHEAD
 
@@ -159,7 +159,7 @@ class Plan:
         noise, known = self.stated.noise_multiplier, self.stated.known_records
         return epsilon_against(
             mechanism,
-            self.certificate,
+            self.stated.certified(self.certificate),
             asked.delta,
             steps,
             asked.epsilon,
@@ -266,7 +266,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         noise_multiplier=noise,
         shares=shares,
         sharing=sharing,
-        degree=graph.degree(parties.silos, parties.colluders, parties.dropouts),
+        degree=mask_degree(study),
         word_bits=word_bits,
         share_sigma_grid=sigma_grid,
         capacity=capacity,

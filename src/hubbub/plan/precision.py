@@ -9,11 +9,11 @@ from __future__ import annotations
 from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
+from hubbub.plan.mask_graph import FAILURE, is_sparse
 from hubbub.plan.pairing import paid_attempts
 from hubbub.privacy import Certificate
 from hubbub.projection import KINDS, Projection
 from hubbub.study import Study
-from hubbub.summation import graph
 
 # Share of the record's clipping norm that is given up so that finite precision stays within it: a
 # quarter for what a projection rounds (P8 (8)), the rest for float32 sums (P6 i).
@@ -69,12 +69,8 @@ def _outcome_error(sigma_grid: float) -> float:
 
 
 def _graph_failure(study: Study) -> float:
-    """Probability that the mask graph falls apart; nothing on a complete one (P4)."""
-    parties = study.parties
-    degree = graph.degree(parties.silos, parties.colluders, parties.dropouts)
-    if parties.compute_nodes or degree >= parties.silos - 1:
-        return 0.0
-    return float(2.0**-graph.FAILURE_BITS)
+    """Probability that the stated adversary takes the mask graph apart (P4)."""
+    return FAILURE if is_sparse(study) else 0.0
 
 
 def projection_for(study: Study, parameters: int) -> Projection | None:

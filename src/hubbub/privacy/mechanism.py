@@ -62,10 +62,15 @@ class Step:
     count: int = 1
 
     def __post_init__(self) -> None:
-        parameters.noise(self.noise_multiplier)
-        parameters.rate(self.sample_rate)
+        # As Python's own numbers: others wrap around, or round what is certified.
+        numbers = {
+            "noise_multiplier": parameters.noise(self.noise_multiplier),
+            "sample_rate": parameters.rate(self.sample_rate),
+            "count": parameters.whole("count", self.count, least=1, most=parameters.MOST_STEPS),
+        }
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)
         parameters.choice("sampling", self.sampling, parameters.SAMPLINGS)
-        parameters.whole("count", self.count, least=1, most=parameters.MOST_STEPS)
         if self.sampling == "none" and self.sample_rate != 1:
             raise StudyError(
                 f"expected sample_rate = 1 with sampling = 'none', got {self.sample_rate:g}; "
