@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -11,6 +13,8 @@ from hubbub.evidence.claims import check
 from hubbub.evidence.reading import with_signature
 from hubbub.runners.local import run
 from hubbub.transcript.heading import plain_roster
+from hubbub.verification import checking
+from hubbub.verification.checking import verify
 from network.consortium import HOSPITALS, Consortium, table
 
 
@@ -37,6 +41,18 @@ def test_evidence_of_another_roster_than_the_study_names_is_wrong(tmp_path):
     (folder / "evidence.json").write_text(with_signature(said, keys.sign))
     wrong = [one.claim for one in check(folder / "evidence.json") if not one.holds]
     assert any("which the study names" in claim for claim in wrong)
+
+
+def test_a_transcript_of_another_roster_than_the_study_names_is_wrong(tmp_path):
+    parties = Consortium.gather(tmp_path, table(HOSPITALS[:3]))
+    parties.serve()
+    folder = tmp_path / "run"
+    assert all(one.holds for one in verify(folder))
+    strangers = Consortium.gather(tmp_path / "others", table(HOSPITALS[:3]))
+    true, made = checking.read_header, strangers.aggregator.roster
+    with mock.patch.object(checking, "read_header", lambda path: replace(true(path), roster=made)):
+        wrong = [one.verdict for one in verify(folder) if not one.holds]
+    assert any("which the study names, found another's" in claim for claim in wrong)
 
 
 def test_a_study_that_names_its_roster_is_not_run_in_one_process(tmp_path):

@@ -178,6 +178,8 @@ class _SetUp:
         """
         self._all(Call.PING, [], _PING)
         ready = self._all(Call.OPEN, [self._opened(opening)], patience.opening)
+        joint = set(self._roster.silos) if self._terms.joint else set()
+        self._check_numbers(ready, {index: 1 + (index in joint) for index in ready})
         attempts = self._attempts(ready)
         anchors = [one for i in self._roster.silos for one in ready[i][1:]]
         check = self._seed_check(anchors)
@@ -215,14 +217,16 @@ class _SetUp:
         """The phases of `Agreement`, one after the other, and every frame to its receiver."""
         first = list(anchors)
         if not self._roster.nodes:
-            commits = _first(self._all(Call.COMMIT, first, deadline))
-            first = _first(self._all(Call.REVEAL, commits, deadline))
+            commits = self._each(Call.COMMIT, first, deadline)
+            first = self._each(Call.REVEAL, commits, deadline)
         sent = self._all(Call.CONTRIBUTE, first, deadline)
+        self._check_pairs(sent)
         digests = bytes(32) + b"".join(sent_digest(_by_receiver(sent[i])) for i in self._everybody)
         inbox = self._delivered(sent)
         told = {index: [digests, *inbox[index]] for index in self._everybody}
         confirmed = self._exchange.ask_all(Call.CONFIRM, told, deadline, self._session)
-        confirms = {index: frames[0] for index, frames in confirmed.items() if frames}
+        self._check_numbers(confirmed, {i: 1 + len(_by_receiver(sent[i])) for i in sent})
+        confirms = {index: frames[0] for index, frames in confirmed.items()}
         checks = self._delivered({index: frames[1:] for index, frames in confirmed.items()})
         neighbours = {index: list(_by_receiver(sent[index])) for index in self._everybody}
         last = {}
@@ -236,6 +240,38 @@ class _SetUp:
     def _all(self, call: Call, parts: Sequence[bytes], deadline: float) -> dict[int, list[bytes]]:
         asked = dict.fromkeys(self._everybody, parts)
         return self._exchange.ask_all(call, asked, deadline, self._session)
+
+    def _each(self, call: Call, parts: Sequence[bytes], deadline: float) -> list[bytes]:
+        """Everybody's one frame, in the order of the roster."""
+        answers = self._all(call, parts, deadline)
+        self._check_numbers(answers, dict.fromkeys(answers, 1))
+        return [answers[index][0] for index in sorted(answers)]
+
+    def _check_pairs(self, sent: Mapping[int, Sequence[bytes]]) -> None:
+        """Who gets a key from another sends one too; so what was lost shows, and is not missed."""
+        receivers = {index: set(_by_receiver(frames)) for index, frames in sent.items()}
+        asked = {
+            index: sum(index in others for others in receivers.values()) for index in receivers
+        }
+        self._check_numbers(sent, {index: max(1, number) for index, number in asked.items()})
+
+    def _check_numbers(
+        self, answers: Mapping[int, Sequence[bytes]], expected: Mapping[int, int]
+    ) -> None:
+        """As many frames as a party owes; who has taken some away, nobody can say.
+
+        Raises:
+            AbsentError: naming whose answer is not whole, which blames nobody.
+        """
+        absent = {
+            self._roster.name(index): Absent(
+                why="garbled", said=f"expected {expected[index]} frames, got {len(frames)}"
+            )
+            for index, frames in answers.items()
+            if len(frames) != expected[index]
+        }
+        if absent:
+            raise AbsentError(absent)
 
     def _opened(self, opening: Opening) -> bytes:
         return Frame(
@@ -316,8 +352,3 @@ def _blamed(liars: Sequence[Absent], colluders: int) -> str:
 def _by_receiver(frames: Sequence[bytes]) -> dict[int, bytes]:
     """Frames by whom they say they are for; who gets one checks it."""
     return {unverified(frame).receiver: frame for frame in frames}
-
-
-def _first(answers: Mapping[int, Sequence[bytes]]) -> list[bytes]:
-    """Everybody's one frame, in the order of the roster."""
-    return [answers[index][0] for index in sorted(answers) if answers[index]]

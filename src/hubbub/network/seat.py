@@ -87,7 +87,7 @@ class Seat(ABC):
         self._draw = draw or (lambda _: SecureSource())
         self._lock = threading.Lock()
         self._sittings: dict[tuple[bytes, str], Sitting] = {}  # the newest of study and purpose
-        self._sessions: list[bytes] = []
+        self._begun = 0  # sessions, since this party was started
         self._calls: Mapping[Call, Handler] = {
             Call.COMMIT: self._commit,
             Call.REVEAL: self._reveal,
@@ -184,12 +184,12 @@ class Seat(ABC):
         frame = parse(data, self.roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
-        if session in self._sessions or self.known(study_id, session):
-            raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         opening = Opening.read(frame.payload, self.roster.name(0))
         plan, terms = self.prepared(study, opening)
         opening.check(terms)
-        self._sessions.append(session)
+        if self.known(study_id, session) or not self.site.open_session(session):
+            raise ProtocolError("expected a new session, got an old one again", culprit="relay")
+        self._begun += 1
         sitting = Sitting(
             study=study,
             session=session,
@@ -197,7 +197,7 @@ class Seat(ABC):
             payload=bytes(frame.payload),
             plan=plan,
             terms=terms,
-            source=self._draw(len(self._sessions)),
+            source=self._draw(self._begun),
         )
         self._sittings[study_id, opening.purpose] = sitting
         anchors = self._chains(sitting) if terms.joint else []

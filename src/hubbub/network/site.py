@@ -5,6 +5,7 @@
     roster.toml          everybody's public halves, got outside the system
     approved/ID.toml     studies that this party's administrator has approved
     ledger.sqlite        what the silo's data set has spent (another place may be named)
+    sessions             ids of the sessions that were opened here, none of which is opened twice
 
 Nothing in it ever comes over the network. A study is believed if its id is approved here, the
 roster if the study names its digest.
@@ -20,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hubbub.disk import write_bytes
-from hubbub.errors import StudyError, UserError
+from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.identity import Identity, Keys, Roster
 from hubbub.network.papers import (
     check_name,
@@ -33,7 +34,9 @@ from hubbub.network.papers import (
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER, APPROVED = "keys.toml", "identity.toml", "roster.toml", "approved"
+SESSIONS = "sessions"
 _ID = re.compile(r"[0-9a-f]{64}")
+_SESSION = re.compile(rb"[0-9a-f]{32}")
 _LARGEST = 1 << 24  # bytes of a file that is read here
 
 
@@ -135,6 +138,37 @@ class Site:
                 f"{self.home}, it does not; compare fingerprints with whoever made it"
             )
         return roster.parties.index(self.keys.identity)
+
+    @cached_property
+    def _opened(self) -> set[bytes]:
+        """The sessions that were opened here so far, also before a restart."""
+        path = self.home / SESSIONS
+        lines = path.read_bytes().split() if path.exists() else []
+        return {bytes.fromhex(line.decode()) for line in lines if _SESSION.fullmatch(line)}
+
+    def open_session(self, session: bytes) -> bool:
+        """Note a session on disk, before anything is said in it; False if it was opened before.
+
+        A party that was restarted remembers no key of an old session. What it would say there now
+        would stand beside what it has said, and two true signatures for one place blame it.
+
+        Raises:
+            IntegrityError: the disk does not take it; nothing must be said.
+        """
+        if session in self._opened:
+            return False
+        try:
+            with (self.home / SESSIONS).open("ab") as file:
+                file.write(b"\n%s\n" % session.hex().encode())  # past whatever a crash has torn
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise IntegrityError(
+                f"expected to note a session in {self.home / SESSIONS}, the disk says: "
+                f"{error.strerror}; make room, or see who may write there"
+            ) from None
+        self._opened.add(session)
+        return True
 
     def approve(self, study: Study, roster: Roster) -> Path:
         """Take a study and its roster in; from then on the party answers for it.
