@@ -23,7 +23,7 @@ from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.evidence.claims import MODEL, check_content, difference, remade
 from hubbub.evidence.collecting import FILE, STANDARDISED
 from hubbub.evidence.finding import Finding, judged, on_trust, rederived, wrong
-from hubbub.evidence.reading import Plain, load, plain_json, read_whole
+from hubbub.evidence.reading import MALFORMED, Plain, load, plain_json, read_whole
 from hubbub.plan import STANDARDISATION, Plan, record_shape
 from hubbub.round import Terms
 from hubbub.round.projected import LAYERS
@@ -61,10 +61,10 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     content = _content(folder)
     found = [_intact(folder, content)]
     try:
-        study = Study.load(folder / "study.toml")
+        study = Study.parse(read_whole(folder / "study.toml").decode())
         stated = plain_json(read_whole(folder / "plan.json"))
         made = remade(study, stated["dimension"])
-    except (HubbubError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     if made is None:
         return [*found, on_trust("the plan, which needs the size of a model of the study's own")]
@@ -176,6 +176,12 @@ def _terms(path: Path, header: Header, plan: Plan) -> Terms:
         raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
     if header.terms is None:
         raise IntegrityError(f"expected {path} to tell the numbers of its rounds, it does not")
+    named = plan.study.parties.roster
+    if named and header.roster.digest.hex() != named:
+        raise IntegrityError(
+            f"expected {path} to be of the roster {named}, which the study names, found another's: "
+            "whose keys these are nothing says"
+        )
     size = plan.dimension or header.terms.parameters
     aside = plan.aside(header.purpose)
     if aside is None and header.purpose != TRAINING:
@@ -214,7 +220,7 @@ def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) ->
     path, asked = folder / STANDARDISED, study.data.standardise
     if header.purpose == STANDARDISATION and asked is not None and played.sums and path.exists():
         made = standardisation_from(played.sums[1], asked.bound).json()
-        same = path.read_text(encoding="utf-8") == made
+        same = read_whole(path) == made.encode()
         yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
     elif header.purpose != TRAINING:
         yield on_trust(f"that what is told of the session for {header.purpose} follows from it")
