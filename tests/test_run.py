@@ -577,6 +577,54 @@ def test_a_source_that_is_no_function_is_one_sentence(source):
     assert_one_sentence(str(caught.value))
 
 
+SPEAKS = "raise {}('John Smith HIV+')"
+
+
+@pytest.mark.parametrize(
+    "raised", ["ValueError", "RuntimeError", "KeyError", "SystemExit", "ImportError", "OSError"]
+)
+@pytest.mark.parametrize("where", ["source", "model", "factory"])
+def test_what_a_module_of_ones_own_raises_is_told_by_its_kind(at_home, monkeypatch, raised, where):
+    speaks, inside = SPEAKS.format(raised), "    " + SPEAKS.format(raised)
+    text = f"def made(**_):\n{inside}\n" if where == "factory" else f"{speaks}\n"
+    (at_home / f"speaking_{where}_{raised}.py").write_text(text)
+    monkeypatch.syspath_prepend(at_home)
+    place = f"python:speaking_{where}_{raised}:made"
+    one = own(f"{FILES}\n{SCHEMA}", f'kind = "{place}"')
+    if where == "source":
+        one = heart(steps=2, source=f'"{place}"')
+    with pytest.raises(StudyError, match=f"raised {raised}") as caught:
+        run(one)
+    assert_one_sentence(str(caught.value))
+    assert "John" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("targets", "outputs"),
+    [("rows % 7", 1), ("rows % 7", 6), ("(rows % 2) * 1.0", 3)],
+)
+def test_targets_that_the_model_is_not_for_are_refused_before_anything_is_charged(
+    at_home, monkeypatch, targets, outputs
+):
+    name = f"targets_of_test_run_{abs(hash((targets, outputs)))}"
+    kind = "np.float32" if "." in targets else "np.int64"
+    (at_home / f"{name}.py").write_text(
+        "import numpy as np\n"
+        "from hubbub.tabular import Records\n"
+        "def records(party):\n"
+        "    rows = np.arange(30)\n"
+        "    x = np.ones((30, 3), np.float32)\n"
+        f"    return Records(inputs=x, targets=({targets}).astype({kind}))\n"
+    )
+    monkeypatch.syspath_prepend(at_home)
+    model = f'kind = "mlp"\nhidden = [4]\noutputs = {outputs}'
+    study = own(f'source = "python:{name}:records"', model)
+    with pytest.raises(DataError, match=f"model.outputs = {outputs}") as caught:
+        run(study, at_home / "run")
+    assert_one_sentence(str(caught.value))
+    assert not (at_home / "run").exists()
+
+
 # What must not leave --------------------------------------------------------------------------
 
 

@@ -295,6 +295,26 @@ def test_parquet_and_csv_of_the_same_table_give_the_same_records(tmp_path):
     assert np.array_equal(first.targets, second.targets)
 
 
+def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    twice = pyarrow.table([[1.0, 2.0], [0.0, 0.0], [1, 0]], names=["age", "age", "y"])
+    parquet.write_table(twice, tmp_path / "silo.parquet")
+    with pytest.raises(DataError, match=r"every column of silo\.parquet once"):
+        read_table(tmp_path / "silo.parquet", target="y")
+
+
+def test_a_parquet_cell_that_python_cannot_hold_is_not_quoted(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    far = pyarrow.array([2**62 // 1000, 0], type=pyarrow.duration("ms"))
+    table = pyarrow.table({"stay": far, "y": pyarrow.array([1, 0])})
+    parquet.write_table(table, tmp_path / "silo.parquet")
+    with pytest.raises(DataError, match=r"silo\.parquet") as refused:
+        read_table(tmp_path / "silo.parquet", target="y")
+    assert not any(digits in str(refused.value) for digits in ("days", "4611686"))
+
+
 def test_a_damaged_parquet_file_is_refused(tmp_path):
     pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
     path = _csv(tmp_path, "age,y\n1,0\n", name="silo.parquet")

@@ -37,7 +37,7 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     options = dict(study.data.options)
     try:
         signature(source).bind(party, **options)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise StudyError(
             f"expected data.options that {study.data.source} takes, got {sorted(options)} "
             f"({error}); correct them"
@@ -57,7 +57,7 @@ def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[s
         return source(party, **options)
     except HubbubError:
         raise
-    except Exception as error:  # noqa: BLE001 (the function is the user's, and raises what it likes)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's function raises what it likes)
         kind = type(error).__name__
     raise DataError(
         f"expected {name} to return the records of {party}, it raised {kind}; call it where the "
@@ -73,16 +73,27 @@ def has_test_set(study: Study) -> bool:
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
     module_name, _, name = place.removeprefix("python:").partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:  # ":", ".a:b"
+    found, why = _imported(module_name, name)
+    if why:
         raise StudyError(
-            f"expected {key} to name something importable, got {place!r} ({error}); "
+            f"expected {key} to name something importable, got {place!r} ({why}); "
             "check the spelling and that the module is installed here"
-        ) from None
+        )
     if not callable(found):
         raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")
     return found  # type: ignore[no-any-return]
+
+
+def _imported(module: str, name: str) -> tuple[Any, str]:
+    """What a module has under a name, and why nothing; what the module says may quote a record."""
+    try:
+        return getattr(importlib.import_module(module), name), ""
+    except ModuleNotFoundError as error:
+        return None, f"no module named {error.name!r}"
+    except AttributeError:
+        return None, f"{module} has no {name!r}"
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's module raises what it likes)
+        return None, f"importing it raised {type(error).__name__}"
 
 
 def _from_file(data: Data, party: str, folder: Path) -> Records:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import StudyError
+from hubbub.errors import HubbubError, StudyError
 from hubbub.learning.chain import Squeeze
 from hubbub.learning.records import Loss
+from hubbub.sources import named_object
 
 KINDS = ("logistic", "mlp", "cnn", "python:module:factory")
 _CHANNELS = 64  # of both convolutions of the paper's network
@@ -149,26 +149,33 @@ def _factory(kind: str) -> Callable[..., nn.Module]:
     module, _, name = path.partition(":")
     if scheme != "python" or not module or not name:
         raise StudyError(f'expected a model kind out of {KINDS}, found "{kind}"')
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise StudyError(
-            f'expected model kind "{kind}" to name a function that can be imported, found that '
-            f"{error}; install its module on this machine"
-        ) from error
-    return _checked(kind, found)
+    return _checked(kind, named_object(kind, "model.kind"))
 
 
 def _checked(kind: str, factory: Callable[..., object]) -> Callable[..., nn.Module]:
     """Hold a factory to returning a module."""
 
     def build(**shapes: object) -> nn.Module:
-        model = factory(**shapes)
+        model = _of(kind, factory, shapes)
         if isinstance(model, nn.Module):
             return model
         raise StudyError(f'expected "{kind}" to return a torch.nn.Module, found {type(model)}')
 
     return build
+
+
+def _of(kind: str, factory: Callable[..., object], shapes: Mapping[str, object]) -> object:
+    """What the factory gives; its own errors are told by their kind alone."""
+    try:
+        return factory(**shapes)
+    except HubbubError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's function raises what it likes)
+        raised = type(error).__name__
+    raise StudyError(
+        f'expected "{kind}" to return a torch.nn.Module for {sorted(shapes)}, it raised {raised}; '
+        "call it where it is to see why"
+    )
 
 
 def default_loss(outputs: int, targets: torch.dtype = torch.int64) -> Loss:

@@ -17,7 +17,7 @@ from hubbub.plan import SUM_MARGIN, Plan, largest_batch, owned_records, record_s
 from hubbub.plan import plan as plan_study
 from hubbub.round import LocalTask, Terms
 from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
-from hubbub.study import Study
+from hubbub.study import Model, Study
 from hubbub.tabular import Records
 
 Parameters = NDArray[np.float32]
@@ -75,6 +75,7 @@ class Setting:
         _check_counts(study, dict(zip(names, map(len, records), strict=True)))
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
             _check_shape(name, one, shape)
+            _check_targets(name, one, study.model)
         model = model_of(study, shape)
         initial = learning.parameters_vector(model)
         method = learning.method_for(model, shape, records[0].targets) if records else ""
@@ -205,6 +206,25 @@ def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> No
         raise DataError(
             f"expected records of shape {tuple(shape)} for {name}, "
             f"got {tuple(records.inputs.shape[1:])}; mend the data or model.inputs"
+        )
+
+
+def _check_targets(name: str, records: Records | None, model: Model) -> None:
+    """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
+    if records is None or model.kind.startswith("python:"):
+        return
+    if name == sources.TEST and not len(records):
+        raise DataError("expected records in the public test set, got none; mend it")
+    targets = records.targets
+    if model.outputs == 1:
+        fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
+    else:
+        fits = targets.dtype == np.int64 and bool((targets < model.outputs).all())
+        wanted = f"int64 class numbers below {model.outputs}"
+    if not fits:
+        raise DataError(
+            f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
+            "found others; mend the data or model.outputs"
         )
 
 

@@ -44,7 +44,8 @@ class Masking:
             return
         blocks, head = -(-vector.nbytes // BLOCK_BYTES), _HEAD_START // BLOCK_BYTES
         span = -(-(blocks - head // max(1, len(masks))) // self._threads)
-        own, words = blocks - span * (self._threads - 1), BLOCK_BYTES // vector.itemsize
+        own = max(0, blocks - span * (self._threads - 1))
+        words = BLOCK_BYTES // vector.itemsize
         jobs = [
             self._pool.submit(_apply, vector[low * words : (low + span) * words], masks, low)
             for low in range(own, blocks, span)

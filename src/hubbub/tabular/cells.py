@@ -69,9 +69,14 @@ def _parquet_cells(path: Path) -> dict[str, list[str]]:
             f"expected pyarrow to read {path.name}, found that it is not installed; run "
             "pip install hubbub[parquet] or convert the file to .csv"
         ) from None
-    table = None
-    with suppress(OSError, ValueError):
-        table = parquet.ParquetFile(path).read().to_pydict()
+    table, names = None, []
+    with suppress(Exception):  # whatever it says, it may quote a cell
+        read = parquet.ParquetFile(path).read()
+        table, names = read.to_pydict(), read.column_names
+    if len(set(names)) < len(names):
+        raise DataError(
+            f"expected every column of {path.name} once, found one twice; remove one of them"
+        )
     if table is None:
         raise DataError(
             f"expected a readable Parquet file {path.name}, found that it is not there or damaged; "
