@@ -37,6 +37,7 @@ from hubbub.runners.members import Layout, Members
 from hubbub.runners.setting import Setting
 from hubbub.summation.mask import Masking
 from hubbub.tabular import Records
+from hubbub.verification.checking import verify
 from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
 
 FALSE_ALARM = 1e-9
@@ -575,6 +576,22 @@ def test_a_source_that_is_no_function_is_one_sentence(source):
     with pytest.raises(StudyError, match=r"data\.source") as caught:
         run(heart(steps=2, source=f'"{source}"'))
     assert_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize("baseline", [None, "alone"])
+def test_a_model_that_has_diverged_leaves_a_run_that_verifies(tmp_path, baseline):
+    deep = f'"mlp"\nhidden = {[2] * 14}'
+    wild = heart(steps=4, kind=deep, optimizer='{ name = "adam", lr = 1e6 }')
+    result = run(wild, tmp_path / "run", baseline=baseline)
+    assert all(isfinite(value) for row in result.metrics for value in row.values())
+    assert "loss" not in result.final
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("function", [hubbub.run, hubbub.plan])
+def test_the_path_of_a_study_is_no_study(function):
+    with pytest.raises(StudyError, match=r"expected a Study, got str; load it"):
+        function("study.toml")
 
 
 SPEAKS = "raise {}('John Smith HIV+')"

@@ -5,6 +5,7 @@ Nothing here is noised, so nothing here may leave a silo. This file knows no tra
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,8 @@ def evaluate(
         chunk: records evaluated at once, where the model is.
 
     Returns:
-        "loss", "accuracy" and, where it is defined, "auc".
+        "loss", "accuracy" and "auc", each where it is defined and a finite number: a model that
+        has diverged may have no loss that could be told.
     """
     batch, training = batch_of(inputs, targets), model.training
     device = device_under(model)
@@ -91,4 +93,4 @@ def evaluate(
     found = {"loss": float(torch.cat(losses).double().mean()), "accuracy": accuracy(logits, truth)}
     if logits.ndim == 1 and len(np.unique(truth)) == 2 and np.isfinite(logits).all():
         found["auc"] = auc(logits, truth)
-    return found
+    return {name: value for name, value in found.items() if math.isfinite(value)}

@@ -237,6 +237,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     Raises:
         StudyError: the study asks for something that cannot be certified.
     """
+    Study.expect(study)
     dimension = dimension if dimension is not None else model_dimension(study)
     _check_projection(study, dimension)
     parties, mechanism = study.parties, mechanism_of(study)

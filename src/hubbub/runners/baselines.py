@@ -68,7 +68,11 @@ def alone(setting: Setting, progress: Progress) -> State:
 
         runs.append(train(setting, summation, progress, divisor=share))
     rows = tuple(
-        {key: float(np.mean([row[key] for row in at_once])) for key in at_once[0]}
+        {
+            key: float(np.mean([row[key] for row in at_once]))
+            for key in at_once[0]
+            if all(key in row for row in at_once)
+        }
         for at_once in zip(*(one.rows for one in runs), strict=True)
     )
     return replace(runs[0], rows=rows)

@@ -111,6 +111,7 @@ def run(
         BudgetError: a silo's cap refuses a step.
         IntegrityError: a ledger cannot be written or was altered.
     """
+    Study.expect(study)
     if baseline is not None and baseline not in BASELINES:
         raise StudyError(
             f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"

@@ -94,6 +94,14 @@ class Study:
             ) from None
         return cls.parse(text)
 
+    @staticmethod
+    def expect(value: object) -> None:
+        """Refuse what is no study, such as the path of one."""
+        if not isinstance(value, Study):
+            raise StudyError(
+                f"expected a Study, got {type(value).__name__}; load it with hubbub.Study.load"
+            )
+
     @classmethod
     def parse(cls, text: str) -> Study:
         """The study in a TOML text."""

@@ -302,6 +302,11 @@ def _last_model(
     model is the one `before`: the sum is paid for, and the step is lost.
     """
     claim = f"{path} holds the model that the last step gave"
+    if _built(study) is None:
+        claim = (
+            f"{path} contains the numbers that the last step gave; which tensor is which, and what "
+            "others are for, only the study's own code says"
+        )
     if parameters is None:
         return on_trust(f"that {claim}: the last step could not be made again")
     try:
