@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nextafter
+
 import pytest
 
 from hubbub.errors import BudgetError
@@ -49,6 +51,17 @@ def test_p15_other_studies_and_other_mechanisms_have_attempts_of_their_own(path)
             with pytest.raises(BudgetError, match="attempts"):
                 ledger.charge(spent, attempts=1)
         ledger.charge(entry(5))  # who does not ask is not limited
+
+
+def test_p15_another_last_digit_of_the_noise_is_no_new_budget(path):
+    moved = {"noise_multiplier": float(nextafter(entry(1).kind.noise_multiplier, inf))}
+    with Ledger(path) as ledger:
+        assert ledger.spent_on(STUDY, entry(1, **moved).kind) == ROWS
+        with pytest.raises(BudgetError, match="attempts"):
+            ledger.charge(entry(5, **moved), attempts=ROWS)
+        ledger.charge(entry(5, **moved), attempts=ROWS + 1)
+        with pytest.raises(BudgetError, match="attempts"):
+            ledger.charge(entry(6), attempts=ROWS + 1)
 
 
 def test_what_was_spent_is_told_by_study_and_by_mechanism(path):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 from hubbub.privacy import Certificate, Step, parameters
 
 _NOTHING_ADDED = Certificate()
 _PROJECTIONS = ("gaussian", "sign", "layers")
+_LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relative
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -51,6 +53,18 @@ class Kind:
         parameters.whole("dimension", self.dimension, least=0, most=10**7)
         parameters.within("factor", self.factor, least=1.0, most=1e6)
         parameters.within("slack", self.slack, least=0.0, most=1.0)
+
+    def like(self, other: Kind) -> bool:
+        """Whether it is the same mechanism but for the last digits of what was calibrated.
+
+        Another version of a library may end a calibration on another digit; the study is the same.
+        """
+        return all(
+            isclose(mine, others, rel_tol=_LAST_DIGITS)
+            if isinstance(mine, float)
+            else mine == others
+            for mine, others in zip(vars(self).values(), vars(other).values(), strict=True)
+        )
 
     def step(self, count: int = 1) -> Step:
         """So many attempts, without what is particular to joint batches and projections."""

@@ -72,9 +72,9 @@ class Tally:
         return list(self._studies)
 
     def attempts(self, study: bytes, kind: Kind | None = None) -> int:
-        """How many entries a study has; of one mechanism if it is given."""
+        """How many entries a study has; of one mechanism, to its last digits, if it is given."""
         counts = self._studies.get(study, Counter())
-        return counts.total() if kind is None else counts[kind]
+        return sum(count for one, count in counts.items() if kind is None or one.like(kind))
 
     def sessions(self, study: bytes) -> int:
         """In how many sessions a study was run."""

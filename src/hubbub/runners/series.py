@@ -180,7 +180,7 @@ class Stage:
         most = {}
         for index, ledger in self.ledgers.items():
             mine = _since(ledger, self.study, self.folder, index) if self.folder else ()
-            before = ledger.spent_on(self.study.id, kind) - sum(one.kind == kind for one in mine)
+            before = ledger.spent_on(self.study.id, kind) - sum(one.kind.like(kind) for one in mine)
             most[index] = before + rows
         return most
 
