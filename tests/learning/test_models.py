@@ -762,3 +762,11 @@ def test_a_silos_records_without_a_finite_gradient_add_nothing_and_are_told_to_n
     np.testing.assert_allclose(total, expected, rtol=1e-6)
     assert isinstance(total, np.ndarray)  # and no count beside it
     assert not whole.clipped_sum(parameters, np.arange(0, 30, 3)).any()
+
+
+@pytest.mark.parametrize("lost", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_left_out(lost):
+    inputs, targets = torch.zeros(4, 2), torch.tensor([0.0, 1.0, 0.0, 1.0])
+    model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    found = evaluate(model, lambda outputs, _: torch.full_like(outputs, lost), inputs, targets)
+    assert set(found) == {"accuracy", "auc"}
