@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -52,17 +53,28 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
 
 
 def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[str, Any]) -> object:
-    """What the function gives; its own errors may quote records, so only their kind is told."""
+    """What the function gives."""
+    found, raised = attempted(partial(source, party, **options))
+    if raised:
+        raise DataError(
+            f"expected {name} to return the records of {party}, it raised {raised}; call it where "
+            "the records are to see why"
+        )
+    return found
+
+
+def attempted(work: Callable[[], Any]) -> tuple[Any, str]:
+    """What a user's code gives, or the kind of what it raised: its words may quote a record.
+
+    Raises:
+        HubbubError: as the code raised it.
+    """
     try:
-        return source(party, **options)
+        return work(), ""
     except HubbubError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's function raises what it likes)
-        kind = type(error).__name__
-    raise DataError(
-        f"expected {name} to return the records of {party}, it raised {kind}; call it where the "
-        "records are to see why"
-    )
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the code is the user's, and raises what it likes)
+        return None, type(error).__name__
 
 
 def has_test_set(study: Study) -> bool:

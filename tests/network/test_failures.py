@@ -25,7 +25,7 @@ from hubbub.network.serving import serve
 from hubbub.network.silo import SiloSeat
 from hubbub.runners.local import Result
 from hubbub.verification.checking import verify
-from network.relay import HASTY, NAMES, Watched, gathered, opened
+from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")
 ROUND = ("model", "total")
@@ -33,19 +33,6 @@ WHEN = pytest.mark.parametrize("when", ["before", "after"])
 NODES = pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 ONE_AWAY: dict[str, Any] = {"parties": {"colluders": 0, "dropouts": 1}}
 Blob = bytes | Missing
-
-
-@pytest.fixture
-def gather(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
-    """A watched consortium; whatever is done to it, the laws hold."""
-    made: list[Watched] = []
-
-    def new(nodes: int = 0, **changes: Any) -> Watched:
-        made.append(gathered(tmp_path / f"{len(made)}", nodes, **changes))
-        return made[-1]
-
-    yield new
-    assert [one.broken for one in made if one.broken] == []
 
 
 class Failing:

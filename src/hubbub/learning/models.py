@@ -10,17 +10,17 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import HubbubError, StudyError
+from hubbub.errors import StudyError
 from hubbub.learning.chain import Squeeze
 from hubbub.learning.records import Loss
-from hubbub.sources import named_object
+from hubbub.sources import attempted, named_object
 
 KINDS = ("logistic", "mlp", "cnn", "python:module:factory")
 _CHANNELS = 64  # of both convolutions of the paper's network
@@ -156,26 +156,17 @@ def _checked(kind: str, factory: Callable[..., object]) -> Callable[..., nn.Modu
     """Hold a factory to returning a module."""
 
     def build(**shapes: object) -> nn.Module:
-        model = _of(kind, factory, shapes)
+        model, raised = attempted(functools.partial(factory, **shapes))
+        if raised:
+            raise StudyError(
+                f'expected "{kind}" to return a torch.nn.Module for {sorted(shapes)}, it raised '
+                f"{raised}; call it where it is to see why"
+            )
         if isinstance(model, nn.Module):
             return model
         raise StudyError(f'expected "{kind}" to return a torch.nn.Module, found {type(model)}')
 
     return build
-
-
-def _of(kind: str, factory: Callable[..., object], shapes: Mapping[str, object]) -> object:
-    """What the factory gives; its own errors are told by their kind alone."""
-    try:
-        return factory(**shapes)
-    except HubbubError:
-        raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's function raises what it likes)
-        raised = type(error).__name__
-    raise StudyError(
-        f'expected "{kind}" to return a torch.nn.Module for {sorted(shapes)}, it raised {raised}; '
-        "call it where it is to see why"
-    )
 
 
 def default_loss(outputs: int, targets: torch.dtype = torch.int64) -> Loss:

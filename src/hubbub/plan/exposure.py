@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, sqrt
+from operator import attrgetter
 
 from hubbub.plan.asides import PricedAside, released
 from hubbub.plan.mask_graph import torn_apart
@@ -106,13 +107,9 @@ def exposures_of(
     def least(row: _Adversary) -> Exposure:
         torn = (1 + len(asides)) * torn_apart(study, row.shares)
         whole = exposure(row, min(row.shares, most), torn)
-        return min(whole, exposure(row, most, 0.0), key=_epsilon_of) if torn else whole
+        return min(whole, exposure(row, most, 0.0), key=attrgetter("epsilon")) if torn else whole
 
     return tuple(map(least, _adversaries(study)))
-
-
-def _epsilon_of(one: Exposure) -> float:
-    return one.epsilon
 
 
 @lru_cache(maxsize=4096)  # asked for again by every repetition of a study

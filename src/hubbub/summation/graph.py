@@ -19,6 +19,7 @@ FAILURE_BITS = 40
 _COMPLETE_UP_TO = 16
 
 
+@lru_cache(maxsize=64)  # a plan asks for it with every adversary
 def degree(silos: int, colluders: int, dropouts: int) -> int:
     """Neighbours of each silo: silos - 1, or the least even number that keeps P4's promise."""
     if silos <= _COMPLETE_UP_TO:

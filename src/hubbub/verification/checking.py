@@ -301,8 +301,8 @@ def _last_model(
     If the run was interrupted between the last sum that it could pay for and the step along it, the
     model is the one `before`: the sum is paid for, and the step is lost.
     """
-    claim = f"{path} holds the model that the last step gave"
-    if _built(study) is None:
+    claim, model = f"{path} holds the model that the last step gave", _built(study)
+    if model is None:
         claim = (
             f"{path} contains the numbers that the last step gave; which tensor is which, and what "
             "others are for, only the study's own code says"
@@ -310,18 +310,17 @@ def _last_model(
     if parameters is None:
         return on_trust(f"that {claim}: the last step could not be made again")
     try:
-        if _is_model(path, study, parameters):
+        if _is_model(path, model, parameters):
             return judged(claim, "")
-        if before is not None and _is_model(path, study, before):
+        if before is not None and _is_model(path, model, before):
             return judged(f"{claim} that an interruption has left", "")
     except (HubbubError, SafetensorError, OSError) as error:
         return wrong(claim, error)
     return judged(claim, f"it holds another; {RESTORE}")
 
 
-def _is_model(path: Path, study: Study, parameters: Parameters) -> bool:
-    """Whether a file holds a model with these parameters."""
-    model = _built(study)
+def _is_model(path: Path, model: Any, parameters: Parameters) -> bool:
+    """Whether a file holds a model with these parameters; None: one that is not built here."""
     if model is None:
         return _holds(path, parameters)
     learning.load_model(path, model)
