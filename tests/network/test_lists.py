@@ -22,7 +22,7 @@ from hubbub.errors import ProtocolError
 from hubbub.network import lists, seat
 from hubbub.network.conductor import WaitedError, _SetUp
 from hubbub.network.opening import RefusedError
-from hubbub.network.parcel import Call, answer
+from hubbub.network.parcel import Call, answer, read_answer, request
 from hubbub.network.silo import SiloSeat
 from hubbub.plan import Plan, exposure, mechanism_of, plan
 from hubbub.round import Silo, decoded
@@ -32,6 +32,8 @@ from hubbub.runners.setting import Setting
 from hubbub.runners.training import Parameters, Summed, train
 from hubbub.sampling import Mixer, Publication, layers
 from hubbub.sampling.layers import Done, Job, Wrap
+from hubbub.sampling.lists import commitment
+from hubbub.sampling.venue import repeated
 from hubbub.study import Study
 from hubbub.tabular import Records
 from hubbub.verification.checking import verify
@@ -366,9 +368,8 @@ class Changing(Mixer):
         super().submit(commits)
         size = layers.form_bytes(len(self._counts))
         whole = os.urandom(size * self._counts[self._index])
-        return self._publication(
-            layers.names_in(layers.named(self._places[0], whole, size)), whole, size
-        )
+        names = layers.names_in(layers.named(self._places[0], whole, size))
+        return self._publication(names, whole, size, told=repeated(self._commits))
 
 
 class Misnaming(Mixer):
@@ -434,7 +435,7 @@ CHEATS: dict[str, tuple[type[Mixer], str]] = {
     "misnames forms": (Misnaming, "expected the forms that it named, got others"),
     "does not shuffle": (Ordering, "forms in the order of their names, got others or one twice"),
     "cannot be opened": (Closed, "its token does not open at layer 3"),
-    "has fewer tokens": (Short, "expected a MIX_NAMES of 192 bytes, got 160"),
+    "has fewer tokens": (Short, "expected a MIX_NAMES of 747 bytes, got 715"),
     "complains": (Complaining, "it complained about a list that is as it should be"),
     "shows a weak key": (Weak, "expected a key that can be sealed to, got another"),
 }
@@ -472,6 +473,49 @@ def test_where_a_list_is_opened_every_silo_finds_the_culprit_for_itself(
     found = [line for line in parties.said if "bob: expected a list that everybody made" in line]
     assert len(found) == len(NAMES)
     assert any("complains about the list" in line for line in parties.said)
+
+
+class Again(Mixer):
+    """Commits once more to what it has seen since."""
+
+    def commit_to(self, forms: bytes) -> tuple[bytes, Publication]:
+        """A second commitment, and what fits it: own forms but one, which is another silo's."""
+        size = layers.form_bytes(len(self._counts))
+        whole = forms[:size] + self._forms[size:]
+        names = layers.names_in(layers.named(self._places[0], whole, size))
+        hidden = commitment(self._places[0], self._index, np.sort(names).tobytes())
+        commit = self._frame(Tag.MIX_COMMIT, hidden + repeated(self._key_posts))
+        return commit, self._publication(names, whole, size, told=repeated(self._commits))
+
+
+def test_who_copies_a_form_between_two_commitments_is_named_alone(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the relay: ann shows her forms after one commitment of bob's, the rest see another."""
+    cheating(monkeypatch, Again)
+    parties = gather("static")
+    shown: dict[str, bytes] = {}
+
+    def framed(name: str, asked: Any, deadline: float) -> Iterator[Any]:
+        if name == "show":
+            yield from shown.items()
+            yield from parties.phase(name, {"cyn": asked["cyn"]}, deadline)
+            return
+        heard = dict(parties.phase(name, asked, deadline))
+        if name == "wrap":
+            ((session, sitting),) = parties.seats["bob"]._playing.items()
+            commits = [read_answer(blob)[0] for _, blob in sorted(heard.items())]
+            shown["ann"] = parties.seats["ann"].answer(request(Call.SHOW, session, commits))
+            bob = sitting.lists._mixer
+            bob.submit(commits)
+            again, made = bob.commit_to(payload_of(read_answer(shown["ann"])[1]))
+            shown["bob"] = answer([made.names, made.forms])
+            heard["bob"] = answer([again])
+        yield from heard.items()
+
+    with pytest.raises(ProtocolError, match="two different things that it signed") as caught:
+        parties.serve(framed, patience=HASTY)
+    assert caught.value.culprit == "bob"
 
 
 def test_a_complaint_before_anything_was_shown_names_who_complains(gather: Any) -> None:

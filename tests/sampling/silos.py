@@ -14,7 +14,7 @@ from hubbub.identity import Roster
 from hubbub.randomness import SecureSource
 from hubbub.sampling import Evidence, Mixer, Owned, Publication
 from hubbub.sampling.layers import Labour, in_this_thread
-from hubbub.sampling.venue import Venue
+from hubbub.sampling.venue import Venue, parted
 from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from protocol.parties import fixed_keys
 
@@ -48,6 +48,12 @@ def mixer(index: int, number: int = 0, **changes: SecureSource) -> Mixer:
 
 def payload_of(frame: bytes) -> bytes:
     return frame[HEADER_BYTES:-SIGNATURE_BYTES]
+
+
+def input_of(frame: bytes) -> tuple[bytes, bytes]:
+    """The names in a MIX_NAMES of step 0, and the statements of the commits."""
+    own, told = parted(payload_of(frame), len(COUNTS))
+    return bytes(own), bytes(told)
 
 
 def signed(sender: int, tag: Tag, step: int, payload: bytes, number: int = 0) -> bytes:

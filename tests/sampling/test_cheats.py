@@ -27,6 +27,7 @@ from sampling.silos import (
     SESSION,
     STUDY,
     Play,
+    input_of,
     mixer,
     only,
     payload_of,
@@ -234,21 +235,59 @@ def test_whoever_copies_a_wrapped_token_is_named_since_it_had_committed() -> Non
 
     def network(phase: str, step: int, sender: int, receiver: int, frame: bytes) -> bytes:
         if (phase, step) == ("names", 0):
-            seen[sender] = payload_of(frame)
+            seen[sender], told = input_of(frame)
             if sender == CHEAT:
                 own = pieces(seen[CHEAT], layers.NAME_BYTES)
                 copied = sorted([own[0], pieces(seen[1], layers.NAME_BYTES)[0]])
-                return signed(CHEAT, NAMES, 0, b"".join(copied))
+                return signed(CHEAT, NAMES, 0, b"".join(copied) + told)
         return frame
 
     with refused(NAME, "that it committed to, got others"):
         Play(network).make()
 
 
-def test_a_copied_commitment_fits_nobody_else() -> None:
-    commits = {}
+def test_whoever_commits_again_to_what_it_has_seen_is_named_and_the_copied_silo_is_not() -> None:
+    """The cheat has silo 1 show its forms too early, and commits to one of them for the others."""
+    play = Play()
+
+    def copied() -> bytes:
+        own, theirs = (pieces(play.mixers[i]._own[0].tobytes(), 32) for i in (CHEAT, 1))
+        return b"".join(sorted([*own[1:], theirs[0]]))
 
     def network(phase: str, step: int, sender: int, receiver: int, frame: bytes) -> bytes:
+        if (phase, sender) == ("commit", CHEAT) and receiver > CHEAT:
+            again = commitment(play.mixers[CHEAT]._places[0], CHEAT, copied())
+            return signed(CHEAT, Tag.MIX_COMMIT, 0, again + payload_of(frame)[32:])
+        if phase == "names" and sender == CHEAT:
+            return signed(CHEAT, NAMES, 0, copied() + input_of(play.published[3].names)[1])
+        return frame
+
+    play.network = network
+    play.make_until_submitted()
+    shown = {index: one.names for index, one in play.published.items()}
+    for looking in (1, 3, 4):
+        with refused(NAME, "two different things"):
+            play.mixers[looking].look(play._to(looking, "names", shown))
+
+
+def test_a_silo_that_repeats_a_commitment_that_nobody_made_is_named() -> None:
+    def lied(frame: bytes) -> bytes:
+        changed = bytearray(payload_of(frame))
+        changed[-70] ^= 1
+        return signed(CHEAT, NAMES, 0, bytes(changed))
+
+    with refused(NAME, "what it did not sign"):
+        Play(only("names", 0, CHEAT, lied)).make()
+
+
+def test_a_copied_commitment_fits_nobody_else() -> None:
+    commits, shown = {}, {}
+
+    def network(phase: str, step: int, sender: int, receiver: int, frame: bytes) -> bytes:
+        if (phase, step) == ("names", 0):
+            shown[sender] = input_of(frame)
+            if sender == CHEAT:  # it repeats its commitment as the others have it
+                return signed(CHEAT, NAMES, 0, shown[CHEAT][0] + shown[1][1])
         if phase == "commit":
             commits[sender] = frame
             if sender == CHEAT and receiver != CHEAT:

@@ -114,10 +114,13 @@ def test_commitments_and_statements_are_as_documented(
         return b"hubbub frame v1" + header + sha(payload) + frame[-64:]
 
     keys = b"".join(statement(frame) for frame in made.keys)
+    commits = b"".join(statement(frame) for _, frame in sorted(said["commit"].items()))
     inputs = b"".join(statement(frame) for frame in made.names[0])
     assert len(statement(made.keys[0])) == 185
     for index in SILOS:
-        names = payload_of(made.names[0][index - 1])
+        whole = payload_of(made.names[0][index - 1])
+        names, told = whole[: -4 * 185], whole[-4 * 185 :]
+        assert told == commits
         assert names == b"".join(sorted(cut(names, 32)))
         hidden = sha(b"hubbub mix commit v1", place, u32(index), names)
         assert payload_of(said["commit"][index]) == hidden + keys

@@ -16,7 +16,17 @@ from hubbub.identity import Roster
 from hubbub.sampling import Folder, Tokens, create_tokens, layers, workshop
 from hubbub.sampling.layers import Done, Peel, Wrap, in_this_thread
 from hubbub.sampling.workshop import workshop as opened_workshop
-from sampling.silos import COUNTS, KEYS, ROSTER, SESSION, STUDY, Play, mixer, payload_of
+from sampling.silos import (
+    COUNTS,
+    KEYS,
+    ROSTER,
+    SESSION,
+    STUDY,
+    Play,
+    input_of,
+    mixer,
+    payload_of,
+)
 
 
 def whole(made: Tokens) -> list[int]:
@@ -66,7 +76,8 @@ def test_all_forms_of_a_list_have_one_length_and_no_form_is_in_two_lists() -> No
     for step, frames in play.forms.items():
         size = layers.form_bytes(4 - step)
         assert sum(len(payload_of(frame)) for frame in frames) == size * sum(COUNTS)
-    names = [payload_of(frame) for frames in play.names for frame in frames]
+    names = [input_of(frame)[0] for frame in play.names[0]]
+    names += [payload_of(frame) for frames in play.names[1:] for frame in frames]
     every = np.concatenate([layers.names_in(one) for one in names])
     assert np.unique(every).size == every.size == 5 * sum(COUNTS)
 

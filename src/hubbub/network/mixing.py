@@ -23,7 +23,7 @@ from hubbub.network.parcel import Call
 from hubbub.network.patience import with_work
 from hubbub.sampling import Evidence, layers
 from hubbub.sampling.lists import commitment, doubled, joined, list_places
-from hubbub.sampling.venue import Post, Venue, statement_bytes
+from hubbub.sampling.venue import Payload, Post, Venue, parted, statement_bytes
 from hubbub.wire import Tag, unverified
 
 _COMMIT_BYTES = 32
@@ -95,16 +95,15 @@ class _Making:
         self._keys = _column(keys)
         key_posts = self._taken(keys, Tag.MIX_KEY)
         self._check_keys(key_posts)
-        repeats = statement_bytes() * len(self._silos)
         commits = self._all(
             Call.WRAP,
             self._keys,
-            {Tag.MIX_COMMIT: self._each(_COMMIT_BYTES + repeats)},
+            {Tag.MIX_COMMIT: self._each(_COMMIT_BYTES + self._repeats)},
             operations=max(self._counts.values()) * len(self._silos),
         )
         hidden = self._taken(commits, Tag.MIX_COMMIT)
         for index, post in hidden.items():
-            self._venue.compare(key_posts, bytes(post.payload[_COMMIT_BYTES:]), index)
+            self._venue.compare(key_posts, parted(post.payload, len(self._silos))[1], index)
         places = self._places(key_posts)
         published = self._all(Call.SHOW, _column(commits), self._published(0))
         seen = self._looked(published, 0, places, hidden, ())
@@ -125,8 +124,8 @@ class _Making:
         before: Sequence[bytes],
     ) -> list[bytes]:
         """What was published in a step is checked and shown to all; what all say that they saw."""
-        names = self._taken(published, Tag.MIX_NAMES, step)
-        self._check_names(names, step, places, hidden)
+        posts = self._taken(published, Tag.MIX_NAMES, step)
+        names = self._check_names(posts, places, {} if step else hidden)
         self._names.append(_column(published))
         if step < self._silos[-1]:
             self._check_forms(self._taken(published, Tag.MIX_FORMS, step), names, step, places)
@@ -134,10 +133,10 @@ class _Making:
         told = self._names[-1]
         both = [*before, *told]  # the mixer has closed the step before: it was told with the forms
         asked = {index: told if index == step else both for index in self._silos}
-        size = statement_bytes() * len(names)
+        size = statement_bytes() * len(posts)
         found = self._ask(Call.LOOK, asked, {Tag.MIX_SEEN: self._each(size)}, step)
         for index, post in self._taken(found, Tag.MIX_SEEN, step).items():
-            self._venue.compare(names, bytes(post.payload), index)
+            self._venue.compare(posts, post.payload, index)
         for heard in found.values():
             if len(heard) > 1:
                 self._settle(heard[1])
@@ -188,31 +187,40 @@ class _Making:
             if not layers.is_public(bytes(post.payload)):
                 raise self._cheat(index, "a key that can be sealed to, got another")
 
-    def _check_names(self, posts: Posts, step: int, places: Sequence[bytes], hidden: Posts) -> None:
-        """In order, none twice; at step 0 what was committed to, and no form of two silos."""
+    def _check_names(
+        self, posts: Posts, places: Sequence[bytes], hidden: Posts
+    ) -> dict[int, Payload]:
+        """In order, none twice; at step 0 what was committed to, and no form of two silos.
+
+        What was committed to is compared first: who commits twice can make others look alike.
+        """
+        names = dict[int, Payload]()
         for index, post in posts.items():
-            if not layers.is_ascending(layers.names_in(post.payload)):
+            names[index], told = parted(post.payload, len(hidden))
+            self._venue.compare(hidden, told, index)
+        for index, each in names.items():
+            if not layers.is_ascending(layers.names_in(each)):
                 raise self._cheat(
                     index, "forms in the order of their names, got others or one twice"
                 )
-        if step:
-            return
-        for index, post in posts.items():
-            committed = hidden[index].payload[:_COMMIT_BYTES]
-            if commitment(places[0], index, post.payload) != committed:
+        for index, post in hidden.items():
+            if commitment(places[0], index, names[index]) != post.payload[:_COMMIT_BYTES]:
                 raise self._cheat(index, "the tokens that it committed to, got others")
-        whole = layers.names_in(b"".join(post.payload for post in posts.values()))
-        owners = np.repeat(list(self._silos), list(self._counts.values()))
-        if alike := doubled(whole, owners):
+        owners = np.repeat(list(hidden), [self._counts[index] for index in hidden])
+        whole = layers.names_in(b"".join(names.values()))
+        if hidden and (alike := doubled(whole, owners)):
             raise ProtocolError(
                 "expected every form once, got one from two silos",
                 culprit=joined(self._roster, alike),
             )
+        return names
 
-    def _check_forms(self, forms: Posts, names: Posts, step: int, places: Sequence[bytes]) -> None:
+    def _check_forms(
+        self, forms: Posts, names: Mapping[int, Payload], step: int, places: Sequence[bytes]
+    ) -> None:
         size = layers.form_bytes(len(self._silos) - step)
         for index, post in forms.items():
-            if layers.named(places[step], post.payload, size) != bytes(names[index].payload):
+            if layers.named(places[step], post.payload, size) != bytes(names[index]):
                 raise self._cheat(index, "the forms that it named, got others")
 
     def _cheat(self, index: int, what: str) -> ProtocolError:
@@ -267,12 +275,18 @@ class _Making:
     def _each(self, size: int) -> Sizes:
         return dict.fromkeys(self._silos, size)
 
+    @property
+    def _repeats(self) -> int:
+        """Bytes of the statements of one frame of each silo."""
+        return statement_bytes() * len(self._silos)
+
     def _published(self, step: int) -> dict[Tag, Sizes]:
         """Bytes of what is published in a step; nobody has a use for the forms of the last."""
         each = self._counts if step == 0 else {step: self._whole}
+        told = self._repeats if step == 0 else 0
         form = layers.form_bytes(len(self._silos) - step)
         sizes: dict[Tag, Sizes] = {
-            Tag.MIX_NAMES: {i: layers.NAME_BYTES * count for i, count in each.items()}
+            Tag.MIX_NAMES: {i: layers.NAME_BYTES * count + told for i, count in each.items()}
         }
         if step < self._silos[-1]:
             sizes[Tag.MIX_FORMS] = {index: form * count for index, count in each.items()}

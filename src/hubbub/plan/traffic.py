@@ -247,13 +247,13 @@ def silo_list(sizes: Sizes, formats: Formats, silo: int) -> Flow:
         """One such frame of every silo about its own records."""
         return sum(formats.framed(each * count) for count in sizes.counts)
 
-    key = formats.framed(KEY_BYTES)
-    commit = formats.framed(_DIGEST + silos * statement_bytes())
-    seen = formats.framed(silos * statement_bytes()) + silos * formats.framed(statement_bytes())
-    names = of_all(NAME_BYTES) + silos * once(NAME_BYTES)
+    key, repeats = formats.framed(KEY_BYTES), silos * statement_bytes()
+    commit = formats.framed(_DIGEST + repeats)
+    seen = formats.framed(repeats) + silos * formats.framed(statement_bytes())
+    names = of_all(NAME_BYTES) + silos * repeats + silos * once(NAME_BYTES)
     before, after = form_bytes(silos - silo + 1), form_bytes(silos - silo)
     forms = of_all(before) if silo == 1 else once(before)
-    shown = formats.framed(NAME_BYTES * own) + formats.framed(form_bytes(silos) * own)
+    shown = formats.framed(NAME_BYTES * own + repeats) + formats.framed(form_bytes(silos) * own)
     mixed = once(NAME_BYTES) + (once(after) if silo < silos else 0)
     return Flow(
         received=calls * formats.request + silos * (key + commit + seen) + names + forms,

@@ -2,7 +2,9 @@
 
 Theory of operation. Every silo makes a fresh key for this list, and says which keys it saw when it
 commits to its own wrapped tokens; only when all have committed, and saw the same keys, are the
-wrapped tokens shown. So nobody's tokens can be copied from, or depend on, another's. Then each silo
+wrapped tokens shown, and with them which commitments were seen before. So nobody's tokens can be
+copied from, or depend on, another's: whoever commits twice, to have seen something in between, is
+known by its two signatures before anything is made of a likeness. Then each silo
 in the order of the roster peels its layer off all forms and publishes what is inside *in the order
 of the names*. That order is the shuffle: names are hashes of bytes that were fresh and secret to
 their owner until then, so it is a uniform permutation of the honest silos' tokens, and unlike an
@@ -39,7 +41,7 @@ from hubbub.sampling.lists import (
     joined,
     list_places,
 )
-from hubbub.sampling.venue import Post, Venue, repeated, statement_bytes
+from hubbub.sampling.venue import Payload, Post, Venue, parted, repeated, statement_bytes
 from hubbub.wire import Tag
 
 MOST_RECORDS = 1 << 31
@@ -92,10 +94,11 @@ class Mixer:
         self._key_posts: dict[int, Post] = {}
         self._places: list[bytes] = []
         self._own: list[Names] = []  # by list: the names of this silo's forms, by record
-        self._input = Publication(names=b"", forms=b"")
-        self._commits: dict[int, bytes] = {}
+        self._forms = b""  # this silo's, in list 0, by record
+        self._commits: dict[int, Post] = {}
         self._step = 0
         self._seen: dict[int, Post] = {}
+        self._shown: dict[int, Payload] = {}  # the names in this step, by who published them
         self._names: Names = layers.names_in(b"")
         self._next = "key"
         self._finished = False
@@ -131,10 +134,9 @@ class Mixer:
         forms, self._own = layers.wrapped(
             tokens, list(self._publics.values()), self._places, labour
         )
-        self._input = self._publication(self._own[0], forms.tobytes(), forms.shape[1])
-        hidden = commitment(self._places[0], self._index, self._own_input())
+        self._forms = forms.tobytes()
         self._next = "submit"
-        return self._frame(Tag.MIX_COMMIT, hidden + repeated(self._key_posts))
+        return self._frame(Tag.MIX_COMMIT, self._hidden() + repeated(self._key_posts))
 
     def submit(self, commits: Sequence[bytes]) -> Publication:
         """Phase 3, after all committed and saw the same keys: show the wrapped tokens.
@@ -143,15 +145,16 @@ class Mixer:
             ProtocolError: a commitment is missing, or somebody showed different keys to others.
         """
         self._begin("submit")
-        size = _COMMIT_BYTES + statement_bytes() * len(self._key_posts)
-        posts = self._venue.one_each(commits, Tag.MIX_COMMIT, 0, dict.fromkeys(self._counts, size))
-        for index, post in posts.items():
-            self._venue.compare(self._key_posts, bytes(post.payload[_COMMIT_BYTES:]), index)
-        self._commits = {i: bytes(post.payload[:_COMMIT_BYTES]) for i, post in posts.items()}
-        own = commitment(self._places[0], self._index, self._own_input())
-        self._check_own(self._commits[self._index] == own)
+        size = _COMMIT_BYTES + self._statement_bytes
+        sizes = dict.fromkeys(self._counts, size)
+        self._commits = self._venue.one_each(commits, Tag.MIX_COMMIT, 0, sizes)
+        for index, post in self._commits.items():
+            _, told = parted(post.payload, len(self._counts))
+            self._venue.compare(self._key_posts, told, index)
+        self._check_own(self._committed(self._index) == self._hidden())
         self._next = "look"
-        return self._input
+        size = layers.form_bytes(len(self._counts))
+        return self._publication(self._own[0], self._forms, size, told=repeated(self._commits))
 
     def look(self, names: Sequence[bytes]) -> bytes:
         """Check what was published in this step; the MIX_SEEN frame, which repeats it.
@@ -161,23 +164,24 @@ class Mixer:
 
         Raises:
             ProtocolError: naming who dropped, added, replaced or doubled a token, published in
-                another order than that of the names, or showed other tokens than it committed to.
+                another order than that of the names, showed other tokens than it committed to, or
+                committed to several.
         """
         self._begin("look")
-        sizes = (
-            self._sizes(NAME_BYTES, self._counts)
-            if self._step == 0
-            else {self._step: NAME_BYTES * self._size}
-        )
-        self._seen = self._venue.one_each(names, Tag.MIX_NAMES, self._step, sizes)
+        self._seen = self._venue.one_each(names, Tag.MIX_NAMES, self._step, self._names_sizes())
+        self._shown = {}
+        repeats = {} if self._step else self._commits
         for index, post in self._seen.items():
-            if not layers.is_ascending(layers.names_in(post.payload)):
+            self._shown[index], told = parted(post.payload, len(repeats))
+            self._venue.compare(repeats, told, index)
+        for index, each in self._shown.items():
+            if not layers.is_ascending(layers.names_in(each)):
                 raise ProtocolError(
                     "expected forms in the order of their names, none twice, got others: it did "
                     "not shuffle, or doubled a token",
                     culprit=self._roster.name(index),
                 )
-        self._names = layers.names_in(b"".join(post.payload for post in self._seen.values()))
+        self._names = layers.names_in(b"".join(self._shown.values()))
         if self._step == 0:
             self._check_input()
         elif (layers.ranks_of(self._own[self._step], self._names) < 0).any():
@@ -267,7 +271,9 @@ class Mixer:
 
     def saved(self) -> bytes:
         """What this silo must keep to go on after a crash, from step 0 on; secret."""
-        parts = [self._private, *self._publics.values(), *self._commits.values()]
+        hidden = [self._committed(index) for index in self._commits]
+        statements = [post.statement for post in self._commits.values()]
+        parts = [self._private, *self._publics.values(), *hidden, *statements]
         return layers.packed([*parts, *(names.tobytes() for names in self._own)])
 
     def resume(self, saved: bytes, step: int) -> None:
@@ -276,11 +282,15 @@ class Mixer:
         Peeling is deterministic, so what is published again is what was published before.
         """
         self._begin("key")
-        silos = list(self._counts)
+        silos, size = list(self._counts), len(self._counts)
         self._private, *rest = layers.unpacked(saved)
-        self._publics = dict(zip(silos, rest[: len(silos)], strict=True))
-        self._commits = dict(zip(silos, rest[len(silos) : 2 * len(silos)], strict=True))
-        self._own = [layers.names_in(names) for names in rest[2 * len(silos) :]]
+        publics, hidden, statements = (rest[at : at + size] for at in range(0, 3 * size, size))
+        self._publics = dict(zip(silos, publics, strict=True))
+        self._commits = {
+            index: Post(sender=index, payload=own, statement=statement)
+            for index, own, statement in zip(silos, hidden, statements, strict=True)
+        }
+        self._own = [layers.names_in(names) for names in rest[3 * size :]]
         self._places, self._step = self._list_places(), step
         self._next = "look"
 
@@ -288,9 +298,26 @@ class Mixer:
     def _size(self) -> int:
         return sum(self._counts.values())
 
-    def _own_input(self) -> bytes:
-        """The names of this silo's forms in list 0, in order."""
-        return np.sort(self._own[0]).tobytes()
+    @property
+    def _statement_bytes(self) -> int:
+        """Of the statements of one frame of each silo."""
+        return statement_bytes() * len(self._counts)
+
+    def _hidden(self) -> bytes:
+        """The commitment to the names of this silo's forms in list 0, in order."""
+        names = np.sort(self._own[0]).tobytes()
+        return commitment(self._places[0], self._index, names)
+
+    def _committed(self, index: int) -> bytes:
+        """What a silo has committed to."""
+        return bytes(self._commits[index].payload[:_COMMIT_BYTES])
+
+    def _names_sizes(self) -> dict[int, int]:
+        """Bytes of the MIX_NAMES of this step; at step 0 the commits are repeated."""
+        if self._step:
+            return {self._step: NAME_BYTES * self._size}
+        sizes = self._sizes(NAME_BYTES, self._counts)
+        return {index: size + self._statement_bytes for index, size in sizes.items()}
 
     def _list_places(self) -> list[bytes]:
         counts, publics = list(self._counts.values()), list(self._publics.values())
@@ -302,8 +329,8 @@ class Mixer:
 
     def _check_input(self) -> None:
         """List 0: what was committed to, and no form of two silos."""
-        for index, post in self._seen.items():
-            if commitment(self._places[0], index, post.payload) != self._commits[index]:
+        for index, names in self._shown.items():
+            if commitment(self._places[0], index, names) != self._committed(index):
                 raise ProtocolError(
                     "expected the tokens that it committed to, got others",
                     culprit=self._roster.name(index),
@@ -323,19 +350,21 @@ class Mixer:
         posts = self._venue.one_each(frames, Tag.MIX_FORMS, previous, sizes)
         for index, post in posts.items():
             named = layers.named(self._places[previous], post.payload, size)
-            if named != bytes(self._seen[index].payload):
+            if named != bytes(self._shown[index]):
                 raise ProtocolError(
                     "expected the forms that it named, got others",
                     culprit=self._roster.name(index),
                 )
         return b"".join(post.payload for post in posts.values())
 
-    def _publication(self, names: Names, forms: bytes, size: int, step: int = 0) -> Publication:
-        """Names and forms in the order of the names, which is the shuffle."""
+    def _publication(
+        self, names: Names, forms: bytes, size: int, step: int = 0, told: bytes = b""
+    ) -> Publication:
+        """Names and forms in the order of the names, which is the shuffle, and what is repeated."""
         order = np.argsort(names)
         ordered = layers.forms_in(forms, size)[order].tobytes()
         return Publication(
-            names=self._frame(Tag.MIX_NAMES, names[order].tobytes(), step),
+            names=self._frame(Tag.MIX_NAMES, names[order].tobytes() + told, step),
             forms=self._frame(Tag.MIX_FORMS, ordered, step),
         )
 

@@ -21,13 +21,15 @@ _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.
 _CONTENT_BYTES = _LENGTH_BYTES + _HASH_BYTES
 
+Payload = bytes | memoryview
+
 
 @dataclass(frozen=True, kw_only=True)
 class Post:
     """A frame that was taken: who sent it, what it holds, and its statement."""
 
     sender: int
-    payload: bytes | memoryview
+    payload: Payload
     statement: bytes
 
 
@@ -132,7 +134,7 @@ class Venue:
             )
         return frame
 
-    def compare(self, mine: Mapping[int, Post], repeated: bytes, teller: int) -> None:
+    def compare(self, mine: Mapping[int, Post], repeated: Payload, teller: int) -> None:
         """Hold what another says that it took against what I took.
 
         Raises:
@@ -140,7 +142,7 @@ class Venue:
                 it repeats what nobody signed.
         """
         size = statement_bytes()
-        told = [repeated[at : at + size] for at in range(0, len(repeated), size)]
+        told = [bytes(repeated[at : at + size]) for at in range(0, len(repeated), size)]
         if len(told) != len(mine):
             raise ProtocolError(
                 f"expected {len(mine)} statements repeated, got {len(told)}",
@@ -178,3 +180,9 @@ def statement_bytes() -> int:
 def repeated(posts: Mapping[int, Post]) -> bytes:
     """What everybody repeats: the statements, in the order of the roster."""
     return b"".join(post.statement for post in posts.values())
+
+
+def parted(payload: Payload, statements: int) -> tuple[Payload, Payload]:
+    """What a sender says itself, and then so many statements of others that it repeats."""
+    own = len(payload) - statements * statement_bytes()
+    return payload[:own], payload[own:]

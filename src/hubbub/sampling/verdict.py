@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hubbub.sampling import layers
 from hubbub.sampling.layers import KEY_BYTES, NAME_BYTES, Labour, Names
 from hubbub.sampling.lists import doubled, joined, list_places
-from hubbub.sampling.venue import Venue
+from hubbub.sampling.venue import Venue, parted, statement_bytes
 from hubbub.wire import Tag
 
 
@@ -31,6 +31,8 @@ class Verdict:
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """The frames that were published about one list, as all silos saw them.
+
+    List 0 is one that `Mixer.look` took: what was committed to, and the same for everybody.
 
     Args:
         venue: which list.
@@ -113,9 +115,11 @@ def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
     venue, silos = evidence.venue, evidence.venue.roster.silos
     counts = dict(zip(silos, evidence.counts, strict=True))
     size = layers.form_bytes(len(silos))
-    names = _payloads(
-        venue, evidence.names[0], Tag.MIX_NAMES, {i: NAME_BYTES * counts[i] for i in silos}
+    told = statement_bytes() * len(silos)
+    shown = _payloads(
+        venue, evidence.names[0], Tag.MIX_NAMES, {i: NAME_BYTES * counts[i] + told for i in silos}
     )
+    names = {index: parted(payload, len(silos))[0] for index, payload in shown.items()}
     forms = _payloads(venue, evidence.forms[0], Tag.MIX_FORMS, {i: size * counts[i] for i in silos})
     for index in silos:
         if layers.named(place, forms[index], size) != names[index]:
