@@ -138,6 +138,30 @@ def test_threads_that_make_one_ledger_at_the_same_moment_all_get_it(tmp_path):
     assert verified(place) == 4
 
 
+def test_a_ledger_that_one_thread_reads_while_others_charge_counts_every_entry_once(path):
+    failures: list[Exception] = []
+
+    def at_it(work) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the ledger must not raise it)
+            failures.append(error)
+
+    with Ledger(path) as ledger:
+        charges = [
+            lambda first=first: [ledger.charge(entry(first + n)) for n in range(30)]
+            for first in (100, 200)
+        ]
+        reads = [lambda: [(len(ledger), len(list(ledger.entries()))) for _ in range(100)]] * 2
+        threads = [threading.Thread(target=at_it, args=(work,)) for work in charges + reads]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert len(ledger) == len(list(ledger.entries())) == ROWS + 60
+
+
 def test_p15_a_clock_that_runs_backwards_changes_nothing(path, monkeypatch):
     hours = iter(range(10**6, 0, -1))
     for clock in ("time", "time_ns", "monotonic", "monotonic_ns"):

@@ -12,6 +12,7 @@ its `statement`, and ask `verify` for what they witnessed.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
@@ -27,7 +28,7 @@ __all__ = ["Cap", "Entry", "Kind", "Ledger"]
 
 
 class Ledger:
-    """The ledger in one file.
+    """The ledger in one file; several threads may use it, and several processes the file.
 
     Args:
         path: the file; made if absent, with its key beside it. Keep both outside the run's folder.
@@ -39,6 +40,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._chain = Chain(path)
+        self._lock = threading.RLock()  # over what was counted, and up to which row
         self._forget()
 
     def __enter__(self) -> Self:
@@ -65,13 +67,14 @@ class Ledger:
             IntegrityError: the disk does not take it, or the ledger was altered; nothing must be
                 sent.
         """
-        with self._chain.writing():
-            last = self._catch_up()
-            self._tally.check_attempts(entry, attempts, self._path)
-            if self._cap is not None:
-                self._tally.check_cap(entry, self._cap, attempts)
-            row = self._chain.append(json.dumps({"charge": entry.plain()}), last)
-        self._count(row, entry)
+        with self._lock:
+            with self._chain.writing():
+                last = self._catch_up()
+                self._tally.check_attempts(entry, attempts, self._path)
+                if self._cap is not None:
+                    self._tally.check_cap(entry, self._cap, attempts)
+                row = self._chain.append(json.dumps({"charge": entry.plain()}), last)
+            self._count(row, entry)
 
     def set_cap(self, cap: Cap) -> None:
         """Set the most that all studies together may spend; the latest cap counts.
@@ -79,9 +82,10 @@ class Ledger:
         Raises:
             IntegrityError: as for `charge`.
         """
-        with self._chain.writing():
-            row = self._chain.append(json.dumps({"cap": cap.plain()}), self._catch_up())
-        self._count(row, cap)
+        with self._lock:
+            with self._chain.writing():
+                row = self._chain.append(json.dumps({"cap": cap.plain()}), self._catch_up())
+            self._count(row, cap)
 
     @property
     def cap(self) -> Cap | None:
@@ -91,17 +95,19 @@ class Ledger:
 
     @property
     def tally(self) -> Tally:
-        """What all entries come to, as of now; to be read only."""
+        """What all entries come to, as of now; to be read only, and by this thread."""
         self._catch_up()
         return self._tally
 
     def epsilon(self, *, delta: float, relation: str) -> float:
         """Certified upper epsilon of everything in the ledger."""
-        return self.tally.epsilon(delta=delta, relation=relation)
+        with self._lock:
+            return self.tally.epsilon(delta=delta, relation=relation)
 
     def spent_on(self, study: bytes, kind: Kind | None = None) -> int:
         """How many entries a study has, over all its sessions; of one mechanism if it is given."""
-        return self.tally.attempts(study, kind)
+        with self._lock:
+            return self.tally.attempts(study, kind)
 
     def entries(self, after: bytes | None = None) -> Iterator[Entry]:
         """The entries, oldest first.
@@ -112,7 +118,8 @@ class Ledger:
         Raises:
             IntegrityError: the ledger does not hold that head.
         """
-        rows = self._chain.after(None)
+        with self._lock:
+            rows = self._chain.after(None)
         for row in rows[0 if after is None else self._place(rows, after) :]:
             said = self._parsed(row)
             if isinstance(said, Entry):
@@ -170,10 +177,11 @@ class Ledger:
         Raises:
             IntegrityError: naming the first row that does not fit, or an older copy.
         """
-        self._forget()
-        rows = self._chain.after(None)
-        self._chain.check_signatures(rows, progress)
-        self._take_in(rows)
+        with self._lock:
+            self._forget()
+            rows = self._chain.after(None)
+            self._chain.check_signatures(rows, progress)
+            self._take_in(rows)
         if head is not None:
             self._place(rows, head)
         for statement in witnessed:
@@ -203,7 +211,8 @@ class Ledger:
 
     def _catch_up(self) -> Row:
         """Take in what was written since the last look; the last row."""
-        return self._take_in(self._chain.after(self._last))
+        with self._lock:
+            return self._take_in(self._chain.after(self._last))
 
     def _take_in(self, rows: list[Row]) -> Row:
         """Count verified rows; all or, if one cannot be understood, none."""
