@@ -20,7 +20,7 @@ from fuzz.reading import Reader, hold, likeness
 from hubbub.errors import ProtocolError
 from hubbub.round import Aggregator, Answering, ComputeNode, Terms
 from hubbub.summation.mask import Masking
-from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES
+from hubbub.wire import DIGEST_BYTES, HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
 
 _MOST_MOVES = 40
@@ -165,9 +165,13 @@ class Game:
     def _answer_arrives(self, frame: bytes) -> None:
         """The sum goes by what is accepted, and by nothing else."""
         taken = self._refusable(self.aggregator, lambda: self.aggregator.receive(frame) or True)
-        if taken and len(_payload(frame)):
-            vector = np.frombuffer(_payload(frame), dtype="<u4")
-            negative = frame[1] == 9 and not self.terms.full_shares
+        if taken:
+            said, answered = _payload(frame), frame[1] == Tag.MASKED
+            if answered:
+                said, model = said[:-DIGEST_BYTES], said[-DIGEST_BYTES:]
+                hold(model == unverified(self.model).digest, "an answer to another model")
+            vector = np.frombuffer(said, dtype="<u4") if said else 0
+            negative = not answered and not self.terms.full_shares
             self.sum = self.sum - vector if negative else self.sum + vector
         total = vars(self.aggregator)["_total"]
         hold(not self.time[0] or np.array_equal(total, self.sum), "another sum than was accepted")

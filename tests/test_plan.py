@@ -296,12 +296,12 @@ def test_the_grid_step_is_the_share_in_grid_units():
     assert made.record_clip < made.clip == 0.25
 
 
-def test_the_upload_is_the_residues_and_one_frame():
+def test_the_upload_is_the_residues_the_digest_of_the_model_and_one_frame():
     made = plan_in_short(study())
     assert made.dimension == 10
-    assert made.upload_bytes_per_step == 10 * made.word_bits // 8 + OVERHEAD
+    assert made.upload_bytes_per_step == 10 * made.word_bits // 8 + 32 + OVERHEAD
     large = plan_in_short(study(), dimension=1000)
-    assert large.upload_bytes_per_step == 1000 * large.word_bits // 8 + OVERHEAD
+    assert large.upload_bytes_per_step == 1000 * large.word_bits // 8 + 32 + OVERHEAD
 
 
 # Certificate (P5, P6) --------------------------------------------------------------------------
@@ -596,7 +596,7 @@ def test_a_projection_sends_its_own_numbers_and_is_certified_for_them():
     made = plan_in_short(study(training={"projection": 400}), dimension=10**6)
     assert (made.dimension, made.numbers, whole.numbers) == (10**6, 400, 10**6)
     link = LINK_BYTES + OVERHEAD  # of the joint seed
-    assert made.upload_bytes_per_step == 400 * made.word_bits // 8 + OVERHEAD + link
+    assert made.upload_bytes_per_step == 400 * made.word_bits // 8 + 32 + OVERHEAD + link
     assert made.certificate.epsilon < whole.certificate.epsilon
     # A projected coordinate of m aligned records is Gaussian with deviation m C / sqrt(k).
     room = 2.0 ** (made.word_bits - 1) - 12 * made.share_sigma_grid * sqrt(6)

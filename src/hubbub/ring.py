@@ -60,6 +60,7 @@ def from_bytes(data: bytes | memoryview, dimension: int, word_bits: int) -> Resi
     return np.frombuffer(data, dtype=kind, count=dimension)
 
 
-def to_bytes(residues: Residues) -> bytes:
-    """Little-endian bytes."""
-    return residues.astype(residues.dtype.newbyteorder("<"), copy=False).tobytes()
+def to_bytes(residues: Residues, after: bytes = b"") -> bytes:
+    """Little-endian bytes, and others after them."""
+    words = residues.astype(residues.dtype.newbyteorder("<"), copy=False)
+    return b"".join((words.data, after))

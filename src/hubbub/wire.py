@@ -41,6 +41,7 @@ EVERYBODY = 0xFFFFFFFF
 HEADER = struct.Struct("<BB32s16sIIIIQ")
 HEADER_BYTES = HEADER.size
 SIGNATURE_BYTES = 64
+DIGEST_BYTES = 32  # of SHA-256
 OVERHEAD = HEADER_BYTES + SIGNATURE_BYTES
 SIGNED_FIRST = b"hubbub frame v1"
 _RECEIVER = slice(62, 66)
@@ -109,7 +110,7 @@ class Frame:
 
     @property
     def digest(self) -> bytes:
-        """What a receiver keeps of a frame that it took, 32 bytes."""
+        """What stands for a frame that was taken or is answered: SHA-256 of what is signed."""
         return hashlib.sha256(self.signed).digest()
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +272,7 @@ def test_answers_in_any_order_give_the_sum(gather: Any, nodes: int) -> None:
 
 
 @NODES
-@pytest.mark.parametrize("size", [0, 9, 11])
+@pytest.mark.parametrize("size", [0, 41, 43])
 def test_a_signed_vector_of_another_length_stops_the_study_by_name(
     gather: Any, nodes: int, size: int
 ) -> None:
@@ -284,9 +284,25 @@ def test_a_signed_vector_of_another_length_stops_the_study_by_name(
         return answer([parties.sealed("bob", Tag.MASKED, bytes(size), **where)])
 
     session = opened(parties, Relay(parties.phase, tells=at("model", lie, "bob")))
-    with pytest.raises(ProtocolError, match=f"a MASKED of 10 bytes, got {size}") as refused:
+    with pytest.raises(ProtocolError, match=f"a MASKED of 42 bytes, got {size}") as refused:
         session.round(1)
     assert refused.value.culprit == "bob"
+
+
+@NODES
+def test_two_models_in_one_attempt_make_no_sum(gather: Any, nodes: int) -> None:
+    """Whoever has the aggregator's key shows bob another MODEL; what bob answers says which."""
+    parties = gather(nodes)
+
+    def other(parts: list[bytes]) -> list[bytes]:
+        shown = unverified(parts[0])
+        payload = bytes(shown.payload)[:-4] + np.float32(40.0).tobytes()
+        frame = replace(shown, payload=payload, receiver=EVERYBODY)
+        return [frame.sealed(parties.aggregator.keys), *parts[1:]]
+
+    session = opened(parties, Relay(parties.phase, asks=at("model", on_asked(other), "bob")))
+    with pytest.raises(ProtocolError, match="an answer to this MODEL, got one to another"):
+        session.round(1)
 
 
 def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -> None:

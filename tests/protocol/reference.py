@@ -184,10 +184,16 @@ def frame(
     return header + payload + sign(b"hubbub frame v1" + header + hashlib.sha256(payload).digest())
 
 
+def digest(frame: bytes) -> bytes:
+    """What stands for a frame: the hash of what is signed."""
+    header, payload = frame[:74], frame[74:-64]
+    return hashlib.sha256(b"hubbub frame v1" + header + hashlib.sha256(payload).digest()).digest()
+
+
 def masked(
     values: Sequence[int], own: int, keys: Mapping[int, bytes], bits: int, *, pairwise: bool
 ) -> bytes:
-    """The payload of a MASKED."""
+    """The payload of a TOTAL, and of a MASKED up to the digest of its MODEL."""
     total = list(values)
     for other, key in keys.items():
         sign = -1 if pairwise and other < own else 1

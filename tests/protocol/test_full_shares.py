@@ -78,7 +78,7 @@ def test_shares_add_up_and_each_is_uniform(kind: type, parts: int) -> None:
         assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-9, 255)
 
 
-def test_an_answer_is_empty_and_its_shares_are_handed_out_once() -> None:
+def test_an_answer_has_no_vector_and_its_shares_are_handed_out_once() -> None:
     aggregator, model = opened()
     one = silo(1)
     answer = one.masked(one.accept(model), np.full(DIMENSION, 3, dtype=np.uint32))
@@ -90,10 +90,10 @@ def test_an_answer_is_empty_and_its_shares_are_handed_out_once() -> None:
     assert all(plain not in share for share in first.values())
 
 
-def test_a_vector_where_an_empty_answer_belongs_is_refused() -> None:
+def test_a_vector_where_the_digest_alone_belongs_is_refused() -> None:
     aggregator, _ = opened()
-    vector = bytes(4 * DIMENSION)
-    with refused(FULL.roster.name(2), "0 bytes"):
+    vector = bytes(4 * DIMENSION + 32)
+    with refused(FULL.roster.name(2), "expected a MASKED of 32 bytes"):
         aggregator.receive(FULL.forge(2, Tag.MASKED, vector, round=1, receiver=0))
 
 

@@ -103,6 +103,7 @@ def test_reference_projects_encodes_and_masks_as_the_silos_do() -> None:
     assert step == draws.grid_of(TURN["clip"], TURN["most_records"], 8)
     transcript, total = bytes.fromhex(V["transcript"]), [0] * 5
     active = ref.active_digest(TURN["active"])
+    model = ref.digest(bytes.fromhex(TURN["model"]))
     for own, frame in enumerate(TURN["masked"], 1):
         numbers = draws.projected(TURN["sums"][str(own)], 5, key, step)
         values = [ref.encoded(one, TURN["grid_step"], 32) for one in numbers]
@@ -112,7 +113,7 @@ def test_reference_projects_encodes_and_masks_as_the_silos_do() -> None:
             for other in TURN["active"]
             if other != own
         }
-        answer = ref.masked(values, own, keys, 32, pairwise=True)
+        answer = ref.masked(values, own, keys, 32, pairwise=True) + model
         assert remade(own, 7, NOW, 0, answer) == frame
     assert [ref.decoded(one, 32) for one in total] == TURN["sum"]
 
@@ -259,7 +260,7 @@ class Prepared:
 
     def receive(self, frame: bytes) -> None:
         aggregator = W.aggregator()
-        aggregator.begin(*NOW, (1, 2, 3), np.zeros(8, dtype=np.float32))
+        aggregator.begin(*NOW, (1, 2, 3), np.array(TURN["parameters"], dtype=np.float32))
         aggregator.receive(frame)
 
     def _draws(self, frames: list[bytes], active: tuple[int, ...] = (1, 2, 3)) -> None:

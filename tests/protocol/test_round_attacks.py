@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hubbub import ring
 from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError
@@ -378,18 +379,38 @@ def test_a_refused_request_does_not_use_the_attempt_up() -> None:
 # An aggregator and bad answers --------------------------------------------------------------
 
 
-def masked(w: World, index: int, size: int = 4 * DIMENSION, **changes: int) -> bytes:
+ANSWER = 4 * DIMENSION + 32  # bytes of residues, and of the digest of the MODEL
+
+
+def masked(w: World, index: int, size: int = ANSWER, **changes: int) -> bytes:
     """A MASKED as a malicious silo may sign it."""
     where = {"round": 1, "receiver": 0} | changes
     return w.forge(index, Tag.MASKED, bytes(size), **where)
 
 
 @BOTH
-@pytest.mark.parametrize("size", [0, 4 * DIMENSION - 1, 4 * DIMENSION + 4])
+@pytest.mark.parametrize("size", [0, 4 * DIMENSION, ANSWER - 1, ANSWER + 4])
 def test_a_masked_vector_of_the_wrong_length_names_the_silo(w: World, size: int) -> None:
     aggregator, _ = opened(w)
-    with refused("silo-2", f"expected a MASKED of {4 * DIMENSION} bytes, got {size}"):
+    with refused("silo-2", f"expected a MASKED of {ANSWER} bytes, got {size}"):
         aggregator.receive(masked(w, 2, size))
+    assert 2 in aggregator.missing
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "other", [((1, 2, 3), NO_MODEL), (ALL, NO_MODEL + 1)], ids=["silos", "numbers"]
+)
+def test_an_answer_to_another_model_of_the_same_attempt_is_refused_and_not_added(
+    w: World, other: tuple[tuple[int, ...], NDArray[np.float32]]
+) -> None:
+    """Whoever has the aggregator's key can sign two; their answers do not make one sum."""
+    aggregator, _ = opened(w)
+    second = w.aggregator().begin(1, 0, *other)
+    before = aggregator._total.copy()
+    with refused("silo-2", "expected an answer to this MODEL, got one to another"):
+        aggregator.receive(answer(silo(w, 2), second))
+    assert np.array_equal(before, aggregator._total)
     assert 2 in aggregator.missing
 
 

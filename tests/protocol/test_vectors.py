@@ -138,12 +138,13 @@ def test_reference_derives_every_key_check(v: Any) -> None:
 def test_reference_masks_as_the_silos_do(v: Any) -> None:
     turn, pairwise = v["round"], v is PAIRWISE
     active = ref.active_digest(turn["active"] if pairwise else ())
+    model = ref.digest(bytes.fromhex(turn["model"]))
     assert active.hex() == turn["active_digest"]
     for own, frame in zip(turn["active"], turn["masked"], strict=True):
         others = [other for other in turn["active"] if other != own] if pairwise else [4]
         keys = {other: _key(v, own, other, active) for other in others}
         values = turn["values"][str(own)]
-        assert ref.masked(values, own, keys, 32, pairwise=pairwise) == payload(frame)
+        assert ref.masked(values, own, keys, 32, pairwise=pairwise) + model == payload(frame)
 
 
 def test_reference_opens_a_full_share() -> None:

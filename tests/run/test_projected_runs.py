@@ -333,7 +333,7 @@ def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
     assert learning.parameters_vector(result.model).size == WHOLE
     assert result.epsilon == plan.epsilon() <= 8
     assert len(frames) == 8 * 4
-    sent = SENT * plan.word_bits // 8
+    sent = SENT * plan.word_bits // 8 + 32
     assert {len(frame) - HEADER_BYTES - SIGNATURE_BYTES for frame in frames} == {sent}
 
 
@@ -387,7 +387,7 @@ def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[b
         parties.sum(1, parameters())
         (size,) = {len(frame) for frame in frames}
         sizes.append(size)
-        assert size == plan.numbers * plan.word_bits // 8 + OVERHEAD
+        assert size == plan.numbers * plan.word_bits // 8 + 32 + OVERHEAD
     bits = [plan.word_bits for plan in plans]
     saved = plans[1].upload_bytes_per_step - plans[0].upload_bytes_per_step
     assert saved == sizes[1] - sizes[0] == (20 * bits[1] - SENT * bits[0]) // 8 > 0
@@ -397,7 +397,7 @@ def test_an_unprojected_plan_sends_all_parameters() -> None:
     whole, small = planned(), planned("layers")
     assert whole.numbers == WHOLE
     assert small.numbers == SENT
-    assert whole.upload_bytes_per_step == WHOLE * whole.word_bits // 8 + OVERHEAD
+    assert whole.upload_bytes_per_step == WHOLE * whole.word_bits // 8 + 32 + OVERHEAD
 
 
 @pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])

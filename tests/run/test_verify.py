@@ -36,7 +36,7 @@ from hubbub.transcript.writing import Transcript
 from hubbub.verification import replay
 from hubbub.verification.checking import verify
 from hubbub.verification.damage import damage
-from hubbub.wire import Frame, Tag
+from hubbub.wire import Frame, Tag, unverified
 from run.finished import a_study, finished, write_evidence
 
 FLIPS = 2500
@@ -383,6 +383,17 @@ def forged_answer(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
     return [*kept[:at], as_bytes(kept[at], parties.keys[0]), *kept[at + 1 :]]
 
 
+def two_models(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """A silo was shown another MODEL of round 3, and says which one it answers."""
+    at = first(kept, Tag.MASKED, 3)
+    model = kept[first(kept, Tag.MODEL, 3)]
+    payload = bytes(model.payload or b"")
+    shown = unverified(as_bytes(model, parties.keys[0], payload=payload[:-1] + b"?"))
+    said = bytes(kept[at].payload or b"")[:-32] + shown.digest
+    keys = parties.keys[kept[at].sender]
+    return [*kept[:at], as_bytes(kept[at], keys, payload=said), *kept[at + 1 :]]
+
+
 def left_out(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
     """A silo's answer is left out of round 2, and the step taken all the same."""
     at = first(kept, Tag.MASKED, 2)
@@ -466,6 +477,7 @@ def stranger(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
         (swapped_model, "round 4", "did not take that step"),
         (altered_answer, "round 4", "did not take that step"),
         (forged_answer, "round 3", "false signature"),
+        (two_models, "round 3", "expected an answer to this MODEL, got one to another"),
         (left_out, "round 3", "did not take that step"),
         (twice, "round 2", "expected one MASKED"),
         (out_of_order, "round 5", "expected an answer to 3.0"),

@@ -21,7 +21,6 @@ from hubbub.plan import Plan, plan, record_shape
 from hubbub.plan.forecast import Forecast, Lines, forecast
 from hubbub.plan.loads import AGGREGATOR, SILO
 from hubbub.plan.traffic import Flow, Formats, Sizes
-from hubbub.round.terms import SEAL_BYTES
 from hubbub.runners.federation import terms_of
 from hubbub.study import Study
 from hubbub.transcript import TRAINING
@@ -112,7 +111,6 @@ def formats_of(made: Plan) -> Formats:
         opening=len(Opening.of(TRAINING, terms).payload()),
         silo_ready=len(json.dumps(paid)),
         node_ready=len(json.dumps(ready)),
-        share_seal=SEAL_BYTES,
     )
 
 

@@ -33,7 +33,8 @@ from hubbub.plan.size import model_dimension
 from hubbub.privacy import Certificate, Composition, power_bound
 from hubbub.study import Study
 from hubbub.summation.joint import LINK_BYTES
-from hubbub.wire import OVERHEAD
+from hubbub.summation.secrets import SHARE_SEAL_BYTES
+from hubbub.wire import DIGEST_BYTES, OVERHEAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +128,13 @@ class Plan:
         """Bytes that one silo sends in a step, besides lists of tokens."""
         if self.numbers is None:
             return None
-        copies = self.nodes_per_silo if self.study.parties.shares == "full" else 1
+        shares = self.nodes_per_silo if self.study.parties.shares == "full" else 0
         training = self.study.training
         joint = training.projection or training.sampling == "without-replacement"
         link = LINK_BYTES + OVERHEAD if joint else 0
-        return copies * (self.numbers * self.word_bits // 8 + OVERHEAD) + link
+        vector = self.numbers * self.word_bits // 8
+        answer = DIGEST_BYTES + OVERHEAD + (0 if shares else vector)
+        return answer + shares * (vector + SHARE_SEAL_BYTES + OVERHEAD) + link
 
     @property
     def nodes_per_silo(self) -> int:

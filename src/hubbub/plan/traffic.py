@@ -19,10 +19,9 @@ from hubbub.plan.planning import Plan
 from hubbub.sampling.layers import KEY_BYTES, NAME_BYTES, form_bytes
 from hubbub.sampling.venue import statement_bytes
 from hubbub.summation.joint import LINK_BYTES
-from hubbub.summation.secrets import CHECK_BYTES, CONTRIBUTION_BYTES
-from hubbub.wire import OVERHEAD
+from hubbub.summation.secrets import CHECK_BYTES, CONTRIBUTION_BYTES, SHARE_SEAL_BYTES
+from hubbub.wire import DIGEST_BYTES, OVERHEAD
 
-_DIGEST = 32  # bytes of a commitment, of a part of the joint seed, of a transcript
 _FLOAT, _SHORT = 4, 2
 
 
@@ -36,7 +35,6 @@ class Formats:
         part: that each frame in one of them adds.
         opening: of the payload that opens a session.
         silo_ready, node_ready: of what a party says to it.
-        share_seal: that sealing adds to a full share.
     """
 
     request: int
@@ -45,7 +43,6 @@ class Formats:
     opening: int
     silo_ready: int
     node_ready: int
-    share_seal: int
 
     def framed(self, payload: int) -> int:
         """A frame with this payload as a part."""
@@ -184,7 +181,9 @@ def silo_setup(sizes: Sizes, formats: Formats) -> Flow:
         own += formats.framed(LINK_BYTES)
     if not sizes.pairwise:
         return flow + Flow(received=0, sent=own)
-    public = formats.framed(_DIGEST)  # the joint seed of the mask graph: committed to, revealed
+    public = formats.framed(
+        DIGEST_BYTES
+    )  # the joint seed of the mask graph: committed to, revealed
     received = 2 * (formats.request + sizes.silos * public)
     return flow + Flow(received=received, sent=own + 2 * (formats.answer + public))
 
@@ -201,9 +200,9 @@ def _agreement(sizes: Sizes, formats: Formats, neighbours: int, witnesses: int) 
     secrets = neighbours * (
         formats.framed(SEAL_OVERHEAD + CONTRIBUTION_BYTES) + formats.framed(CHECK_BYTES)
     )
-    confirm = formats.framed(_DIGEST)
+    confirm = formats.framed(DIGEST_BYTES)
     anchors = sizes.silos * formats.framed(LINK_BYTES) if sizes.joint else 0
-    digests = formats.part + _DIGEST * (sizes.parties + 1)
+    digests = formats.part + DIGEST_BYTES * (sizes.parties + 1)
     shown = formats.framed(formats.opening) + anchors + digests + witnesses * confirm
     return Flow(
         received=calls * formats.request + shown + secrets,
@@ -214,9 +213,9 @@ def _agreement(sizes: Sizes, formats: Formats, neighbours: int, witnesses: int) 
 def silo_step(sizes: Sizes, formats: Formats) -> Flow:
     """A step at a silo: the model comes, a masked vector goes."""
     received = formats.request + formats.framed(sizes.bitmap + sizes.model)
-    sent = formats.answer + formats.framed(0 if sizes.full else sizes.vector)
+    sent = formats.answer + formats.framed((0 if sizes.full else sizes.vector) + DIGEST_BYTES)
     if sizes.full:
-        sent += sizes.copies * formats.framed(sizes.vector + formats.share_seal)
+        sent += sizes.copies * formats.framed(sizes.vector + SHARE_SEAL_BYTES)
     if sizes.joint:
         received += formats.request + sizes.silos * formats.framed(LINK_BYTES)
         sent += formats.answer + formats.framed(LINK_BYTES)
@@ -227,7 +226,7 @@ def node_step(sizes: Sizes, formats: Formats, users: int) -> Flow:
     """A step at a compute node that so many silos use: who arrived comes, a total goes."""
     received = formats.request + formats.framed(sizes.bitmap)
     if sizes.full:
-        received += users * formats.framed(sizes.vector + formats.share_seal)
+        received += users * formats.framed(sizes.vector + SHARE_SEAL_BYTES)
     return Flow(received=received, sent=formats.answer + formats.framed(sizes.vector))
 
 
@@ -248,7 +247,7 @@ def silo_list(sizes: Sizes, formats: Formats, silo: int) -> Flow:
         return sum(formats.framed(each * count) for count in sizes.counts)
 
     key, repeats = formats.framed(KEY_BYTES), silos * statement_bytes()
-    commit = formats.framed(_DIGEST + repeats)
+    commit = formats.framed(DIGEST_BYTES + repeats)
     seen = formats.framed(repeats) + silos * formats.framed(statement_bytes())
     names = of_all(NAME_BYTES) + silos * repeats + silos * once(NAME_BYTES)
     before, after = form_bytes(silos - silo + 1), form_bytes(silos - silo)

@@ -47,6 +47,7 @@ class Aggregator:
         self._study, self._session = study, session
         self._turn = Turn()
         self._active: frozenset[int] = frozenset()
+        self._model = b""  # the digest of the MODEL that is to be answered
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
         self._answered: dict[int, bytes] = {}  # node to the digest of its answer
         self._asked = False
@@ -64,7 +65,9 @@ class Aggregator:
         self._active, self._seed = silos, None
         self._arrived, self._answered, self._asked = {}, {}, False
         self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
-        return self._frame(Tag.MODEL, EVERYBODY, payload)
+        model = self._frame(Tag.MODEL, EVERYBODY, payload)
+        self._model = model.digest
+        return model.sealed(self._keys)
 
     def receive(self, message: bytes) -> None:
         """Add a silo's masked vector, or take a compute node's total of masks away.
@@ -88,11 +91,11 @@ class Aggregator:
                 raise ProtocolError(
                     f"expected no MASKED after the requests, got one of {sender}", culprit="relay"
                 )
-            self._total += self._terms.read_answer(frame, sender)
+            self._total += self._terms.read_answer(frame, self._model, sender)
             self._arrived[frame.sender] = frame.digest
         elif frame.tag is Tag.TOTAL and self._asked:
             self._once(frame, self._roster.nodes, self._answered, sender)
-            vector = self._terms.read_residues(frame, sender)
+            vector = self._terms.read_total(frame, sender)
             combine = np.add if self._terms.full_shares else np.subtract
             combine(self._total, vector, out=self._total)
             self._answered[frame.sender] = frame.digest
@@ -132,7 +135,10 @@ class Aggregator:
             )
         self._asked = True
         payload = self._terms.bitmap(self._arrived)
-        return {node: self._frame(Tag.REQUEST, node, payload) for node in self._roster.nodes}
+        return {
+            node: self._frame(Tag.REQUEST, node, payload).sealed(self._keys)
+            for node in self._roster.nodes
+        }
 
     def integers(self) -> NDArray[np.int64]:
         """The sum of what the silos encoded, in grid steps.
@@ -173,7 +179,7 @@ class Aggregator:
                 culprit=doubled_by(frame, taken[frame.sender], sender),
             )
 
-    def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:
+    def _frame(self, tag: Tag, receiver: int, payload: bytes) -> Frame:
         round, attempt = self._turn.last
         return Frame(
             tag=tag,
@@ -184,4 +190,4 @@ class Aggregator:
             sender=0,
             receiver=receiver,
             payload=payload,
-        ).sealed(self._keys)
+        )

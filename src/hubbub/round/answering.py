@@ -22,11 +22,12 @@ from hubbub.wire import EVERYBODY, Frame, Tag, parse
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """An accepted MODEL: one attempt at one round, and who takes part in it."""
+    """An accepted MODEL: one attempt at one round, who takes part in it, and the frame's digest."""
 
     round: int
     attempt: int
     active: frozenset[int]
+    model: bytes
     parameters: Parameters = field(repr=False)
 
 
@@ -85,13 +86,17 @@ class Answering:
             )
         self._turn.take(frame, self._terms.steps, sender)
         return Attempt(
-            round=frame.round, attempt=frame.attempt, active=active, parameters=parameters
+            round=frame.round,
+            attempt=frame.attempt,
+            active=active,
+            model=frame.digest,
+            parameters=parameters,
         )
 
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
         """The MASKED frame with these residues, which are overwritten by it; once per attempt.
 
-        With full shares it is empty, and `shares` has what goes to the nodes.
+        With full shares it has none, and `shares` has what goes to the nodes.
 
         Raises:
             ProtocolError: the attempt was answered already, or is not the newest.
@@ -105,9 +110,9 @@ class Answering:
             self._shares = {
                 node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
             }
-            return self._frame(Tag.MASKED, attempt, 0, b"")
+            return self._frame(Tag.MASKED, attempt, 0, attempt.model)
         self._add_masks(attempt, residues)
-        return self._frame(Tag.MASKED, attempt, 0, ring.to_bytes(residues))
+        return self._frame(Tag.MASKED, attempt, 0, ring.to_bytes(residues, attempt.model))
 
     def shares(self) -> dict[int, bytes]:
         """By compute node, the SHARE that goes with the last answer; each is handed out once."""

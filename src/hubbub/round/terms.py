@@ -1,8 +1,9 @@
 """What a party must know of the plan to play a round, and how the payloads of a round look.
 
 Lengths come from here, never from a sender. A MODEL payload is the bitmap of the active silos
-followed by the model; MASKED and TOTAL are residues; a REQUEST is a bitmap; a SHARE is a sealed
-vector of residues, and the MASKED that goes with it is empty.
+followed by the model; a MASKED is residues and the digest of the MODEL that it answers; a TOTAL is
+residues; a REQUEST is a bitmap; a SHARE is a sealed vector of residues, and the MASKED that goes
+with it has the digest alone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from numpy.typing import NDArray
 
 from hubbub import ring
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.wire import Frame, doubled_by
+from hubbub.summation.secrets import SHARE_SEAL_BYTES
+from hubbub.wire import DIGEST_BYTES, Frame, doubled_by
 
 Parameters = NDArray[np.float32]
-
-SEAL_BYTES = 16  # what AES-GCM adds to a share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,21 +131,34 @@ class Terms:
             )
         return chosen
 
-    def read_residues(self, frame: Frame, sender: str) -> ring.Residues:
-        """The residues in a MASKED or a TOTAL."""
+    def read_total(self, frame: Frame, sender: str) -> ring.Residues:
+        """The residues in a TOTAL."""
         self._expect(frame, self.masked_bytes, sender)
         return ring.from_bytes(frame.payload, self.dimension, self.word_bits)
 
-    def read_answer(self, frame: Frame, sender: str) -> ring.Residues:
-        """What a silo's MASKED adds to the sum: nothing where the nodes hold its shares."""
+    def read_answer(self, frame: Frame, model: bytes, sender: str) -> ring.Residues:
+        """What a silo's MASKED adds to the sum: nothing where the nodes hold its shares.
+
+        Args:
+            frame: the MASKED.
+            model: digest of the MODEL that it must answer; a sum of answers to several is none.
+            sender: its name.
+        """
+        size = 0 if self.full_shares else self.masked_bytes
+        self._expect(frame, size + DIGEST_BYTES, sender)
+        if frame.payload[size:] != model:
+            raise ProtocolError(
+                "expected an answer to this MODEL, got one to another: it lies, or somebody else "
+                "signs as the aggregator",
+                culprit=sender,
+            )
         if self.full_shares:
-            self._expect(frame, 0, sender)
             return ring.zeros(self.dimension, self.word_bits)
-        return self.read_residues(frame, sender)
+        return ring.from_bytes(frame.payload, self.dimension, self.word_bits)
 
     def read_share(self, frame: Frame, sender: str) -> bytes | memoryview:
         """The sealed vector in a SHARE."""
-        self._expect(frame, self.masked_bytes + SEAL_BYTES, sender)
+        self._expect(frame, self.masked_bytes + SHARE_SEAL_BYTES, sender)
         return frame.payload
 
     def _expect(self, frame: Frame, size: int, sender: str) -> None:

@@ -19,6 +19,7 @@ from hubbub.randomness import KEY_BYTES
 
 CONTRIBUTION_BYTES = 32
 CHECK_BYTES = 32
+SHARE_SEAL_BYTES = 16  # what AES-GCM adds to a full share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,7 @@ class Attempt:
 
     time: Time
     active: frozenset[int]
+    model: bytes
     parameters: Parameters = field(repr=False)
     total: ring.Residues = field(repr=False)
     links: list[bytes] = field(default_factory=list, repr=False)
@@ -93,9 +94,9 @@ class Attempt:
         frame = _frame(kept, kept.payload)
         if is_total:
             combine = np.add if terms.full_shares else np.subtract
-            combine(self.total, terms.read_residues(frame, sender), out=self.total)
+            combine(self.total, terms.read_total(frame, sender), out=self.total)
         else:
-            self.total += terms.read_answer(frame, sender)
+            self.total += terms.read_answer(frame, self.model, sender)
 
     def add_link(self, kept: Kept, seeds: SeedCheck, sender: str) -> None:
         """Take a silo's link; with the last one the joint seed is known."""
@@ -213,13 +214,16 @@ class Replay:
             raise ProtocolError(
                 "expected no further attempt at a round that all had answered", culprit=sender
             )
-        active, parameters = self._terms.read_model(_frame(kept, kept.payload), sender)
+        model = _frame(kept, kept.payload)
+        active, parameters = self._terms.read_model(model, sender)
         if self._course is not None:
             self._course.arrive(kept.round) if self._last[0] else self._course.go_back(kept.round)
             self._course.expect(parameters, self._terms)
         self._last = time
         total = ring.zeros(self._terms.dimension, self._terms.word_bits)
-        self._open = Attempt(time=time, active=active, parameters=parameters, total=total)
+        self._open = Attempt(
+            time=time, active=active, model=model.digest, parameters=parameters, total=total
+        )
         if self._terms.joint and self._seeds is None:
             self._seeds = self._anchored()
 

@@ -129,9 +129,10 @@ def for_the_aggregator(w: World, good: bytes) -> list[Bad]:
         return w.forge(sender, tag, bytes(size), receiver=0, **where)
 
     masked, share = signed(0, Tag.MASKED, 20, **now), signed(2, Tag.SHARE, 20, **now)
-    other = signed(2, Tag.MASKED, 20, **now)
+    other = signed(2, Tag.MASKED, 52, **now)
     return [
-        ("short vector", "receive", "silo-2", "20 bytes, got 16", signed(2, Tag.MASKED, 16, **now)),
+        ("short vector", "receive", "silo-2", "52 bytes, got 48", signed(2, Tag.MASKED, 48, **now)),
+        ("another model", "receive", "silo-2", "this MODEL, got one to another", other),
         ("last attempt", "receive", "relay", "attempt 7.1", signed(2, Tag.MASKED, 20, round=7)),
         ("not asked", "receive", "aggregator", "a party that was not asked", masked),
         ("a share", "receive", "silo-2", "expected no SHARE now", share),

@@ -172,7 +172,9 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     if tag is Tag.MIX_COMPLAINT:
         return []
     if tag in (Tag.MASKED, Tag.TOTAL):
-        return [(data[i : i + 4], f"residue {i // 4}") for i in range(0, len(data), 4)]
+        size = len(data) - 32 if tag is Tag.MASKED else len(data)
+        residues = [(data[i : i + 4], f"residue {i // 4}") for i in range(0, size, 4)]
+        return residues + [(data[size:], "digest of the MODEL")] * (tag is Tag.MASKED)
     return [(data, _SIMPLE[tag])]
 
 
