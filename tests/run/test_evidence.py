@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import random
 import subprocess
 import sys
@@ -351,11 +352,39 @@ def test_nothing_that_a_study_names_is_imported(
 
     def change(content: dict[str, Any]) -> None:
         content["study"] = {"name": study.name, "id": study.id.hex(), "toml": trapped}
-        content["plan"]["dimension"] = None
 
-    found = lied(change)
-    assert any("only code of its own knows" in one.claim for one in found)
+    lied(change)
     assert "trap" not in sys.modules
+
+
+def test_nothing_that_a_study_names_is_opened(
+    lied: Callable[..., list[Finding]], tmp_path: Path
+) -> None:
+    """Whoever opened the pipe would wait for ever; data that a study names are its parties'."""
+    pipe = tmp_path / "test.csv"
+    os.mkfifo(pipe)
+    text = _made()[1].plan.study.as_toml()
+    source = 'source = "hubbub.datasets:heart"'
+    files = f'files = "{{name}}.csv"\ntest = "{pipe}"\ntarget = "y"'
+    standardised = files + "\nstandardise = { bound = 5.0, epsilon = 0.1 }"
+    assert source in text
+    for data in (files, standardised):
+        study = hubbub.Study.parse(text.replace(source, data))
+
+        def change(content: dict[str, Any], study: hubbub.Study = study) -> None:
+            content["study"] = {"name": study.name, "id": study.id.hex(), "toml": study.as_toml()}
+
+        assert any("the plan's numbers follow" in one.claim for one in lied(change))
+
+
+@pytest.mark.parametrize("dimension", [None, 27.0, "27", -1, [27]])
+def test_a_plan_that_does_not_say_how_large_its_model_is_is_wrong(
+    lied: Callable[..., list[Finding]], dimension: object
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["plan"]["dimension"] = dimension
+
+    assert any(not one.holds and "plan" in one.claim for one in lied(change))
 
 
 @pytest.mark.parametrize(
@@ -364,6 +393,7 @@ def test_nothing_that_a_study_names_is_imported(
         (1.0, 1.0 + 1e-9, True),
         (1.0, 1.0 + 1e-5, False),
         (3, 3.0, True),
+        (3.0, 3, False),
         (3, 4, False),
         (True, 1, False),
         (None, 0.0, False),

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -318,10 +319,13 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
 Change = Callable[[list[Kept], Federation], list[Kept | bytes]]
 
 
-def forge(folder: Path, result: Result, parties: Federation, change: Change) -> None:
+def forge(
+    folder: Path, result: Result, parties: Federation, change: Change, **numbers: float
+) -> None:
     """The transcript as the aggregator would like it, its chain and the evidence in order."""
     (path,) = files(folder)
     header, kept = read_header(path), list(read(path))
+    assert header.terms is not None
     path.unlink()
     with Transcript(
         folder,
@@ -329,7 +333,7 @@ def forge(folder: Path, result: Result, parties: Federation, change: Change) -> 
         session=header.session,
         roster=header.roster,
         full=True,
-        terms=header.terms,
+        terms=replace(header.terms, **numbers),
     ) as transcript:
         for one in change(kept, parties):
             transcript.keep(one if isinstance(one, bytes) else as_bytes(one))
@@ -561,6 +565,27 @@ def test_another_model_in_the_file_than_the_last_step_gave_is_found(
     write_evidence(result, parties, folder)
     (found,) = wrongs(verify(folder))
     assert "model.safetensors holds the model that the last step gave" in found.claim
+
+
+def test_a_pipe_in_the_place_of_the_model_is_not_waited_for(a_run: Callable[..., Run]) -> None:
+    folder, _, _ = a_run()
+    for name in (FILE, "model.safetensors"):
+        (folder / name).unlink()
+    os.mkfifo(folder / "model.safetensors")
+    (found,) = wrongs(verify(folder))
+    assert "no ordinary file there" in found.verdict
+
+
+@pytest.mark.parametrize("name", ["dimension", "silos", "word_bits"])
+def test_a_whole_number_with_a_point_in_the_header_is_found(
+    a_run: Callable[..., Run], name: str
+) -> None:
+    folder, result, parties = a_run()
+    terms = read_header(files(folder)[0]).terms
+    forge(folder, result, parties, lambda kept, _: kept, **{name: float(getattr(terms, name))})
+    (found,) = wrongs(verify(folder))
+    assert "keep to the plan" in found.verdict
+    assert name in found.verdict
 
 
 def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(

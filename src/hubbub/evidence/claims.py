@@ -2,7 +2,7 @@
 
 The plan is made again from the study's text, and epsilon from the attempts; signatures are
 verified; the rest is said to be on trust. Other machines may calibrate to other last digits, so
-numbers agree if they agree to six. Nothing of what a study names is imported or run here: the file
+numbers agree if they agree to six. Nothing that a study names is imported, run or opened: the file
 may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
 """
 
@@ -14,10 +14,11 @@ from math import ceil, inf, isclose
 from pathlib import Path
 from typing import Any
 
+from hubbub.errors import IntegrityError
 from hubbub.evidence.finding import Finding, judged, on_trust, signed, wrong
 from hubbub.evidence.reading import MALFORMED, Plain, load, part_words
 from hubbub.identity import Roster
-from hubbub.plan import Exposure, Plan
+from hubbub.plan import Exposure, Plan, told_shape
 from hubbub.plan import plan as plan_study
 from hubbub.plan.exposure import epsilon_against
 from hubbub.plan.pairing import mechanism_of
@@ -115,8 +116,12 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
             (a, b, f"{where} {k}") for k, (a, b) in enumerate(zip(found, made, strict=True), 1)
         )
     elif _is_number(found) and _is_number(made):
-        counted = isinstance(found, int) and isinstance(made, int)
-        same = found == made or (not counted and isclose(found, made, rel_tol=_CLOSE))
+        counted = isinstance(made, int)
+        same = (
+            found == made and isinstance(found, int)
+            if counted
+            else isclose(found, made, rel_tol=_CLOSE)
+        )
         return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
     else:
         same = type(found) is type(made) and found == made
@@ -124,11 +129,24 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
     return next((said for one in pairs if (said := difference(*one))), "")
 
 
-@lru_cache(maxsize=4)  # asked for by the run's folder and by its evidence
-def remade(study: Study, dimension: int | None) -> Plan | None:
-    """The plan of a study; None if that needs the size of a model that only its own code knows."""
-    foreign = study.data.source.startswith("python:") and not study.model.inputs
-    if dimension is None and foreign:
+@lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
+def remade(study: Study, dimension: object) -> Plan | None:
+    """The plan of a study; None if that needs what only its own code or data know.
+
+    No data set that the study names is opened: the study may be a stranger's.
+
+    Args:
+        study: the study.
+        dimension: of its model, as a run states it.
+
+    Raises:
+        IntegrityError: it states none.
+    """
+    if type(dimension) is not int or dimension < 1:
+        raise IntegrityError(
+            "expected the plan of a run to say how many parameters its model has, it does not"
+        )
+    if study.data.standardise is not None and told_shape(study, dimension) is None:
         return None
     return plan_study(study, dimension=dimension)
 
@@ -174,8 +192,8 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
     made = remade(study, found["dimension"])
     if made is None:
         yield on_trust(
-            "that the plan and its epsilons follow from the study, whose model's size "
-            "only code of its own knows"
+            "that the plan and its epsilons follow from the study: how many features a record has, "
+            "only its own code or data know"
         )
         return
     yield judged("the plan's numbers follow from the study", difference(found, made.as_json()))

@@ -53,16 +53,31 @@ def read_whole(path: Path) -> bytes:
     Raises:
         UserError: it is no ordinary file, cannot be read, or is larger than any run makes it.
     """
+    check_ordinary(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def check_ordinary(path: Path) -> None:
+    """Refuse to read what is no file of a run: to open a pipe would wait for whoever writes to it.
+
+    Raises:
+        UserError: it is no ordinary file, or is larger than any run makes it.
+    """
     try:
         if not path.is_file():
             raise FileNotFoundError(0, "no ordinary file there")
         if path.stat().st_size > _MOST_BYTES:
             raise OSError(0, f"more than {_MOST_BYTES} bytes")
-        return path.read_bytes()
     except OSError as error:
-        raise UserError(
-            f"expected a file that can be read at {path}, got: {error.strerror}; check the path"
-        ) from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    why = error.strerror
+    return UserError(f"expected a file that can be read at {path}, got: {why}; check the path")
 
 
 def plain_json(text: bytes | str) -> Any:

@@ -25,7 +25,7 @@ from hubbub.plan.pairing import (
 )
 from hubbub.plan.planning import Plan, PlannedAside, plan
 from hubbub.plan.precision import SUM_MARGIN, largest_batch
-from hubbub.plan.size import model_dimension, record_shape
+from hubbub.plan.size import model_dimension, record_shape, told_shape
 
 __all__ = [
     "EVALUATION",
@@ -50,4 +50,5 @@ __all__ = [
     "releases",
     "sharing_silos",
     "stated_adversary",
+    "told_shape",
 ]

@@ -73,8 +73,12 @@ class PricedAside:
         return release(step, relation)
 
 
-def asides_of(study: Study) -> list[Aside]:
+def asides_of(study: Study, dimension: int | None = None) -> list[Aside]:
     """What a study asks for.
+
+    Args:
+        study: the study.
+        dimension: of its model, if that is known.
 
     Raises:
         StudyError: features are to be standardised, and how many there are is not public.
@@ -82,7 +86,7 @@ def asides_of(study: Study) -> list[Aside]:
     found = []
     if study.data.standardise is not None:
         asked = study.data.standardise
-        numbers = 1 + 2 * _features(study)
+        numbers = 1 + 2 * _features(study, dimension)
         # |1|^2 + |x|^2 + |x^2|^2 with every |x_j| at most 1 after division by the bound.
         alone = _alone(study, steps=1, norm=sqrt(numbers), epsilon=asked.epsilon)
         found.append(Aside(purpose=STANDARDISATION, study=alone, numbers=numbers))
@@ -109,9 +113,9 @@ def released(
     return [one for aside in asides if (one := aside.release(steps, left, relation)) is not None]
 
 
-def _features(study: Study) -> int:
+def _features(study: Study, dimension: int | None) -> int:
     """How many features a record has; images and texts are not standardised."""
-    shape = record_shape(study)
+    shape = record_shape(study, dimension)
     if shape is None or len(shape) != 1:
         raise StudyError(
             "expected records of so many features each with data.standardise, got "

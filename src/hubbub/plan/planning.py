@@ -253,7 +253,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         )
     asides = tuple(
         PlannedAside(aside=one, plan=plan(one.study, dimension=one.numbers))
-        for one in asides_of(study)
+        for one in asides_of(study, dimension)
     )
     priced = tuple(one.priced for one in asides)
     certificate = certificate_for(study, study.training.projection or dimension, dimension)

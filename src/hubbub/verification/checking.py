@@ -23,8 +23,8 @@ from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.evidence.claims import MODEL, check_content, difference, remade
 from hubbub.evidence.collecting import FILE, STANDARDISED
 from hubbub.evidence.finding import Finding, judged, on_trust, rederived, wrong
-from hubbub.evidence.reading import MALFORMED, Plain, load, plain_json, read_whole
-from hubbub.plan import STANDARDISATION, Plan, record_shape
+from hubbub.evidence.reading import MALFORMED, Plain, check_ordinary, load, plain_json, read_whole
+from hubbub.plan import STANDARDISATION, Plan, told_shape
 from hubbub.round import Terms
 from hubbub.round.projected import LAYERS
 from hubbub.round.terms import Parameters
@@ -67,7 +67,10 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     if made is None:
-        return [*found, on_trust("the plan, which needs the size of a model of the study's own")]
+        return [
+            *found,
+            on_trust("the plan: how many features a record has, only its own code or data know"),
+        ]
     if content is not None and content["study"].get("id") != study.id.hex():
         why = f"it is about another study; {RESTORE}"
         return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
@@ -142,7 +145,7 @@ def _played(
         try:
             terms = _terms(path, header, plan)
             is_training = path in training
-            lifted, liftable = _lift(terms, plan.study)
+            lifted, liftable = _lift(terms, plan)
             played = Replay(
                 header,
                 terms,
@@ -167,7 +170,7 @@ def _played(
     if (folder / MODEL).exists():
         interrupted = len(done) > 1 and not done[-1][1].attempts
         before = course.before if interrupted else None
-        yield _last_model(folder / MODEL, plan.study, course.parameters, before)
+        yield _last_model(folder / MODEL, plan, course.parameters, before)
 
 
 def _terms(path: Path, header: Header, plan: Plan) -> Terms:
@@ -272,36 +275,38 @@ def _attempts(
 
 def _initial(plan: Plan) -> Parameters | None:
     """The model before round 1; None if only code that the study names can make it."""
-    model = _built(plan.study)
+    model = _built(plan)
     return None if model is None else learning.parameters_vector(model)
 
 
-def _built(study: Study) -> Any:
-    """The study's model with its first weights; None if that would run a study's own code."""
-    foreign = study.data.source.startswith("python:") and not study.model.inputs
-    shape = None if foreign else record_shape(study)
-    if shape is None or study.model.kind.startswith("python:"):
+def _built(plan: Plan) -> Any:
+    """The study's model with its first weights; None if its own code or data must say how large.
+
+    Neither is looked at: the study may be a stranger's.
+    """
+    shape = told_shape(plan.study, plan.dimension)
+    if shape is None or plan.study.model.kind.startswith("python:"):
         return None
-    return model_of(study, shape)
+    return model_of(plan.study, shape)
 
 
-def _lift(terms: Terms, study: Study) -> tuple[Lift | None, bool]:
+def _lift(terms: Terms, plan: Plan) -> tuple[Lift | None, bool]:
     """From projected sums to whole ones, if they are projected; and whether that can be done."""
-    model = _built(study) if terms.projection == LAYERS else None
+    model = _built(plan) if terms.projection == LAYERS else None
     if terms.projection == LAYERS and model is None:
         return None, False
     return lift_of(terms, model), True
 
 
 def _last_model(
-    path: Path, study: Study, parameters: Parameters | None, before: Parameters | None
+    path: Path, plan: Plan, parameters: Parameters | None, before: Parameters | None
 ) -> Finding:
     """The model is what the last step gave.
 
     If the run was interrupted between the last sum that it could pay for and the step along it, the
     model is the one `before`: the sum is paid for, and the step is lost.
     """
-    claim, model = f"{path} holds the model that the last step gave", _built(study)
+    claim, model = f"{path} holds the model that the last step gave", _built(plan)
     if model is None:
         claim = (
             f"{path} contains the numbers that the last step gave; which tensor is which, and what "
@@ -310,6 +315,7 @@ def _last_model(
     if parameters is None:
         return on_trust(f"that {claim}: the last step could not be made again")
     try:
+        check_ordinary(path)
         if _is_model(path, model, parameters):
             return judged(claim, "")
         if before is not None and _is_model(path, model, before):
