@@ -322,6 +322,21 @@ def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -
     assert not {4, 5} & set(session.assembly.absent)
 
 
+@pytest.mark.parametrize("left_out", [1, 2])
+def test_a_silo_that_leaves_out_a_nodes_share_is_the_one_that_is_missing(
+    gather: Any, left_out: int
+) -> None:
+    """The node without it could not answer, and would be named for it."""
+    parties = gather(2, parties={"colluders": 0, "dropouts": 1, "shares": "full"})
+
+    def less(parts: list[bytes]) -> list[bytes]:
+        return [part for place, part in enumerate(parts) if place != left_out]
+
+    session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(less), "bob")))
+    assert session.round(1)[0] is not None
+    assert list(session.assembly.absent) == [parties.sites["bob"].index]
+
+
 # Compute nodes ---------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from hubbub.network.exchange import Absent, AbsentError, Exchange
 from hubbub.network.parcel import Call
 from hubbub.round import Aggregator, Terms
 from hubbub.round.terms import Parameters
+from hubbub.runners.members import Layout
 from hubbub.summation.joint import LINK_BYTES
 from hubbub.wire import EVERYBODY, Tag, parse, unverified
 
@@ -40,6 +41,7 @@ class Assembly:
         exchange: asks the parties.
         aggregator: adds, and sees the sum alone.
         terms: of the rounds.
+        layout: who shares with whom.
         study, session: what every frame is bound to.
         anchors: of the joint seeds, where there are any.
         deadline: seconds for a phase.
@@ -51,6 +53,7 @@ class Assembly:
     exchange: Exchange
     aggregator: Aggregator
     terms: Terms
+    layout: Layout
     study: bytes
     session: bytes
     anchors: Sequence[bytes] = ()
@@ -195,7 +198,8 @@ class Assembly:
     def _fits(self, index: int, heard: Sequence[bytes], tag: Tag) -> bool:
         """Whether an answer has just the frames that it should have; who uses them verifies them.
 
-        A frame too many would reach parties that rightly refuse it, and cost them their part.
+        A frame too many would reach parties that rightly refuse it, and cost them their part; a
+        share too few leaves a node that cannot answer.
         """
         frames = [unverified(one) for one in heard]
         nodes = {frame.receiver for frame in frames[1:]}
@@ -204,8 +208,7 @@ class Assembly:
             frames[0].tag is tag
             and all(frame.tag is Tag.SHARE for frame in frames[1:])
             and len(nodes) == len(frames) - 1
-            and bool(nodes) == shared
-            and nodes <= set(self.exchange.roster.nodes)
+            and nodes == set(self.layout.neighbours(index, b"") if shared else ())
         )
         if not good:
             found = ProtocolError(f"expected one {tag.name}, got other frames", culprit="relay")

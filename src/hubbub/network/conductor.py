@@ -196,6 +196,7 @@ class _SetUp:
             exchange=self._exchange,
             aggregator=aggregator,
             terms=self._terms,
+            layout=self._layout,
             study=self._study.id,
             session=self._session,
             anchors=anchors,
