@@ -25,7 +25,14 @@ from scipy.stats import chisquare
 
 import hubbub
 from hubbub import Study, learning, noise, sources
-from hubbub.errors import BudgetError, DataError, ProtocolError, StudyError, UserError
+from hubbub.errors import (
+    BudgetError,
+    DataError,
+    HubbubError,
+    ProtocolError,
+    StudyError,
+    UserError,
+)
 from hubbub.ledger.book import Cap, Ledger
 from hubbub.plan import Plan
 from hubbub.randomness import SecureSource
@@ -639,6 +646,45 @@ def test_targets_that_the_model_is_not_for_are_refused_before_anything_is_charge
         run(study, at_home / "run")
     assert_one_sentence(str(caught.value))
     assert not (at_home / "run").exists()
+
+
+TEN = "rows % 10"
+MODEL_CASES = {
+    "too few logits": ("torch.nn.Linear(3, 4)", TEN, 30, "class numbers below 4"),
+    "no test records": (
+        "torch.nn.Linear(3, 10)",
+        TEN,
+        0,
+        "expected records in the public test set",
+    ),
+    "an error inside": ("torch.nn.Linear(7, 10)", TEN, 30, "raised RuntimeError"),
+    "two columns": ("torch.nn.Linear(3, 1)", "rows % 2", 30, "end it with .squeeze"),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "targets", "tested", "says"), MODEL_CASES.values(), ids=MODEL_CASES
+)
+@pytest.mark.parametrize("whose", ["everybody", "the aggregator"])
+def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
+    at_home, monkeypatch, model, targets, tested, says, whose
+):
+    name = f"own_{abs(hash((model, targets, tested)))}"
+    (at_home / f"{name}.py").write_text(
+        "import numpy as np, torch\n"
+        "from hubbub.tabular import Records\n"
+        "def records(party):\n"
+        f"    rows = np.arange({tested} if party == 'test' else 30)\n"
+        "    x = np.ones((len(rows), 3), np.float32)\n"
+        f"    return Records(inputs=x, targets={targets})\n"
+        f"def made(inputs, outputs):\n    return {model}\n"
+    )
+    monkeypatch.syspath_prepend(at_home)
+    data = f'source = "python:{name}:records"'
+    study = own(data, f'kind = "python:{name}:made"\ninputs = [3]')
+    with pytest.raises(HubbubError, match=says) as caught:
+        Setting.of(study, whose=None if whose == "everybody" else [sources.TEST])
+    assert_one_sentence(str(caught.value))
 
 
 # What must not leave --------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hubbub.learning.optimizers import Optimizer
 from hubbub.learning.parameters import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.storage import load_model, save_model
-from hubbub.learning.task import TrainingTask, evaluate_records, method_for
+from hubbub.learning.task import TrainingTask, evaluate_records, method_for, try_out
 from hubbub.learning.threads import threads_for
 
 __all__ = [
@@ -40,4 +40,5 @@ __all__ = [
     "save_model",
     "threads_for",
     "through_frozen",
+    "try_out",
 ]

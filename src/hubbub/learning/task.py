@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import HubbubError, ModelError
+from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.device import device_of, device_under, exact_products, plain_attention
 from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
@@ -252,6 +252,26 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
 def _outputs_on(model: nn.Module, inputs: torch.Tensor) -> int:
     """The same for a silo's records, on the model's device."""
     return unquoted(lambda: outputs_of(model, inputs[:1].to(device_under(model))))
+
+
+def try_out(model: nn.Module, records: Records | None) -> None:
+    """See that a user's model takes a silo's or the test set's records, before any is charged for.
+
+    Raises:
+        ModelError: it raises an error on them, whose words are kept from the reader.
+        DataError: they have classes for which it has no logit.
+    """
+    if records is None or not len(records):
+        return
+    outputs = _outputs_on(model, torch.from_numpy(records.inputs))
+    classes = outputs > 1 and records.targets.dtype == np.int64
+    if classes and not np.isin(records.targets, range(outputs)).all():
+        raise DataError(
+            f"expected class numbers below {outputs}, as the model has so many logits, found "
+            "others; mend the data or the model"
+        )
+    few = Records(inputs=records.inputs[:2], targets=records.targets[:2])
+    unquoted(partial(evaluate_records, model, few))
 
 
 def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:
