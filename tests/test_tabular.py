@@ -304,6 +304,20 @@ def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):
         read_table(tmp_path / "silo.parquet", target="y")
 
 
+def test_parquet_columns_that_are_not_declared_may_hold_anything(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    far = pyarrow.array([2**60, 5], pyarrow.timestamp("us"))  # a year that Python has no date for
+    odd = {"age": [1, 2], "y": [0, 1], "seen": far, "scans": [[1.5], []], "age.unit": ["a", "b"]}
+    parquet.write_table(pyarrow.table(odd), tmp_path / "silo.parquet")
+    columns = (Column(name="age", low=0, high=10),)
+    records = read_table(tmp_path / "silo.parquet", target="y", columns=columns)
+    assert records.inputs.shape == (2, 1)
+    assert records.targets.tolist() == [0, 1]
+    with pytest.raises(DataError, match=r"silo\.parquet"):
+        read_table(tmp_path / "silo.parquet", target="y")
+
+
 def test_a_parquet_cell_that_python_cannot_hold_is_not_quoted(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hubbub.errors import DataError
 
 
-def read_cells(path: Path) -> dict[str, list[str]]:
+def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
     """The cells of a `.parquet` file, or else of a CSV file, by column and as stripped text.
+
+    Args:
+        path: the file.
+        wanted: columns without which others need not be read: a Parquet file may hold some that are
+            no text or number; without any, all are.
 
     Raises:
         DataError: the file is missing, damaged, or not a table with distinct column names.
     """
-    return _parquet_cells(path) if path.suffix.lower() == ".parquet" else _csv_cells(path)
+    return _parquet_cells(path, wanted) if path.suffix.lower() == ".parquet" else _csv_cells(path)
 
 
 def at_row(where: str, row: int) -> str:
@@ -61,7 +67,7 @@ def _csv_rows(path: Path) -> list[list[str]]:
     raise DataError(f"expected a readable CSV file {path.name}, but {reason}; check the path")
 
 
-def _parquet_cells(path: Path) -> dict[str, list[str]]:
+def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
@@ -71,8 +77,10 @@ def _parquet_cells(path: Path) -> dict[str, list[str]]:
         ) from None
     table, names = None, []
     with suppress(Exception):  # whatever it says, it may quote a cell
-        read = parquet.ParquetFile(path).read()
-        table, names = read.to_pydict(), read.column_names
+        file = parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+        read = file.read([name for name in names if not wanted or name in wanted])
+        table = {name: read[name].to_pylist() for name in read.column_names}
     if len(set(names)) < len(names):
         raise DataError(
             f"expected every column of {path.name} once, found one twice; remove one of them"

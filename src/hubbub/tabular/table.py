@@ -50,7 +50,7 @@ def read_table(
     """
     path = Path(path)
     return encode_table(
-        read_cells(path),
+        read_cells(path, [target, *(column.name for column in columns)] if columns else ()),
         target=target,
         columns=columns,
         positive=positive,
