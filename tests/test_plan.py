@@ -296,6 +296,21 @@ def test_the_grid_step_is_the_share_in_grid_units():
     assert made.record_clip < made.clip == 0.25
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "says"),
+    [
+        (0.001, 1e-5, r"privacy.epsilon to leave at least 0.001 .* got 0.001; raise it"),
+        (49.5, 1e-5, r"privacy.delta to leave at least 5e-06 .* lower epsilon"),
+        (1.0, 1e-12, r"privacy.delta to leave at least 1e-12 .* got 1e-12 .* raise delta"),
+    ],
+)
+def test_what_finite_precision_leaves_too_little_of_is_refused_in_the_studys_own_numbers(
+    epsilon, delta, says
+):
+    with pytest.raises(StudyError, match=says):
+        plan_in_short(study(privacy={"epsilon": epsilon, "delta": delta}))
+
+
 def test_the_upload_is_the_residues_the_digest_of_the_model_and_one_frame():
     made = plan_in_short(study())
     assert made.dimension == 10

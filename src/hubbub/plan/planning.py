@@ -31,6 +31,7 @@ from hubbub.plan.pairing import Mechanism, Projected, least_noise, mechanism_of,
 from hubbub.plan.precision import CLIP_MARGIN, certificate_for, grid_for
 from hubbub.plan.size import model_dimension
 from hubbub.privacy import Certificate, Composition, power_bound
+from hubbub.privacy.parameters import LEAST_DELTA, LEAST_EPSILON
 from hubbub.study import Study
 from hubbub.summation.joint import LINK_BYTES
 from hubbub.summation.secrets import SHARE_SEAL_BYTES
@@ -305,11 +306,18 @@ def _calibrated(
     privacy = study.privacy
     epsilon = privacy.epsilon - certificate.epsilon
     delta = certificate.ideal_delta(privacy.delta, privacy.epsilon)
-    if epsilon < 0.5 * privacy.epsilon or delta < 0.5 * privacy.delta:
+    if epsilon < (least := max(0.5 * privacy.epsilon, LEAST_EPSILON)):
         raise StudyError(
-            f"expected an epsilon and delta well above what finite precision adds "
-            f"({certificate.epsilon:.2g}, {certificate.added_delta(privacy.epsilon):.2g}), "
-            f"got {privacy.epsilon:g} and {privacy.delta:g}; raise them or take fewer steps"
+            f"expected privacy.epsilon to leave at least {least:g} when finite precision has taken "
+            f"{certificate.epsilon:.2g} of it, got {privacy.epsilon:g}; raise it or take fewer "
+            "steps"
+        )
+    if delta < (least := max(0.5 * privacy.delta, LEAST_DELTA)):
+        taken = certificate.added_delta(privacy.epsilon)
+        raise StudyError(
+            f"expected privacy.delta to leave at least {least:g} when finite precision has taken "
+            f"{taken:.2g} of it, which grows with e^epsilon, got {privacy.delta:g} at epsilon "
+            f"{privacy.epsilon:g}; raise delta, lower epsilon or take fewer steps"
         )
     known = owned_records(study, study.parties.colluders + 1)
     steps = study.training.steps

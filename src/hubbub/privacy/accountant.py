@@ -238,7 +238,10 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
     Raises:
         StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
     """
-    epsilon, delta = parameters.epsilon(epsilon, least=1e-3), parameters.delta(delta)
+    epsilon, delta = (
+        parameters.epsilon(epsilon, least=parameters.LEAST_EPSILON),
+        parameters.delta(delta),
+    )
 
     def spent(log_noise: float) -> float:
         composed = Composition(build(float(np.exp(log_noise))))

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from hubbub.errors import StudyError
 
 LEAST_DELTA = 1e-12
+LEAST_EPSILON = 0.001  # for which noise is found
 MOST_STEPS = 1_000_000
 MOST_EPSILON = 50.0
 RELATIONS = ("add-remove", "substitute")
