@@ -613,9 +613,9 @@ START = [sys.executable, "-c", "import sys; from hubbub.cli import main; sys.exi
 QUICK = ["epsilon", "--noise-multiplier", "2", "--delta", "1e-5", "--steps", "1"]
 
 
-def process(*arguments: str, stdout=subprocess.PIPE, unbuffered: bool = False):
+def process(*arguments: str, stdout=subprocess.PIPE, unbuffered: bool = False, **set_to: str):
     """A command in a process of its own."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | set_to
     if unbuffered:
         environment["PYTHONUNBUFFERED"] = "1"
     return subprocess.run(
@@ -633,6 +633,33 @@ def test_a_process_prints_one_object_and_nothing_else():
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout).keys() >= {"lower", "upper", "seconds"}
     assert done.stdout.count("\n") == 1
+
+
+def test_a_terminal_of_few_letters_is_shown_tables_all_the_same(trained):
+    done = process("verify", str(trained / "run"), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "holds" in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_what_a_module_of_ones_own_prints_is_not_on_stdout(command, tmp_path, monkeypatch):
+    (tmp_path / "talkative.py").write_text(
+        "from hubbub import datasets\n"
+        "print('imported')\n"
+        "def records(party):\n    print('asked for', party)\n    return datasets.heart(party)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "talkative", raising=False)
+    (tmp_path / "own.toml").write_text(text(source='"python:talkative:records"'))
+    done = command("run", "own.toml", "--json")
+    assert done.code == 0
+    assert json.loads(done.out)
+    assert done.err.startswith("imported\nasked for cleveland\n")
+
+
+def test_a_study_that_an_editor_has_begun_with_a_byte_order_mark_is_read(ask, study):
+    study.write_bytes(b"\xef\xbb\xbf" + study.read_bytes())
+    assert ask("plan", study)["dimension"] == 27
 
 
 @pytest.mark.parametrize("unbuffered", [False, True])

@@ -7,7 +7,9 @@ whoever evaluates on the public test set. This file knows studies and tables, no
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -66,11 +68,14 @@ def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[s
 def attempted(work: Callable[[], Any]) -> tuple[Any, str]:
     """What a user's code gives, or the kind of what it raised: its words may quote a record.
 
+    What it prints goes to stderr, since a command's stdout may be for machines.
+
     Raises:
         HubbubError: as the code raised it.
     """
     try:
-        return work(), ""
+        with redirect_stdout(sys.stderr):
+            return work(), ""
     except HubbubError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 (the code is the user's, and raises what it likes)
@@ -99,7 +104,8 @@ def named_object(place: str, key: str) -> Callable[..., Any]:
 def _imported(module: str, name: str) -> tuple[Any, str]:
     """What a module has under a name, and why nothing; what the module says may quote a record."""
     try:
-        return getattr(importlib.import_module(module), name), ""
+        with redirect_stdout(sys.stderr):
+            return getattr(importlib.import_module(module), name), ""
     except ModuleNotFoundError as error:
         return None, f"no module named {error.name!r}"
     except AttributeError:

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import NoReturn
 
 from hubbub import __version__
@@ -20,6 +21,8 @@ from hubbub.errors import HubbubError, UserError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal of few letters still shows a table
     try:
         options = _parser().parse_args(arguments)
         code = int(options.command(options))

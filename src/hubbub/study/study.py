@@ -86,7 +86,7 @@ class Study:
         """The study in a file."""
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")  # editors may begin a file so
         except (OSError, ValueError) as error:
             raise StudyError(
                 f"expected a readable study file, got {shown(str(path))}: {_reason(error)}; "
