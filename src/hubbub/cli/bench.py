@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,7 @@ from hubbub.randomness import SecureSource, cipher_at
 from hubbub.round import Terms
 from hubbub.runners.federation import federate
 from hubbub.runners.members import Layout
+from hubbub.sampling.workshop import cores
 from hubbub.summation.mask import Masking
 from hubbub.summation.secrets import PairSecret
 
@@ -101,7 +101,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 def _mask_pairs() -> list[Pair]:
     """One mask of every width on one thread; what all threads gain, and the most they can."""
-    threads = max(2, os.cpu_count() or 1)
+    threads = max(2, cores())
     one, all_ = Masking(1), Masking(threads)
     words = {bits: ring.zeros(_COORDINATES, bits) for bits in ring.WORD_BITS}
     pairs = [

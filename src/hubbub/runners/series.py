@@ -7,7 +7,6 @@ or why.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from hubbub.runners.federation import Federation, federate, layout_of, terms_of
 from hubbub.runners.lists import Notice, lists_of
 from hubbub.runners.public import Lift
 from hubbub.runners.store import RunFolder
+from hubbub.sampling.workshop import cores
 from hubbub.study import Study
 from hubbub.transcript.writing import Transcript
 
@@ -140,7 +140,7 @@ class Stage:
     ) -> Series:
         """Set up a session for sums of so many numbers."""
         terms = terms_of(plan, numbers, parameters=self.parameters)
-        threads = (os.cpu_count() or 1) if terms.dimension >= _WORTH_THREADS else 1
+        threads = cores() if terms.dimension >= _WORTH_THREADS else 1
         parties = federate(
             layout_of(plan),
             terms,
