@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 
 import hubbub
 from hubbub.errors import StudyError
+from hubbub.privacy import Certificate, TradeOff
 
 SETTINGS: list[dict[str, Any]] = [
     {"noise_multiplier": 1.0, "sample_rate": 0.008, "steps": 1250},
@@ -58,6 +59,18 @@ def test_true_positive_rates_of_the_gaussian_mechanism_are_the_best_tests() -> N
     assert found.shape == (2, 2)
     assert np.all(found >= best * (1 - 1e-9))
     assert np.all(found <= best * 1.001)
+
+
+def test_p6_the_curve_of_what_is_sent_is_above_the_ideal_one_by_the_whole_certificate() -> None:
+    ideal = TradeOff(epsilon=np.array([0.0, 1.0, 2.0]), delta=np.array([0.2, 0.05, 0.01]))
+    certificate = Certificate(epsilon=0.1, slack=1e-3, failure=2e-3, delta_factor=1.5)
+    sent = ideal.under(certificate)
+    assert sent.epsilon.tolist() == [0.1, 1.1, 2.1]
+    for at, epsilon, delta in zip(range(3), sent.epsilon, ideal.delta, strict=True):
+        wanted = 1.5 * delta + (1 + np.exp(epsilon)) * 1e-3 + 2e-3
+        assert sent.delta[at] == pytest.approx(wanted)
+        assert certificate.ideal_delta(sent.delta[at], epsilon) == pytest.approx(delta)
+    assert (sent.true_positive_rate([0.01, 0.5]) > ideal.true_positive_rate([0.01, 0.5])).all()
 
 
 def test_true_positive_rates_agree_with_attack_power_and_grow() -> None:

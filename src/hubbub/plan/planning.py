@@ -277,7 +277,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         capacity=capacity,
         certificate=certificate,
         exposures=exposures,
-        attack_power=_attack_power(study, mechanism, stated, priced),
+        attack_power=_attack_power(study, mechanism, stated, certificate, priced),
         projected=mechanism.projected,
         joint_batches=batches,
         asides=asides,
@@ -326,13 +326,17 @@ def _calibrated(
 
 
 def _attack_power(
-    study: Study, mechanism: Mechanism, stated: Exposure, asides: tuple[PricedAside, ...]
+    study: Study,
+    mechanism: Mechanism,
+    stated: Exposure,
+    certificate: Certificate,
+    asides: tuple[PricedAside, ...],
 ) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     steps, known = study.training.steps, stated.known_records
     whole = releases(mechanism, stated.noise_multiplier, steps, known)
     whole += released(asides, steps, 1.0, study.privacy.relation)
-    return power_bound(Composition(whole), 0.01)
+    return power_bound(Composition(whole), 0.01, certificate)
 
 
 def _projection_json(projected: Projected | None) -> dict[str, Any] | None:

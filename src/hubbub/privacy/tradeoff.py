@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import StudyError
 from hubbub.privacy import parameters
 from hubbub.privacy.accountant import Composition
+from hubbub.privacy.certificate import EXACT, Certificate
 
 Array = NDArray[np.float64]
 
@@ -35,6 +36,13 @@ class TradeOff:
 
     epsilon: Array
     delta: Array
+
+    def under(self, certificate: Certificate) -> TradeOff:
+        """The curve of what is sent, in finite precision, from that of the ideal mechanism (P6)."""
+        epsilon = self.epsilon + certificate.epsilon
+        added = (1 + np.exp(epsilon)) * certificate.slack + certificate.failure
+        delta = np.minimum(1.0, certificate.delta_factor * self.delta + added)
+        return TradeOff(epsilon=epsilon, delta=np.minimum.accumulate(delta))
 
     def true_positive_rate(self, false_positive_rate: ArrayLike) -> Array:
         """The largest true-positive rates of any membership attack, at false-positive rates.
@@ -83,12 +91,14 @@ def whole_trade_off(whole: Composition, epsilons: ArrayLike | None = None) -> Tr
     return trade_off_of(whole, epsilons, near=_SHARPEST)
 
 
-def power_bound(whole: Composition, false_positive_rate: float) -> float:
+def power_bound(
+    whole: Composition, false_positive_rate: float, certificate: Certificate = EXACT
+) -> float:
     """The largest true-positive rate at one false-positive rate."""
     near = min(max(false_positive_rate / 10, parameters.LEAST_DELTA), 0.1)
     levels = np.concatenate([[0.0], np.geomspace(1e-3, parameters.MOST_EPSILON, 400)])
     curve = trade_off_of(whole, levels, near=near)
-    return float(curve.true_positive_rate(false_positive_rate))
+    return float(curve.under(certificate).true_positive_rate(false_positive_rate))
 
 
 def _default_levels(whole: Composition) -> Array:
