@@ -93,7 +93,7 @@ def _started() -> _Process:
     # The child finds hubbub where this process has it, however it came to be on the path.
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-c", "from hubbub.sampling.worker import main; main()"]
+    command = [sys.executable, "-P", "-c", "from hubbub.sampling.worker import main; main()"]
     return subprocess.Popen(  # noqa: S603 - this interpreter, with fixed arguments
         command,
         stdin=subprocess.PIPE,
