@@ -433,7 +433,7 @@ CHEATS: dict[str, tuple[type[Mixer], str]] = {
     "drops a token": (Dropping, "its list is not what its key makes of the one before"),
     "changes its tokens": (Changing, "expected the tokens that it committed to, got others"),
     "misnames forms": (Misnaming, "expected the forms that it named, got others"),
-    "does not shuffle": (Ordering, "forms in the order of their names, got others or one twice"),
+    "does not shuffle": (Ordering, "forms in the order of their names, none twice, got others"),
     "cannot be opened": (Closed, "its token does not open at layer 3"),
     "has fewer tokens": (Short, "expected a MIX_NAMES of 747 bytes, got 715"),
     "complains": (Complaining, "it complained about a list that is as it should be"),

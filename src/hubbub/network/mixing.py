@@ -1,11 +1,11 @@
 """The aggregator's part in lists of tokens: it asks for the phases of `Mixer` in their order.
 
-It carries what silos say to each other, and holds no key. What everybody can see it checks itself,
-before it passes it on, and so names a cheat by what that one has signed, on nobody's word. What one
-silo alone can see comes as a complaint: the list is opened, everybody tells from the signed frames
-who lied, and the run stops by name (docs/sampling.md). Who is silent costs the session, as in
-set-up; a list is never taken up again. When a list is due each silo decides for itself, by the same
-rule (`lists.py`).
+It carries what silos say to each other, and holds no key. What everybody can see it checks itself
+(`sampling/publications.py`), before it passes it on, and so names a cheat by what that one has
+signed, on nobody's word. What one silo alone can see comes as a complaint: the list is opened,
+everybody tells from the signed frames who lied, and the run stops by name (docs/sampling.md). Who
+is silent costs the session, as in set-up; a list is never taken up again. When a list is due each
+silo decides for itself, by the same rule (`lists.py`).
 """
 
 from __future__ import annotations
@@ -14,25 +14,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from hubbub.errors import ProtocolError
 from hubbub.network.exchange import Absent, AbsentError, Exchange
 from hubbub.network.lists import Opened
 from hubbub.network.parcel import Call
 from hubbub.network.patience import with_work
-from hubbub.sampling import Evidence, layers
-from hubbub.sampling.lists import commitment, doubled, joined, list_places
-from hubbub.sampling.venue import Payload, Post, Venue, parted, statement_bytes
+from hubbub.sampling import Evidence
+from hubbub.sampling.lists import list_places
+from hubbub.sampling.publications import Posts, Publications, Sizes
+from hubbub.sampling.venue import Payload, Venue
 from hubbub.wire import Tag, unverified
 
-_COMMIT_BYTES = 32
 # By then everybody else has shown its key, or has the list in force and never shows it.
 _TOO_LATE = (Call.GIVE_UP, Call.TAKE)
-
-# Parties, and of each what is taken from it or how many bytes that has.
-Posts = Mapping[int, Post]
-Sizes = Mapping[int, int]
 
 
 @dataclass(kw_only=True)
@@ -85,32 +79,35 @@ class _Making:
         self._venue = Venue(
             roster=self._roster, study=mixing.study, session=mixing.session, number=number
         )
+        self._rules = Publications(self._venue, self._counts)
         self._keys: list[bytes] = []
         self._names: list[list[bytes]] = []
         self._forms: dict[int, list[bytes]] = {}
 
     def make(self) -> None:
         """All phases, from the keys to the list that everybody has."""
-        keys = self._all(Call.LIST, [], {Tag.MIX_KEY: self._each(layers.KEY_BYTES)})
+        keys = self._all(Call.LIST, [], {Tag.MIX_KEY: self._rules.key_bytes})
         self._keys = _column(keys)
         key_posts = self._taken(keys, Tag.MIX_KEY)
-        self._check_keys(key_posts)
+        self._rules.check_keys(key_posts)
         commits = self._all(
             Call.WRAP,
             self._keys,
-            {Tag.MIX_COMMIT: self._each(_COMMIT_BYTES + self._repeats)},
+            {Tag.MIX_COMMIT: self._rules.commit_bytes},
             operations=max(self._counts.values()) * len(self._silos),
         )
-        hidden = self._taken(commits, Tag.MIX_COMMIT)
-        for index, post in hidden.items():
-            self._venue.compare(key_posts, parted(post.payload, len(self._silos))[1], index)
+        posts = self._taken(commits, Tag.MIX_COMMIT)
+        hidden = self._rules.commitments(posts, key_posts)
         places = self._places(key_posts)
         published = self._all(Call.SHOW, _column(commits), self._published(0))
-        seen = self._looked(published, 0, places, hidden, ())
+        names = self._rules.names(self._taken(published, Tag.MIX_NAMES), posts)
+        self._rules.check_input(names, hidden, places[0])
+        seen = self._looked(published, names, 0, places, ())
         for turn in self._silos:
             asked = {turn: [*seen, *self._forms[turn - 1]]}
             published = self._ask(Call.MIX, asked, self._published(turn), turn, self._whole)
-            seen = self._looked(published, turn, places, hidden, seen)
+            names = self._rules.names(self._taken(published, Tag.MIX_NAMES, turn), {})
+            seen = self._looked(published, names, turn, places, seen)
         self._ask(Call.TAKE, dict.fromkeys(self._silos, seen), {})
 
     # What is asked -----------------------------------------------------------------------------
@@ -118,23 +115,23 @@ class _Making:
     def _looked(
         self,
         published: Mapping[int, list[bytes]],
+        names: Mapping[int, Payload],
         step: int,
         places: Sequence[bytes],
-        hidden: Posts,
         before: Sequence[bytes],
     ) -> list[bytes]:
-        """What was published in a step is checked and shown to all; what all say that they saw."""
-        posts = self._taken(published, Tag.MIX_NAMES, step)
-        names = self._check_names(posts, places, {} if step else hidden)
+        """What was published in a step is shown to all; what all say that they saw."""
         self._names.append(_column(published))
         if step < self._silos[-1]:
-            self._check_forms(self._taken(published, Tag.MIX_FORMS, step), names, step, places)
+            forms = self._taken(published, Tag.MIX_FORMS, step)
+            self._rules.check_forms(forms, names, step, places)
             self._forms = {0: self._forms.get(0, []), step: _column(published, 1)}
         told = self._names[-1]
         both = [*before, *told]  # the mixer has closed the step before: it was told with the forms
         asked = {index: told if index == step else both for index in self._silos}
-        size = statement_bytes() * len(posts)
-        found = self._ask(Call.LOOK, asked, {Tag.MIX_SEEN: self._each(size)}, step)
+        posts = self._taken(published, Tag.MIX_NAMES, step)
+        sizes = {Tag.MIX_SEEN: self._rules.seen_bytes(step)}
+        found = self._ask(Call.LOOK, asked, sizes, step)
         for index, post in self._taken(found, Tag.MIX_SEEN, step).items():
             self._venue.compare(posts, post.payload, index)
         for heard in found.values():
@@ -171,7 +168,7 @@ class _Making:
                 self._checked(index, data, tag, step, size[index])
         return dict(sorted(found.items()))
 
-    # What everybody can check ------------------------------------------------------------------
+    # Frames as they come -----------------------------------------------------------------------
 
     def _checked(self, index: int, data: bytes, tag: Tag, step: int, size: int) -> None:
         """A frame that belongs here; a signed one that does not stops the run."""
@@ -181,50 +178,6 @@ class _Making:
             if error.culprit == self._roster.name(index):
                 raise
             raise self._garbled(index, str(error), error.culprit) from None
-
-    def _check_keys(self, posts: Posts) -> None:
-        for index, post in posts.items():
-            if not layers.is_public(bytes(post.payload)):
-                raise self._cheat(index, "a key that can be sealed to, got another")
-
-    def _check_names(
-        self, posts: Posts, places: Sequence[bytes], hidden: Posts
-    ) -> dict[int, Payload]:
-        """In order, none twice; at step 0 what was committed to, and no form of two silos.
-
-        What was committed to is compared first: who commits twice can make others look alike.
-        """
-        names = dict[int, Payload]()
-        for index, post in posts.items():
-            names[index], told = parted(post.payload, len(hidden))
-            self._venue.compare(hidden, told, index)
-        for index, each in names.items():
-            if not layers.is_ascending(layers.names_in(each)):
-                raise self._cheat(
-                    index, "forms in the order of their names, got others or one twice"
-                )
-        for index, post in hidden.items():
-            if commitment(places[0], index, names[index]) != post.payload[:_COMMIT_BYTES]:
-                raise self._cheat(index, "the tokens that it committed to, got others")
-        owners = np.repeat(list(hidden), [self._counts[index] for index in hidden])
-        whole = layers.names_in(b"".join(names.values()))
-        if hidden and (alike := doubled(whole, owners)):
-            raise ProtocolError(
-                "expected every form once, got one from two silos",
-                culprit=joined(self._roster, alike),
-            )
-        return names
-
-    def _check_forms(
-        self, forms: Posts, names: Mapping[int, Payload], step: int, places: Sequence[bytes]
-    ) -> None:
-        size = layers.form_bytes(len(self._silos) - step)
-        for index, post in forms.items():
-            if layers.named(places[step], post.payload, size) != bytes(names[index]):
-                raise self._cheat(index, "the forms that it named, got others")
-
-    def _cheat(self, index: int, what: str) -> ProtocolError:
-        return ProtocolError(f"expected {what}", culprit=self._roster.name(index))
 
     def _garbled(self, index: int, said: str, culprit: str = "relay") -> AbsentError:
         """What a relay can have done counts as silence."""
@@ -247,9 +200,12 @@ class _Making:
         except ProtocolError as error:
             raise self._garbled(sender, str(error), error.culprit) from None
         if not self._names:
-            raise self._cheat(sender, "a complaint about a list that was shown, got one before")
+            raise ProtocolError(
+                "expected a complaint about a list that was shown, got one before",
+                culprit=self._roster.name(sender),
+            )
         self._exchange.journal.warn("complaint", whom=self._roster.name(sender))
-        keys = self._all(Call.GIVE_UP, [complaint], {Tag.MIX_OPENED: self._each(layers.KEY_BYTES)})
+        keys = self._all(Call.GIVE_UP, [complaint], {Tag.MIX_OPENED: self._rules.key_bytes})
         evidence = Evidence(
             venue=self._venue,
             counts=list(self._counts.values()),
@@ -272,25 +228,12 @@ class _Making:
 
     # Sizes and places --------------------------------------------------------------------------
 
-    def _each(self, size: int) -> Sizes:
-        return dict.fromkeys(self._silos, size)
-
-    @property
-    def _repeats(self) -> int:
-        """Bytes of the statements of one frame of each silo."""
-        return statement_bytes() * len(self._silos)
-
     def _published(self, step: int) -> dict[Tag, Sizes]:
         """Bytes of what is published in a step; nobody has a use for the forms of the last."""
-        each = self._counts if step == 0 else {step: self._whole}
-        told = self._repeats if step == 0 else 0
-        form = layers.form_bytes(len(self._silos) - step)
-        sizes: dict[Tag, Sizes] = {
-            Tag.MIX_NAMES: {i: layers.NAME_BYTES * count + told for i, count in each.items()}
-        }
-        if step < self._silos[-1]:
-            sizes[Tag.MIX_FORMS] = {index: form * count for index, count in each.items()}
-        return sizes
+        names = {Tag.MIX_NAMES: self._rules.names_bytes(step)}
+        if step == self._silos[-1]:
+            return names
+        return {**names, Tag.MIX_FORMS: self._rules.forms_bytes(step)}
 
     def _places(self, keys: Posts) -> list[bytes]:
         publics = [bytes(post.payload) for post in keys.values()]

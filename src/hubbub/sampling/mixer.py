@@ -23,7 +23,7 @@ and `give_up`. This file does no I/O and reads no clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -31,21 +31,19 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.identity import Keys, Roster
 from hubbub.randomness import SecureSource
 from hubbub.sampling import layers
-from hubbub.sampling.layers import KEY_BYTES, NAME_BYTES, TOKEN_BYTES, Labour, Names
+from hubbub.sampling.layers import TOKEN_BYTES, Labour, Names
 from hubbub.sampling.lists import (
     Owned,
     Publication,
     TokenList,
     commitment,
-    doubled,
-    joined,
     list_places,
 )
-from hubbub.sampling.venue import Payload, Post, Venue, parted, repeated, statement_bytes
+from hubbub.sampling.publications import Publications
+from hubbub.sampling.venue import Payload, Post, Venue, repeated
 from hubbub.wire import Tag
 
 MOST_RECORDS = 1 << 31
-_COMMIT_BYTES = 32
 
 
 class Mixer:
@@ -88,6 +86,7 @@ class Mixer:
         self._venue = Venue(roster=roster, study=study, session=session, number=number)
         self._keys, self._roster, self._index = keys, roster, index
         self._counts = dict(zip(roster.silos, map(int, counts), strict=True))
+        self._rules = Publications(self._venue, self._counts)
         self._source = source or SecureSource()
         self._private = layers.fresh_private()
         self._publics: dict[int, bytes] = {}
@@ -96,6 +95,7 @@ class Mixer:
         self._own: list[Names] = []  # by list: the names of this silo's forms, by record
         self._forms = b""  # this silo's, in list 0, by record
         self._commits: dict[int, Post] = {}
+        self._committed: dict[int, bytes] = {}  # what all hide behind their commits
         self._step = 0
         self._seen: dict[int, Post] = {}
         self._shown: dict[int, Payload] = {}  # the names in this step, by who published them
@@ -120,13 +120,9 @@ class Mixer:
             ProtocolError: a key is missing, doubled, or one that nothing can be sealed to.
         """
         self._begin("commit")
-        self._key_posts = self._venue.one_each(keys, Tag.MIX_KEY, 0, self._sizes(KEY_BYTES))
-        for index, post in self._key_posts.items():
-            if not layers.is_public(bytes(post.payload)):
-                raise ProtocolError(
-                    "expected a key that can be sealed to, got another",
-                    culprit=self._roster.name(index),
-                )
+        sizes = self._rules.key_bytes
+        self._key_posts = self._venue.one_each(keys, Tag.MIX_KEY, 0, sizes)
+        self._rules.check_keys(self._key_posts)
         self._publics = {index: bytes(post.payload) for index, post in self._key_posts.items()}
         self._check_own(self._publics[self._index] == layers.public_of(self._private))
         self._places = self._list_places()
@@ -145,13 +141,10 @@ class Mixer:
             ProtocolError: a commitment is missing, or somebody showed different keys to others.
         """
         self._begin("submit")
-        size = _COMMIT_BYTES + self._statement_bytes
-        sizes = dict.fromkeys(self._counts, size)
+        sizes = self._rules.commit_bytes
         self._commits = self._venue.one_each(commits, Tag.MIX_COMMIT, 0, sizes)
-        for index, post in self._commits.items():
-            _, told = parted(post.payload, len(self._counts))
-            self._venue.compare(self._key_posts, told, index)
-        self._check_own(self._committed(self._index) == self._hidden())
+        self._committed = self._rules.commitments(self._commits, self._key_posts)
+        self._check_own(self._committed[self._index] == self._hidden())
         self._next = "look"
         size = layers.form_bytes(len(self._counts))
         return self._publication(self._own[0], self._forms, size, told=repeated(self._commits))
@@ -168,22 +161,13 @@ class Mixer:
                 committed to several.
         """
         self._begin("look")
-        self._seen = self._venue.one_each(names, Tag.MIX_NAMES, self._step, self._names_sizes())
-        self._shown = {}
-        repeats = {} if self._step else self._commits
-        for index, post in self._seen.items():
-            self._shown[index], told = parted(post.payload, len(repeats))
-            self._venue.compare(repeats, told, index)
-        for index, each in self._shown.items():
-            if not layers.is_ascending(layers.names_in(each)):
-                raise ProtocolError(
-                    "expected forms in the order of their names, none twice, got others: it did "
-                    "not shuffle, or doubled a token",
-                    culprit=self._roster.name(index),
-                )
+        sizes = self._rules.names_bytes(self._step)
+        self._seen = self._venue.one_each(names, Tag.MIX_NAMES, self._step, sizes)
+        self._shown = self._rules.names(self._seen, {} if self._step else self._commits)
         self._names = layers.names_in(b"".join(self._shown.values()))
         if self._step == 0:
-            self._check_input()
+            place = self._places[0]
+            self._rules.check_input(self._shown, self._committed, place, self._index)
         elif (layers.ranks_of(self._own[self._step], self._names) < 0).any():
             raise ProtocolError(
                 "expected all of my tokens in its list, missed one; it dropped or replaced it",
@@ -199,11 +183,10 @@ class Mixer:
             ProtocolError: naming who showed different things to different silos.
         """
         self._begin("agree")
-        size = statement_bytes() * len(self._seen)
-        sizes = dict.fromkeys(self._counts, size)
+        sizes = self._rules.seen_bytes(self._step)
         posts = self._venue.one_each(seen, Tag.MIX_SEEN, self._step, sizes)
         for index, post in posts.items():
-            self._venue.compare(self._seen, bytes(post.payload), index)
+            self._venue.compare(self._seen, post.payload, index)
         if self._step == self._roster.silos[-1]:
             self._next = "finish"
             return
@@ -271,8 +254,8 @@ class Mixer:
 
     def saved(self) -> bytes:
         """What this silo must keep to go on after a crash, from step 0 on; secret."""
-        hidden = [self._committed(index) for index in self._commits]
         statements = [post.statement for post in self._commits.values()]
+        hidden = self._committed.values()
         parts = [self._private, *self._publics.values(), *hidden, *statements]
         return layers.packed([*parts, *(names.tobytes() for names in self._own)])
 
@@ -286,38 +269,19 @@ class Mixer:
         self._private, *rest = layers.unpacked(saved)
         publics, hidden, statements = (rest[at : at + size] for at in range(0, 3 * size, size))
         self._publics = dict(zip(silos, publics, strict=True))
+        self._committed = dict(zip(silos, hidden, strict=True))
         self._commits = {
-            index: Post(sender=index, payload=own, statement=statement)
-            for index, own, statement in zip(silos, hidden, statements, strict=True)
+            index: Post(sender=index, payload=b"", statement=statement)
+            for index, statement in zip(silos, statements, strict=True)
         }
         self._own = [layers.names_in(names) for names in rest[3 * size :]]
         self._places, self._step = self._list_places(), step
         self._next = "look"
 
-    @property
-    def _size(self) -> int:
-        return sum(self._counts.values())
-
-    @property
-    def _statement_bytes(self) -> int:
-        """Of the statements of one frame of each silo."""
-        return statement_bytes() * len(self._counts)
-
     def _hidden(self) -> bytes:
         """The commitment to the names of this silo's forms in list 0, in order."""
         names = np.sort(self._own[0]).tobytes()
         return commitment(self._places[0], self._index, names)
-
-    def _committed(self, index: int) -> bytes:
-        """What a silo has committed to."""
-        return bytes(self._commits[index].payload[:_COMMIT_BYTES])
-
-    def _names_sizes(self) -> dict[int, int]:
-        """Bytes of the MIX_NAMES of this step; at step 0 the commits are repeated."""
-        if self._step:
-            return {self._step: NAME_BYTES * self._size}
-        sizes = self._sizes(NAME_BYTES, self._counts)
-        return {index: size + self._statement_bytes for index, size in sizes.items()}
 
     def _list_places(self) -> list[bytes]:
         counts, publics = list(self._counts.values()), list(self._publics.values())
@@ -327,34 +291,12 @@ class Mixer:
         if not mine:
             raise ProtocolError("expected my own message back, got another", culprit="relay")
 
-    def _check_input(self) -> None:
-        """List 0: what was committed to, and no form of two silos."""
-        for index, names in self._shown.items():
-            if commitment(self._places[0], index, names) != self._committed(index):
-                raise ProtocolError(
-                    "expected the tokens that it committed to, got others",
-                    culprit=self._roster.name(index),
-                )
-        owners = np.repeat(list(self._counts), list(self._counts.values()))
-        if alike := doubled(self._names, owners):
-            raise ProtocolError(
-                "expected every form once, got one from two silos, which nobody could copy in time",
-                culprit=joined(self._roster, alike.difference({self._index})),
-            )
-
     def _forms_of(self, frames: Sequence[bytes]) -> bytes:
         """The forms of the list before, as those who named them published them."""
         previous = self._step - 1
-        size = layers.form_bytes(len(self._counts) - previous)
-        sizes = self._sizes(size, self._counts) if previous == 0 else {previous: size * self._size}
+        sizes = self._rules.forms_bytes(previous)
         posts = self._venue.one_each(frames, Tag.MIX_FORMS, previous, sizes)
-        for index, post in posts.items():
-            named = layers.named(self._places[previous], post.payload, size)
-            if named != bytes(self._shown[index]):
-                raise ProtocolError(
-                    "expected the forms that it named, got others",
-                    culprit=self._roster.name(index),
-                )
+        self._rules.check_forms(posts, self._shown, previous, self._places)
         return b"".join(post.payload for post in posts.values())
 
     def _publication(
@@ -367,9 +309,6 @@ class Mixer:
             names=self._frame(Tag.MIX_NAMES, names[order].tobytes() + told, step),
             forms=self._frame(Tag.MIX_FORMS, ordered, step),
         )
-
-    def _sizes(self, each: int, times: Mapping[int, int] | None = None) -> dict[int, int]:
-        return {index: each * (times[index] if times else 1) for index in self._counts}
 
     def _frame(self, tag: Tag, payload: bytes, step: int = 0) -> bytes:
         return self._venue.frame(self._keys, self._index, tag, step, payload)

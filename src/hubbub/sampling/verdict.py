@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hubbub.sampling import layers
 from hubbub.sampling.layers import KEY_BYTES, NAME_BYTES, Labour, Names
 from hubbub.sampling.lists import doubled, joined, list_places
-from hubbub.sampling.venue import Venue, parted, statement_bytes
+from hubbub.sampling.publications import Publications
+from hubbub.sampling.venue import Venue, parted
 from hubbub.wire import Tag
 
 
@@ -113,14 +114,11 @@ def _payloads(
 def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
     """List 0, or whose forms are not those that it named, or are there twice."""
     venue, silos = evidence.venue, evidence.venue.roster.silos
-    counts = dict(zip(silos, evidence.counts, strict=True))
+    rules = Publications(venue, dict(zip(silos, evidence.counts, strict=True)))
     size = layers.form_bytes(len(silos))
-    told = statement_bytes() * len(silos)
-    shown = _payloads(
-        venue, evidence.names[0], Tag.MIX_NAMES, {i: NAME_BYTES * counts[i] + told for i in silos}
-    )
+    shown = _payloads(venue, evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
     names = {index: parted(payload, len(silos))[0] for index, payload in shown.items()}
-    forms = _payloads(venue, evidence.forms[0], Tag.MIX_FORMS, {i: size * counts[i] for i in silos})
+    forms = _payloads(venue, evidence.forms[0], Tag.MIX_FORMS, rules.forms_bytes(0))
     for index in silos:
         if layers.named(place, forms[index], size) != names[index]:
             return _misnamed(venue, index)
