@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from hubbub.network import assembly, conductor
+from hubbub.network import assembly, conductor, setup
 from network.relay import Watched, gathered
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(conductor, "_PAUSE", 0.02)
-    monkeypatch.setattr(conductor, "_PING", 20.0)
+    monkeypatch.setattr(setup, "_PING", 20.0)
     monkeypatch.setattr(assembly, "_PING", 20.0)
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -20,9 +20,10 @@ import pytest
 from hubbub import learning
 from hubbub.errors import ProtocolError
 from hubbub.network import lists, seat
-from hubbub.network.conductor import WaitedError, _SetUp
+from hubbub.network.conductor import WaitedError
 from hubbub.network.opening import RefusedError
 from hubbub.network.parcel import Call, answer, read_answer, request
+from hubbub.network.setup import SetUp
 from hubbub.network.silo import SiloSeat
 from hubbub.plan import Plan, exposure, mechanism_of, plan
 from hubbub.round import Silo, decoded
@@ -227,7 +228,7 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
     parties = gather(tokens, draws=source)
     whole = Setting.of(parties.study)
     reference = together(parties, whole)
-    monkeypatch.setattr(_SetUp, "__init__", named(reference.session.id))
+    monkeypatch.setattr(SetUp, "__init__", named(reference.session.id))
     there = learning.parameters_vector(parties.serve(patience=HASTY).model)
     places = {first: dict(silos) for (_, first), silos in drawn.taken.items()}
     reference = replace(reference, lists=lambda number, _: places.get(number))

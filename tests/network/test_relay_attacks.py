@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from hubbub.errors import ProtocolError
-from hubbub.network.conductor import WaitedError, _SetUp
+from hubbub.network.conductor import WaitedError
 from hubbub.network.exchange import AbsentError, Exchange
 from hubbub.network.journal import Journal
 from hubbub.network.parcel import NO_SESSION, Call, answer, read_answer, read_request, request
+from hubbub.network.setup import SetUp
 from hubbub.network.site import ROSTER
 from hubbub.round.terms import Terms
 from hubbub.wire import EVERYBODY, VERSION, Tag, unverified
@@ -460,7 +461,7 @@ def alone(parties: Watched, session: bytes) -> int:
     """A set-up in an open session by nobody but the relay; how many phases were answered."""
     plan, terms = terms_for(parties)
     exchange = Exchange(parties.aggregator.roster, parties.phase, Journal(party="relay"))
-    setup = _SetUp(parties.aggregator, parties.study, exchange, plan, terms)
+    setup = SetUp(parties.aggregator, parties.study, exchange, plan, terms)
     setup._session = session
     before = len(parties.said)
     try:

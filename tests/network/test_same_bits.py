@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hubbub import learning
-from hubbub.network.conductor import _SetUp
+from hubbub.network.setup import SetUp
 from hubbub.randomness import SecureSource
 from hubbub.round import decoded
 from hubbub.runners.federation import Federation, federate, layout_of, terms_of
@@ -49,9 +49,9 @@ def apart(home: Path, nodes: int, changes: dict[str, Any]) -> Watched:
 
 def named(session: bytes) -> Callable[..., None]:
     """Every set-up is of one session."""
-    real = _SetUp.__init__
+    real = SetUp.__init__
 
-    def made(self: _SetUp, *given: Any, **more: Any) -> None:
+    def made(self: SetUp, *given: Any, **more: Any) -> None:
         real(self, *given, **more)
         self._session = session
 
@@ -80,7 +80,7 @@ def test_the_sums_have_the_same_bits(
     setting = Setting.of(parties.study)
     reference = together(parties, setting)
     name = reference.session.id  # joint seeds depend on it
-    monkeypatch.setattr(_SetUp, "__init__", named(name))
+    monkeypatch.setattr(SetUp, "__init__", named(name))
     session = opened(parties)
     model = setting.initial
     for number in (1, 2, 3):
