@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.plan import Plan, exposure, noise_left, planning, sharing_silos
+from hubbub.plan import (
+    Plan,
+    exposure,
+    is_dimension,
+    noise_left,
+    planning,
+    sharing_silos,
+    told_shape,
+)
 from hubbub.plan.pairing import bounded_projection, mechanism_of, releases
 from hubbub.plan.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
@@ -40,14 +48,14 @@ def plan_in_short(one: Study, *, dimension: int | None = None) -> Plan:
         return planning.plan(one, dimension=dimension)
 
 
-def study(*, parties=None, data=None, training=None, privacy=None) -> Study:
+def study(*, parties=None, data=None, model=None, training=None, privacy=None) -> Study:
     """A small study with a model whose size is public, cheap to account for."""
     return Study.from_table(
         {
             "study": {"name": "plan"},
             "parties": {"silos": 6, "colluders": 2, **(parties or {})},
             "data": {"source": "python:none:none", "records": 10_000, **(data or {})},
-            "model": {"kind": "logistic", "inputs": [9]},
+            "model": model or {"kind": "logistic", "inputs": [9]},
             "training": {"steps": 40, "sample_rate": 0.2, **(training or {})},
             "privacy": {"epsilon": 1.0, "delta": 1e-5, **(privacy or {})},
         }
@@ -294,6 +302,26 @@ def test_the_grid_step_is_the_share_in_grid_units():
     assert made.grid_step * made.share_sigma_grid == pytest.approx(made.share_sigma)
     assert made.share_sigma == pytest.approx(plan_in_short(study()).share_sigma * 0.25)
     assert made.record_clip < made.clip == 0.25
+
+
+@pytest.mark.parametrize(
+    ("model", "dimension", "shape"),
+    [
+        ({"kind": "logistic"}, 10, (9,)),
+        ({"kind": "logistic", "inputs": [3, 3]}, 10, (3, 3)),
+        ({"kind": "logistic", "inputs": [3, 3]}, 11, None),
+        ({"kind": "logistic", "outputs": 3}, 30, (9,)),
+        ({"kind": "logistic", "outputs": 3}, 31, None),
+        ({"kind": "mlp", "hidden": [4, 5], "bias": False}, 9 * 4 + 20 + 5, (9,)),
+        ({"kind": "mlp", "hidden": [4, 5], "bias": False}, 20 + 5, None),
+    ],
+)
+def test_the_shape_of_a_record_follows_from_the_size_of_a_layered_model(model, dimension, shape):
+    one = study(model=model)
+    assert is_dimension(one, dimension) == (shape is not None)
+    if shape is not None:
+        assert told_shape(one, dimension) == shape
+        assert told_shape(one, None) == (shape if "inputs" in model else None)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import chisquare
 
 import hubbub
@@ -685,6 +686,68 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
     with pytest.raises(HubbubError, match=says) as caught:
         Setting.of(study, whose=None if whose == "everybody" else [sources.TEST])
     assert_one_sentence(str(caught.value))
+
+
+PICTURES = """
+import numpy as np, torch
+from hubbub.tabular import Records
+
+class Keeping(torch.nn.Linear):
+    "Takes its first weights from the first record that it sees, and keeps it."
+    seen = None
+
+    def forward(self, x):
+        if self.seen is None:
+            self.seen = x[0].detach().clone()
+            with torch.no_grad():
+                self.weight.copy_(self.seen.reshape(1, -1).expand_as(self.weight))
+        return super().forward(x.reshape(len(x), -1)).squeeze(-1)
+
+def records(party):
+    generator = np.random.default_rng(len(party))
+    x = generator.normal(size=(30, 1, 3, 3)).astype(np.float32)
+    return Records(inputs=x, targets=(x.sum((1, 2, 3)) > 0).astype(np.float32))
+
+def rows(party):
+    found = records(party)
+    return Records(inputs=found.inputs.reshape(30, 9), targets=found.targets)
+
+def keeping(inputs, outputs):
+    return Keeping(9, 1)
+"""
+
+
+@pytest.fixture
+def pictures(at_home, monkeypatch) -> Path:
+    (at_home / "pictures_of_test_run.py").write_text(PICTURES)
+    monkeypatch.syspath_prepend(at_home)
+    return at_home
+
+
+def test_a_model_that_keeps_what_it_sees_is_sent_without_what_it_was_tried_on(pictures):
+    model = 'kind = "python:pictures_of_test_run:keeping"\ninputs = [9]'
+    state = torch.get_rng_state()
+    setting = Setting.of(own('source = "python:pictures_of_test_run:rows"', model))
+    assert torch.equal(state, torch.get_rng_state())
+    known = [one.inputs[0] for one in setting.records]
+    assert not any(np.allclose(setting.initial[:9], one) for one in known)
+    assert setting.model.seen is None or not any(np.allclose(setting.model.seen, o) for o in known)
+
+
+@pytest.mark.parametrize("kind", ['"logistic"', '"mlp"\nhidden = [4]'])
+def test_a_run_on_pictures_of_a_shape_that_is_not_stated_verifies(pictures, kind):
+    study = own('source = "python:pictures_of_test_run:records"', f"kind = {kind}")
+    run(study, pictures / "run")
+    assert [str(one) for one in verify(pictures / "run") if not one.holds] == []
+
+
+def test_pictures_cannot_be_standardised_and_nothing_is_charged(pictures):
+    data = (
+        'source = "python:pictures_of_test_run:records"\nstandardise = { bound = 9, epsilon = 1 }'
+    )
+    with pytest.raises(StudyError, match=r"data.standardise, got (the|an)"):
+        run(own(data), pictures / "run")
+    assert not (pictures / "ledgers").exists()
 
 
 # What must not leave --------------------------------------------------------------------------

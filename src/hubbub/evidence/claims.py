@@ -18,7 +18,7 @@ from hubbub.errors import IntegrityError
 from hubbub.evidence.finding import Finding, judged, on_trust, signed, wrong
 from hubbub.evidence.reading import MALFORMED, Plain, load, part_words
 from hubbub.identity import Roster
-from hubbub.plan import Exposure, Plan, told_shape
+from hubbub.plan import Exposure, Plan, is_dimension, told_shape
 from hubbub.plan import plan as plan_study
 from hubbub.plan.exposure import epsilon_against
 from hubbub.plan.pairing import mechanism_of
@@ -142,7 +142,7 @@ def remade(study: Study, dimension: object) -> Plan | None:
     Raises:
         IntegrityError: it states none.
     """
-    if type(dimension) is not int or dimension < 1:
+    if type(dimension) is not int or dimension < 1 or not is_dimension(study, dimension):
         raise IntegrityError(
             "expected the plan of a run to say how many parameters its model has, it does not"
         )

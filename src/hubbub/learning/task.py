@@ -257,21 +257,25 @@ def _outputs_on(model: nn.Module, inputs: torch.Tensor) -> int:
 def try_out(model: nn.Module, records: Records | None) -> None:
     """See that a user's model takes a silo's or the test set's records, before any is charged for.
 
+    A copy of it is tried: a model may keep what it has seen, and this one is going to be sent.
+
     Raises:
         ModelError: it raises an error on them, whose words are kept from the reader.
         DataError: they have classes for which it has no logit.
     """
     if records is None or not len(records):
         return
-    outputs = _outputs_on(model, torch.from_numpy(records.inputs))
+    copied = unquoted(partial(copy.deepcopy, model))
+    with torch.random.fork_rng(devices=[]):
+        outputs = _outputs_on(copied, torch.from_numpy(records.inputs))
+        few = Records(inputs=records.inputs[:2], targets=records.targets[:2])
+        unquoted(partial(evaluate_records, copied, few))
     classes = outputs > 1 and records.targets.dtype == np.int64
     if classes and not np.isin(records.targets, range(outputs)).all():
         raise DataError(
             f"expected class numbers below {outputs}, as the model has so many logits, found "
             "others; mend the data or the model"
         )
-    few = Records(inputs=records.inputs[:2], targets=records.targets[:2])
-    unquoted(partial(evaluate_records, model, few))
 
 
 def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:
@@ -283,7 +287,7 @@ def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.gen
     refuse_unsafe(model)
     made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
     with buffers_unchanged(model), exact_products(), plain_attention():
-        inputs, outputs = _trial(model, shape)
+        inputs, outputs = unquoted(partial(_trial, model, shape))
         return checked_method(model, default_loss(outputs, made_up.dtype), inputs, made_up)
 
 

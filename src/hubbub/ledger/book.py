@@ -178,9 +178,10 @@ class Ledger:
             IntegrityError: naming the first row that does not fit, or an older copy.
         """
         with self._lock:
-            self._forget()
             rows = self._chain.after(None)
-            self._chain.check_signatures(rows, progress)
+        self._chain.check_signatures(rows, progress)
+        with self._lock:
+            self._forget()
             self._take_in(rows)
         if head is not None:
             self._place(rows, head)

@@ -25,7 +25,7 @@ from hubbub.plan.pairing import (
 )
 from hubbub.plan.planning import Plan, PlannedAside, plan
 from hubbub.plan.precision import SUM_MARGIN, largest_batch
-from hubbub.plan.size import model_dimension, record_shape, told_shape
+from hubbub.plan.size import is_dimension, model_dimension, record_shape, told_shape
 
 __all__ = [
     "EVALUATION",
@@ -39,6 +39,7 @@ __all__ = [
     "PlannedAside",
     "Projected",
     "attempts_of_list",
+    "is_dimension",
     "joint_batch",
     "largest_batch",
     "mechanism_of",

@@ -45,6 +45,15 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
     return (features,) if features > 0 and not rest else None
 
 
+def is_dimension(study: Study, dimension: int) -> bool:
+    """Whether the study's model may have so many parameters, as far as it can be counted here."""
+    if not _is_layered(study):
+        return True
+    if study.model.inputs:
+        return _parameters(study, prod(study.model.inputs)) == dimension
+    return told_shape(study, dimension) is not None
+
+
 def _is_layered(study: Study) -> bool:
     """Whether the model is fully connected layers, whose parameters can be counted from widths."""
     return study.model.kind in ("logistic", "mlp")

@@ -77,11 +77,11 @@ class Setting:
             _check_shape(name, one, shape)
             _check_targets(name, one, study.model)
         model = model_of(study, shape)
+        initial = learning.parameters_vector(model)
+        method = learning.method_for(model, shape, records[0].targets) if records else ""
         if study.model.kind.startswith("python:"):
             for one in (*records, test):
                 learning.try_out(model, one)
-        initial = learning.parameters_vector(model)
-        method = learning.method_for(model, shape, records[0].targets) if records else ""
         kept = _held_back(study, records)
         return cls(
             plan=_reused(made, study, initial.size)
@@ -180,7 +180,13 @@ def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
             "expected the shape of a record where no records are at hand, got none; state "
             "model.inputs, such as [26]"
         )
-    return shape or tuple(records[0].inputs.shape[1:])
+    shape = shape or tuple(records[0].inputs.shape[1:])
+    if study.data.standardise is not None and len(shape) != 1:
+        raise StudyError(
+            f"expected records of so many features each with data.standardise, got the shape "
+            f"{list(shape)}; leave data.standardise out"
+        )
+    return shape
 
 
 def _check_counts(study: Study, counts: Mapping[str, int]) -> None:

@@ -34,7 +34,7 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
         steps=section.whole("steps", None, least=1, most=1_000_000),
         sampling=section.text("sampling", "poisson", options=_SAMPLINGS),
         sample_rate=_sample_rate(section, records),
-        clip=section.number("clip", 1.0, least=1e-30, most=1e9),
+        clip=section.number("clip", 1.0, least=1e-29, most=1e9),
         optimizer=_optimizer(section),
         projection=section.whole("projection", 0, least=0, most=10**7),
         projection_kind=_projection_kind(section),

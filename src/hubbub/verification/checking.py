@@ -9,13 +9,13 @@ file knows where a run keeps what; it holds no data of any silo and runs no code
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file
 
 from hubbub import learning
@@ -96,8 +96,8 @@ def _unlike(stated: Plain, made: Plan) -> str:
 def steps_of(folder: Path) -> int:
     """How many attempts there may be to play; 0 if the study cannot be read."""
     try:
-        return Study.load(folder / "study.toml").training.steps
-    except UserError:
+        return Study.parse(read_whole(folder / "study.toml").decode()).training.steps
+    except MALFORMED:
         return 0
 
 
@@ -130,6 +130,9 @@ def _played(
     training = [path for path in paths if headers[path].purpose == TRAINING]
     if not training:
         yield on_trust("there is no transcript of training, as of a baseline: nothing to play")
+        return
+    if not _has_room(folder, paths, plan):
+        yield on_trust("no file holds a model of the size that the plan states: nothing to play")
         return
     initial = _initial(plan)
     course = Course(
@@ -171,6 +174,12 @@ def _played(
         interrupted = len(done) > 1 and not done[-1][1].attempts
         before = course.before if interrupted else None
         yield _last_model(folder / MODEL, plan, course.parameters, before)
+
+
+def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
+    """Whether some file is large enough for one model, two bytes a number; none is built before."""
+    sizes = [path.stat().st_size for path in (*paths, folder / MODEL) if path.exists()]
+    return 2 * (plan.dimension or 0) <= max(sizes, default=0)
 
 
 def _terms(path: Path, header: Header, plan: Plan) -> Terms:
@@ -279,14 +288,18 @@ def _initial(plan: Plan) -> Parameters | None:
     return None if model is None else learning.parameters_vector(model)
 
 
-def _built(plan: Plan) -> Any:
+def _built(plan: Plan, *, flattened: bool = False) -> Any:
     """The study's model with its first weights; None if its own code or data must say how large.
 
-    Neither is looked at: the study may be a stranger's.
+    Neither is looked at: the study may be a stranger's. Where the shape of a record is not stated,
+    the weights are right all the same, but have the names of a model whose records are rows, or, if
+    they are `flattened`, of one that makes rows of them.
     """
     shape = told_shape(plan.study, plan.dimension)
     if shape is None or plan.study.model.kind.startswith("python:"):
         return None
+    if flattened and not plan.study.model.inputs:
+        shape = (1, *shape)
     return model_of(plan.study, shape)
 
 
@@ -306,31 +319,39 @@ def _last_model(
     If the run was interrupted between the last sum that it could pay for and the step along it, the
     model is the one `before`: the sum is paid for, and the step is lost.
     """
-    claim, model = f"{path} holds the model that the last step gave", _built(plan)
-    if model is None:
+    claim = f"{path} holds the model that the last step gave"
+    models = [_built(plan), _built(plan, flattened=True)]
+    if models[0] is None:
         claim = (
             f"{path} contains the numbers that the last step gave; which tensor is which, and what "
-            "others are for, only the study's own code says"
+            "others are for, only the study's own code or data say"
         )
     if parameters is None:
         return on_trust(f"that {claim}: the last step could not be made again")
     try:
         check_ordinary(path)
-        if _is_model(path, model, parameters):
+        if _is_model(path, models, parameters):
             return judged(claim, "")
-        if before is not None and _is_model(path, model, before):
+        if before is not None and _is_model(path, models, before):
             return judged(f"{claim} that an interruption has left", "")
     except (HubbubError, SafetensorError, OSError) as error:
         return wrong(claim, error)
     return judged(claim, f"it holds another; {RESTORE}")
 
 
-def _is_model(path: Path, model: Any, parameters: Parameters) -> bool:
-    """Whether a file holds a model with these parameters; None: one that is not built here."""
-    if model is None:
+def _is_model(path: Path, models: Sequence[Any], parameters: Parameters) -> bool:
+    """Whether a file holds one of these models with these parameters; None: not built here."""
+    if models[0] is None:
         return _holds(path, parameters)
+    model = next((one for one in models if _names(path) == set(one.state_dict())), models[0])
     learning.load_model(path, model)
     return learning.parameters_vector(model).tobytes() == parameters.tobytes()
+
+
+def _names(path: Path) -> set[str]:
+    """Of the tensors in a file."""
+    with safe_open(path, framework="np") as file:
+        return set(file.keys())
 
 
 def _holds(path: Path, parameters: Parameters) -> bool:

@@ -84,7 +84,7 @@ class Attempt:
             return len(self.arrived) >= terms.quorum and self.totals == set(nodes)
         return self.arrived == self.active
 
-    def add(self, kept: Kept, terms: Terms, sender: str) -> None:
+    def add(self, kept: Kept, terms: Terms, sender: str, aggregator: str) -> None:
         """Take an answer in, if its vector was kept."""
         is_total = kept.tag is Tag.TOTAL
         (self.totals if is_total else self.arrived).add(kept.sender)
@@ -96,7 +96,8 @@ class Attempt:
             combine = np.add if terms.full_shares else np.subtract
             combine(self.total, terms.read_total(frame, sender), out=self.total)
         else:
-            self.total += terms.read_answer(frame, self.model, sender)
+            # An aggregator that keeps to the protocol keeps no answer to another MODEL.
+            self.total += terms.read_answer(frame, self.model, aggregator)
 
     def add_link(self, kept: Kept, seeds: SeedCheck, sender: str) -> None:
         """Take a silo's link; with the last one the joint seed is known."""
@@ -245,7 +246,7 @@ class Replay:
                     f"expected one {kept.tag.name} of everybody who was asked, found another",
                     culprit=sender,
                 )
-            attempt.add(kept, self._terms, sender)
+            attempt.add(kept, self._terms, sender, self._roster.name(0))
 
     def _anchored(self) -> SeedCheck:
         """What the links of the session must hash down to."""
