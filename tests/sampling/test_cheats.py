@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -392,7 +393,8 @@ def test_a_mixer_that_only_says_that_it_cannot_open_is_named() -> None:
 
 
 def test_a_complaint_is_decided_against_a_mixer_that_replaced_a_token() -> None:
-    change = relisted(lambda names: sorted([os.urandom(32), *names[1:]]))
+    other = os.urandom(32)
+    change = relisted(lambda names: sorted([other, *names[1:]]))
     play = Play(only("names", CHEAT, CHEAT, change))
     with pytest.raises(ProtocolError):
         play.make()
@@ -431,10 +433,57 @@ def test_a_finished_list_is_never_opened_and_an_opened_one_never_finished() -> N
             one.give_up(complaint)
         with pytest.raises(ProtocolError, match="never shown"):
             one.complain()
-    fresh = mixer(1)
-    fresh.give_up(complaint)
+    other = Play()
+    other.make_until_submitted()
+    other._look()
+    other.mixers[1].give_up(complaint)
     with pytest.raises(ProtocolError, match="expected nothing next"):
-        fresh.key()
+        other.mixers[1].mix([])
+
+
+def test_no_key_is_shown_before_the_input_was_seen_to_be_nobodys_copy() -> None:
+    """The forms of a silo that has shown them could stand in the cheat's own list."""
+    play = Play()
+    play.make_until_submitted()
+    complaint = signed(CHEAT, Tag.MIX_COMPLAINT, 0, b"")
+    for index, one in play.mixers.items():
+        kept = mixer(index)
+        kept.resume(one.saved(), 0)
+        for each in (one, kept):
+            with refused("relay", "whose input I have seen, got one before"):
+                each.give_up(complaint)
+
+
+def test_who_shows_a_list_to_one_silo_alone_and_lets_it_complain_is_named() -> None:
+    """The aggregator keeps from the others what the complainer was shown; its complaint says it."""
+    other = os.urandom(32)
+    change = relisted(lambda names: sorted([other, *names[1:]]))
+    play = Play(only("names", CHEAT, CHEAT, change, to=[3]))
+    with pytest.raises(ProtocolError):
+        play.make()
+    complaint, opened = play.opened(3)
+    with refused(NAME, "two different things"):
+        verdict(play.evidence(), complaint, opened)
+
+
+def test_a_complaint_about_a_list_that_is_kept_back_names_nobody_of_the_silos() -> None:
+    play = Play(labours={CHEAT: garbage_at(3)})
+    with refused("", "do not open"):
+        play.make()
+    complaint, opened = play.opened(3)
+    with refused("relay", "which the complaint is about, got lists before it alone"):
+        verdict(replace(play.evidence(), names=play.names[:2]), complaint, opened)
+
+
+@pytest.mark.parametrize("payload", [b"", bytes(185), bytes(4 * 185)])
+def test_a_complaint_that_repeats_what_nobody_signed_names_who_complains(payload: bytes) -> None:
+    play = Play(labours={CHEAT: garbage_at(3)})
+    with refused("", "do not open"):
+        play.make()
+    _, opened = play.opened(3)
+    lie = signed(1, Tag.MIX_COMPLAINT, 2, payload)
+    with refused("silo-1", "expected"):
+        verdict(play.evidence(), lie, opened)
 
 
 def test_a_list_is_opened_for_a_complaint_of_a_silo_about_it_and_nothing_else() -> None:

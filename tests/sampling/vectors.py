@@ -74,8 +74,13 @@ def built(wrapped: dict[str, Any]) -> dict[str, Any]:
             one.agree(seen)
         forms = [one.forms for one in published]
         steps.append({"MIX_NAMES": _hex(names), "MIX_FORMS": _hex(forms), "MIX_SEEN": _hex(seen)})
+    kept = {index: one.saved() for index, one in silos.items()}
     owned = [one.finish() for one in silos.values()]
-    complaint = mixer(2).complain()
+    again = {index: mixer(index) for index in silos}
+    for index, one in again.items():
+        one.resume(kept[index], 1)
+        one.look([bytes.fromhex(names) for names in steps[1]["MIX_NAMES"]])
+    complaint = again[2].complain()
     return {
         "study": STUDY.hex(),
         "session": SESSION.hex(),
@@ -88,7 +93,7 @@ def built(wrapped: dict[str, Any]) -> dict[str, Any]:
         "digest": owned[0].tokens.digest.hex(),
         "positions": [one.positions.tolist() for one in owned],
         "MIX_COMPLAINT": complaint.hex(),
-        "MIX_OPENED": _hex([mixer(index).give_up(complaint) for index in silos]),
+        "MIX_OPENED": _hex([one.give_up(complaint) for one in again.values()]),
         **_joint(),
     }
 

@@ -98,6 +98,8 @@ class Mixer:
         self._committed: dict[int, bytes] = {}  # what all hide behind their commits
         self._step = 0
         self._seen: dict[int, Post] = {}
+        self._seen_step = 0  # in which these were published
+        self._took_input = False  # whether list 0 was as it should be
         self._shown: dict[int, Payload] = {}  # the names in this step, by who published them
         self._names: Names = layers.names_in(b"")
         self._next = "key"
@@ -163,11 +165,13 @@ class Mixer:
         self._begin("look")
         sizes = self._rules.names_bytes(self._step)
         self._seen = self._venue.one_each(names, Tag.MIX_NAMES, self._step, sizes)
+        self._seen_step = self._step
         self._shown = self._rules.names(self._seen, {} if self._step else self._commits)
         self._names = layers.names_in(b"".join(self._shown.values()))
         if self._step == 0:
             place = self._places[0]
             self._rules.check_input(self._shown, self._committed, place, self._index)
+            self._took_input = True
         elif (layers.ranks_of(self._own[self._step], self._names) < 0).any():
             raise ProtocolError(
                 "expected all of my tokens in its list, missed one; it dropped or replaced it",
@@ -235,20 +239,27 @@ class Mixer:
     def complain(self) -> bytes:
         """The MIX_COMPLAINT frame: a demand to open this list, which is thrown away then.
 
-        It is answered with everybody's key, and whoever complains without a reason is named.
+        It is answered with everybody's key, and whoever complains without a reason is named. It
+        repeats what was published last, lest somebody showed the others another list.
         """
         self._refuse_after_end()
         self._next = "nothing"
-        return self._frame(Tag.MIX_COMPLAINT, b"", self._step)
+        return self._frame(Tag.MIX_COMPLAINT, repeated(self._seen), self._seen_step)
 
     def give_up(self, complaint: bytes) -> bytes:
         """After a complaint: the MIX_OPENED frame with this silo's key; the list is never used.
 
         Raises:
-            ProtocolError: it is no complaint about this list, or the list is finished.
+            ProtocolError: it is no complaint about this list, or the list is finished, or was not
+                begun: before list 0 is agreed upon, its forms could have been copied.
         """
         self._refuse_after_end()
         self._venue.complaint(complaint)
+        if not self._took_input:
+            raise ProtocolError(
+                "expected a complaint about a list whose input I have seen, got one before",
+                culprit="relay",
+            )
         self._next = "nothing"
         return self._frame(Tag.MIX_OPENED, self._private)
 
@@ -275,7 +286,7 @@ class Mixer:
             for index, statement in zip(silos, statements, strict=True)
         }
         self._own = [layers.names_in(names) for names in rest[3 * size :]]
-        self._places, self._step = self._list_places(), step
+        self._places, self._step, self._took_input = self._list_places(), step, step > 0
         self._next = "look"
 
     def _hidden(self) -> bytes:

@@ -114,7 +114,7 @@ class Venue:
         return frame
 
     def complaint(self, data: bytes) -> Frame:
-        """A silo's demand to open this list, made at whatever step it stood.
+        """A silo's demand to open this list, with statements of what it was shown last.
 
         Raises:
             ProtocolError: it is no such thing; the relay brought it.
@@ -124,7 +124,7 @@ class Venue:
             frame.tag is not Tag.MIX_COMPLAINT
             or frame.round != self.number
             or frame.receiver != EVERYBODY
-            or len(frame.payload)
+            or len(frame.payload) > statement_bytes() * len(self.roster.silos)
             or frame.sender not in self.roster.silos
         ):
             raise ProtocolError(

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import ProtocolError
 from hubbub.sampling import layers
 from hubbub.sampling.layers import KEY_BYTES, NAME_BYTES, Labour, Names
 from hubbub.sampling.lists import doubled, joined, list_places
 from hubbub.sampling.publications import Publications
 from hubbub.sampling.venue import Venue, parted
-from hubbub.wire import Tag
+from hubbub.wire import Frame, Tag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +80,14 @@ def verdict(
         labour: who does the work.
 
     Raises:
-        ProtocolError: naming who keeps its key or published nothing that can be read.
+        ProtocolError: naming who keeps its key or published nothing that can be read, or showed the
+            complainer another list than there is here.
     """
     venue = evidence.venue
     silos, roster = venue.roster.silos, venue.roster
-    complainer = venue.complaint(complaint).sender
+    told = venue.complaint(complaint)
+    _compared(evidence, told)
+    complainer = told.sender
     publics = _payloads(venue, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, KEY_BYTES))
     privates = _payloads(venue, opened, Tag.MIX_OPENED, dict.fromkeys(silos, KEY_BYTES))
     for index in silos:
@@ -104,6 +108,24 @@ def verdict(
     )
 
 
+def _compared(evidence: Evidence, complaint: Frame) -> None:
+    """See that the complaint is about a list that is here, and is the one that its sender saw."""
+    step, venue = complaint.attempt, evidence.venue
+    if step >= len(evidence.names):
+        raise ProtocolError(
+            f"expected list {step}, which the complaint is about, got lists before it alone",
+            culprit="relay",
+        )
+    sizes = _rules(evidence).names_bytes(step)
+    posts = venue.one_each(evidence.names[step], Tag.MIX_NAMES, step, sizes)
+    venue.compare(posts, complaint.payload, complaint.sender)
+
+
+def _rules(evidence: Evidence) -> Publications:
+    silos = evidence.venue.roster.silos
+    return Publications(evidence.venue, dict(zip(silos, evidence.counts, strict=True)))
+
+
 def _payloads(
     venue: Venue, frames: Sequence[bytes], tag: Tag, sizes: Mapping[int, int], step: int = 0
 ) -> dict[int, bytes]:
@@ -114,7 +136,7 @@ def _payloads(
 def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
     """List 0, or whose forms are not those that it named, or are there twice."""
     venue, silos = evidence.venue, evidence.venue.roster.silos
-    rules = Publications(venue, dict(zip(silos, evidence.counts, strict=True)))
+    rules = _rules(evidence)
     size = layers.form_bytes(len(silos))
     shown = _payloads(venue, evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
     names = {index: parted(payload, len(silos))[0] for index, payload in shown.items()}

@@ -160,7 +160,7 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
         return [*parts, (data[1120:], "contribution and its tag, 32 + 16")]
     if tag is Tag.MIX_COMMIT:
         return [(data[:32], "commitment of silo 1"), *_statements(Tag.MIX_KEY, data[32:])]
-    if tag is Tag.MIX_SEEN:
+    if tag in (Tag.MIX_SEEN, Tag.MIX_COMPLAINT):
         return _statements(Tag.MIX_NAMES, data)
     if tag in (Tag.MIX_NAMES, Tag.MIX_FORMS):
         what, half = ("name", "form")[tag is Tag.MIX_FORMS], len(data) // 2
@@ -169,8 +169,6 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
         return _text(data)
     if tag is Tag.RESULT:
         return [(data[i : i + 4], str(*struct.unpack_from("<f", data, i))) for i in (0, 4)]
-    if tag is Tag.MIX_COMPLAINT:
-        return []
     if tag in (Tag.MASKED, Tag.TOTAL):
         size = len(data) - 32 if tag is Tag.MASKED else len(data)
         residues = [(data[i : i + 4], f"residue {i // 4}") for i in range(0, size, 4)]
