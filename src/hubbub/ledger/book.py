@@ -95,7 +95,7 @@ class Ledger:
 
     @property
     def tally(self) -> Tally:
-        """What all entries come to, as of now; to be read only, and by this thread."""
+        """What all entries come to, as of now; to be read only, while nobody charges."""
         self._catch_up()
         return self._tally
 

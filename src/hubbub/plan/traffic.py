@@ -181,9 +181,8 @@ def silo_setup(sizes: Sizes, formats: Formats) -> Flow:
         own += formats.framed(LINK_BYTES)
     if not sizes.pairwise:
         return flow + Flow(received=0, sent=own)
-    public = formats.framed(
-        DIGEST_BYTES
-    )  # the joint seed of the mask graph: committed to, revealed
+    # The joint seed of the mask graph is committed to, and revealed.
+    public = formats.framed(DIGEST_BYTES)
     received = 2 * (formats.request + sizes.silos * public)
     return flow + Flow(received=received, sent=own + 2 * (formats.answer + public))
 

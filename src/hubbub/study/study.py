@@ -86,7 +86,7 @@ class Study:
         """The study in a file."""
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8-sig")  # editors may begin a file so
+            text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise StudyError(
                 f"expected a readable study file, got {shown(str(path))}: {_reason(error)}; "
@@ -105,6 +105,7 @@ class Study:
     @classmethod
     def parse(cls, text: str) -> Study:
         """The study in a TOML text."""
+        text = text.removeprefix("\ufeff")  # which some editors put first
         check_lines(text)
         try:
             table = tomllib.loads(text)
