@@ -227,7 +227,7 @@ def test_a_damaged_table_is_refused_without_its_content(table, tmp_path, column,
     with pytest.raises(DataError, match="damaged") as caught:
         rand("seattle")
     assert caught.value.__context__ is None
-    assert cell not in str(caught.value)
+    assert cell not in str(caught.value).replace(str(tmp_path), "")
 
 
 def test_a_table_without_a_column_is_refused(table, tmp_path):
