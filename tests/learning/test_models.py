@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -770,3 +771,17 @@ def test_a_loss_that_is_no_number_is_left_out(lost):
     model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
     found = evaluate(model, lambda outputs, _: torch.full_like(outputs, lost), inputs, targets)
     assert set(found) == {"accuracy", "auc"}
+
+
+def test_threads_that_build_models_at_once_get_the_weights_of_their_seeds_and_all_come_back() -> (
+    None
+):
+    def weights(seed: bytes) -> bytes:
+        model = build_model("mlp", inputs=(6,), outputs=1, hidden=[5], seed=seed)
+        return b"".join(one.detach().numpy().tobytes() for one in model.parameters())
+
+    seeds = [bytes([k]) for k in range(4)]
+    alone = {seed: weights(seed) for seed in seeds}
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(weights, seeds * 100, timeout=60))
+    assert together == [alone[seed] for seed in seeds] * 100

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from hubbub.errors import StudyError
 from hubbub.learning.chain import Squeeze
+from hubbub.learning.generator import borrowed
 from hubbub.learning.records import Loss
 from hubbub.sources import attempted, named_object
 
@@ -83,13 +84,9 @@ def build_model(
 @contextmanager
 def _seeded(seed: bytes) -> Iterator[None]:
     """Let torch's CPU generator follow from `seed` inside the block."""
-    generator = torch.default_generator
-    before = generator.get_state()
-    generator.manual_seed(int.from_bytes(hashlib.sha256(seed).digest()[:8], "big"))
-    try:
+    with borrowed() as generator:
+        generator.manual_seed(int.from_bytes(hashlib.sha256(seed).digest()[:8], "big"))
         yield
-    finally:
-        generator.set_state(before)
 
 
 def _flat(inputs: tuple[int, ...]) -> list[nn.Module]:

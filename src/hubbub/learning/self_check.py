@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
+from hubbub.learning.generator import borrowed
 from hubbub.learning.gradients import METHODS, UNABLE, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.records import Batch, Loss, Tensors, batch_of
@@ -46,7 +47,7 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     batch = batch_of(inputs, targets).piece(0, _RECORDS)
     if batch.size < 2:
         raise DataError(f"expected at least two records for the check, found {batch.size}")
-    with torch.random.fork_rng(devices=[]):
+    with borrowed():
         trial = copy.deepcopy(model).double()
         batch = _in_double(batch)
         _refuse_mixing(trial, batch)

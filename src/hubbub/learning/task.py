@@ -26,6 +26,7 @@ from torch import nn
 
 from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.device import device_of, device_under, exact_products, plain_attention
+from hubbub.learning.generator import borrowed
 from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.layered import LayerProjection
@@ -266,7 +267,7 @@ def try_out(model: nn.Module, records: Records | None) -> None:
     if records is None or not len(records):
         return
     copied = unquoted(partial(copy.deepcopy, model))
-    with torch.random.fork_rng(devices=[]):
+    with borrowed():
         outputs = _outputs_on(copied, torch.from_numpy(records.inputs))
         few = Records(inputs=records.inputs[:2], targets=records.targets[:2])
         unquoted(partial(evaluate_records, copied, few))
@@ -293,8 +294,8 @@ def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.gen
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[torch.Tensor, int]:
     """Made-up records that the model takes, and the number of its outputs."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with borrowed() as generator:
+        generator.manual_seed(0)
         numbers = torch.randn((_CHECKED, *shape))
         try:
             return numbers, outputs_of(model, numbers)
