@@ -100,14 +100,16 @@ class _Making:
         hidden = self._rules.commitments(posts, key_posts)
         places = self._places(key_posts)
         published = self._all(Call.SHOW, _column(commits), self._published(0))
-        names = self._rules.names(self._taken(published, Tag.MIX_NAMES), posts)
+        posted = self._taken(published, Tag.MIX_NAMES)
+        names = self._rules.names(posted, posts)
         self._rules.check_input(names, hidden, places[0])
-        seen = self._looked(published, names, 0, places, ())
+        seen = self._looked(published, posted, names, 0, places, ())
         for turn in self._silos:
             asked = {turn: [*seen, *self._forms[turn - 1]]}
             published = self._ask(Call.MIX, asked, self._published(turn), turn, self._whole)
-            names = self._rules.names(self._taken(published, Tag.MIX_NAMES, turn), {})
-            seen = self._looked(published, names, turn, places, seen)
+            posted = self._taken(published, Tag.MIX_NAMES, turn)
+            names = self._rules.names(posted, {})
+            seen = self._looked(published, posted, names, turn, places, seen)
         self._ask(Call.TAKE, dict.fromkeys(self._silos, seen), {})
 
     # What is asked -----------------------------------------------------------------------------
@@ -115,6 +117,7 @@ class _Making:
     def _looked(
         self,
         published: Mapping[int, list[bytes]],
+        posted: Posts,
         names: Mapping[int, Payload],
         step: int,
         places: Sequence[bytes],
@@ -129,11 +132,10 @@ class _Making:
         told = self._names[-1]
         both = [*before, *told]  # the mixer has closed the step before: it was told with the forms
         asked = {index: told if index == step else both for index in self._silos}
-        posts = self._taken(published, Tag.MIX_NAMES, step)
         sizes = {Tag.MIX_SEEN: self._rules.seen_bytes(step)}
         found = self._ask(Call.LOOK, asked, sizes, step)
         for index, post in self._taken(found, Tag.MIX_SEEN, step).items():
-            self._venue.compare(posts, post.payload, index)
+            self._venue.compare(posted, post.payload, index)
         for heard in found.values():
             if len(heard) > 1:
                 self._settle(heard[1])

@@ -114,8 +114,16 @@ def released(
 
 
 def _features(study: Study, dimension: int | None) -> int:
-    """How many features a record has; images and texts are not standardised."""
-    shape = record_shape(study, dimension)
+    """How many features a record has."""
+    return standardised(record_shape(study, dimension))
+
+
+def standardised(shape: tuple[int, ...] | None) -> int:
+    """How many features there are to standardise; images and texts are not.
+
+    Raises:
+        StudyError: a record of this shape is no row of features.
+    """
     if shape is None or len(shape) != 1:
         raise StudyError(
             "expected records of so many features each with data.standardise, got "

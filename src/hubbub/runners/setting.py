@@ -15,6 +15,7 @@ from hubbub import sources
 from hubbub.errors import DataError, StudyError
 from hubbub.plan import SUM_MARGIN, Plan, largest_batch, owned_records, record_shape
 from hubbub.plan import plan as plan_study
+from hubbub.plan.asides import standardised
 from hubbub.round import LocalTask, Terms
 from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
 from hubbub.study import Model, Study
@@ -181,11 +182,8 @@ def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
             "model.inputs, such as [26]"
         )
     shape = shape or tuple(records[0].inputs.shape[1:])
-    if study.data.standardise is not None and len(shape) != 1:
-        raise StudyError(
-            f"expected records of so many features each with data.standardise, got the shape "
-            f"{list(shape)}; leave data.standardise out"
-        )
+    if study.data.standardise is not None:
+        standardised(shape)
     return shape
 
 

@@ -298,9 +298,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
     shape = told_shape(plan.study, plan.dimension)
     if shape is None or plan.study.model.kind.startswith("python:"):
         return None
-    if flattened and not plan.study.model.inputs:
-        shape = (1, *shape)
-    return model_of(plan.study, shape)
+    return model_of(plan.study, (1, *shape) if flattened else shape)
 
 
 def _lift(terms: Terms, plan: Plan) -> tuple[Lift | None, bool]:
@@ -320,8 +318,8 @@ def _last_model(
     model is the one `before`: the sum is paid for, and the step is lost.
     """
     claim = f"{path} holds the model that the last step gave"
-    models = [_built(plan), _built(plan, flattened=True)]
-    if models[0] is None:
+    model = _built(plan)
+    if model is None:
         claim = (
             f"{path} contains the numbers that the last step gave; which tensor is which, and what "
             "others are for, only the study's own code or data say"
@@ -330,28 +328,29 @@ def _last_model(
         return on_trust(f"that {claim}: the last step could not be made again")
     try:
         check_ordinary(path)
-        if _is_model(path, models, parameters):
+        if model is not None and not plan.study.model.inputs and not _is_named(path, model):
+            model = _built(plan, flattened=True)
+        if _is_model(path, model, parameters):
             return judged(claim, "")
-        if before is not None and _is_model(path, models, before):
+        if before is not None and _is_model(path, model, before):
             return judged(f"{claim} that an interruption has left", "")
     except (HubbubError, SafetensorError, OSError) as error:
         return wrong(claim, error)
     return judged(claim, f"it holds another; {RESTORE}")
 
 
-def _is_model(path: Path, models: Sequence[Any], parameters: Parameters) -> bool:
-    """Whether a file holds one of these models with these parameters; None: not built here."""
-    if models[0] is None:
+def _is_model(path: Path, model: Any, parameters: Parameters) -> bool:
+    """Whether a file holds a model with these parameters; None: one that is not built here."""
+    if model is None:
         return _holds(path, parameters)
-    model = next((one for one in models if _names(path) == set(one.state_dict())), models[0])
     learning.load_model(path, model)
     return learning.parameters_vector(model).tobytes() == parameters.tobytes()
 
 
-def _names(path: Path) -> set[str]:
-    """Of the tensors in a file."""
+def _is_named(path: Path, model: Any) -> bool:
+    """Whether the tensors of a file have the names of the model's."""
     with safe_open(path, framework="np") as file:
-        return set(file.keys())
+        return set(file.keys()) == set(model.state_dict())
 
 
 def _holds(path: Path, parameters: Parameters) -> bool:
