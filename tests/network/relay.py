@@ -23,7 +23,7 @@ from hubbub.network.conductor import Conductor, Patience
 from hubbub.network.engine import Missing, Phase, in_process
 from hubbub.network.exchange import Exchange
 from hubbub.network.journal import Journal
-from hubbub.network.opening import Opening
+from hubbub.network.opening import Opening, part_of_plan
 from hubbub.network.parcel import Call, answer, read_answer, request
 from hubbub.network.silo import SiloSeat
 from hubbub.plan import Plan
@@ -250,6 +250,7 @@ class Session:
     terms: Terms
     initial: np.ndarray
     sums: Callable[[Iterable[int], np.ndarray], np.ndarray]
+    close: Callable[[Sequence[bytes]], list[dict[str, Any]]]
 
     def round(self, number: int, attempts: int = 1) -> tuple[np.ndarray | None, int]:
         """A round; a sum that is not that of a possible set of silos is an error."""
@@ -271,21 +272,31 @@ def opened(
     phase: Phase | None = None,
     patience: Patience = HASTY,
     standardisation: Standardisation | None = None,
+    purpose: str = TRAINING,
 ) -> Session:
-    """Set a session for the training up, as the aggregator does."""
+    """Set a session up, as the aggregator does."""
     journal = Journal(party="aggregator", say=parties.said.append)
     exchange = Exchange(parties.aggregator.roster, phase or parties.phase, journal)
     conductor = Conductor(parties.aggregator, parties.study, exchange, patience)
     setting = setting_of(parties.study)
-    plan, size = setting.plan, setting.initial.size
-    terms = terms_of(plan, size, parameters=size)
-    made = conductor.open(plan, Opening.of(TRAINING, terms, standardisation), terms)
+    size = setting.initial.size
+    plan, numbers = part_of_plan(setting.plan, purpose)
+    terms = terms_of(plan, numbers or size, parameters=size)
+    made = conductor.open(plan, Opening.of(purpose, terms, standardisation), terms)
 
     def sums(silos: Iterable[int], model: np.ndarray) -> np.ndarray:
         return np.sum([_sum_of(parties.study, silo, model.tobytes()) for silo in silos], axis=0)
 
+    def close(sessions: Sequence[bytes]) -> list[dict[str, Any]]:
+        return conductor.close(made.assembly, sessions, setting.initial.astype("<f4").tobytes())
+
     return Session(
-        assembly=made.assembly, plan=plan, terms=terms, initial=setting.initial, sums=sums
+        assembly=made.assembly,
+        plan=plan,
+        terms=terms,
+        initial=setting.initial,
+        sums=sums,
+        close=close,
     )
 
 
@@ -299,7 +310,8 @@ def setting_of(study: Study) -> Setting:
 def _sum_of(study: Study, silo: int, model: bytes) -> np.ndarray:
     """What a silo's records add to a sum."""
     parameters = np.frombuffer(model, dtype=np.float32).copy()
-    return setting_of(study).tasks[silo - 1].clipped_sum(parameters, np.arange(RECORDS))
+    task = setting_of(study).tasks[silo - 1]
+    return task.clipped_sum(parameters, np.arange(task.count))
 
 
 def terms_for(parties: Consortium) -> tuple[Plan, Terms]:

@@ -19,7 +19,7 @@ from hubbub.errors import ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.exchange import AbsentError
 from hubbub.network.parcel import Call, answer, read_answer, request
-from hubbub.plan import STANDARDISATION
+from hubbub.plan import EVALUATION, STANDARDISATION
 from hubbub.plan import plan as planned
 from hubbub.runners.asides import Standardisation
 from hubbub.runners.federation import terms_of
@@ -526,6 +526,41 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
     }
     for name, task in tasks.items():
         assert np.allclose(task._inputs.numpy(), found.of(records(name)).inputs)
+
+
+# Evaluations that are not due -------------------------------------------------------------------
+
+
+EVALUATED = {
+    "training": {"evaluate": {"every": 2, "epsilon": 1.0}},
+    "privacy": {"epsilon": 5.0},
+}
+
+
+@pytest.mark.parametrize("trained", [0, 1, 3])
+def test_evaluations_before_their_time_are_in_what_a_silo_signs(gather: Any, trained: int) -> None:
+    """The account of s steps has the evaluations that are due by then, and no more (P16)."""
+    parties = gather(**EVALUATED)
+    first = opened(parties, purpose=EVALUATION)
+    for number in range(1, 3):
+        assert first.assembly.round(number, first.initial, 1)[1] == 1
+    training = opened(parties)
+    for number in range(1, trained + 1):
+        training.round(number)
+    parts = training.close([first.assembly.session, training.assembly.session])
+    assert [part["attempts"] for part in parts] == [4, 4, 4], "two are due after four steps"
+    assert training.plan.epsilon_after(4) > training.plan.epsilon_after(max(trained, 1))
+
+
+def test_evaluations_in_their_time_add_no_attempts(gather: Any) -> None:
+    parties = gather(**EVALUATED)
+    training = opened(parties)
+    for number in range(1, 4):
+        training.round(number)
+    looked = opened(parties, purpose=EVALUATION)
+    looked.assembly.round(1, looked.initial, 1)
+    parts = training.close([looked.assembly.session, training.assembly.session])
+    assert [part["attempts"] for part in parts] == [3, 3, 3]
 
 
 # Who is asked again ----------------------------------------------------------------------------

@@ -158,6 +158,14 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
     assert found.claim == "4 sums for evaluation were made, of 2 that are due"
 
 
+def test_evaluations_that_are_due_only_after_more_attempts_are_wrong(tmp_path: Path) -> None:
+    changes = ((CLIP, CLIP + "evaluate = { every = 2, epsilon = 0.1 }\n"),)
+    result, parties = finished(a_study(steps=4, changes=changes), tmp_path / "run")
+    write_evidence(result, parties, tmp_path / "run", attempts=3, parts=[])
+    said = [found.claim for found in wrongs(verify(tmp_path / "run"))]
+    assert "2 sums for evaluation were made, of 1 that are due" in said
+
+
 @pytest.mark.parametrize("tokens", ["per-step", "per-epoch"])
 def test_an_honest_run_with_joint_batches_holds(tmp_path: Path, tokens: str) -> None:
     changes = (

@@ -57,7 +57,8 @@ def part_of(
         sessions: that it took part in and that have a transcript.
         ledger_head: digest of the ledger's last row after the study.
         ledger_rows: how many rows there were then.
-        attempts: of the study's training that it has charged, over all sessions.
+        attempts: of the study's training that it has charged, over all sessions; more if its
+            evaluations are only due after more of them.
         data_set: {"epsilon", "delta", "relation"} of everything that was ever spent on its data
             set, if it wishes to tell; an epsilon past what is certified is None.
     """

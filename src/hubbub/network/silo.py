@@ -160,6 +160,15 @@ class SiloSeat(Seat):
         """Attempts that the rows of a mechanism pay for: a row may be for a whole epoch (P9)."""
         return self._ledger.spent_on(study.id, kind_of(plan)) * mechanism_of(plan.study).epoch
 
+    def _accounted(self, known: _Study) -> int:
+        """Attempts of the training whose account has all that the ledger has charged (P16).
+
+        Whoever asks for evaluations before they are due does not make the study's epsilon smaller.
+        """
+        plan = known.plain.plan
+        early = [one.aside.due_after(self._paid(plan.study, one.plan)) for one in plan.asides]
+        return max(self._paid(plan.study, plan), *early, 0)
+
     def seated(self, sitting: Sitting, agreed: Session) -> None:
         """Rounds may come; those of an older session for the same may not any more."""
         known, plan = self._studies[sitting.study.id], sitting.plan
@@ -262,8 +271,9 @@ class SiloSeat(Seat):
     def _tell(self, sitting: Sitting) -> None:
         """Where this silo stands, for its own people."""
         self._told = time.monotonic()
-        whole = self._known(sitting.study).plain.plan
-        spent = min(self._paid(sitting.study, whole), whole.study.training.steps)
+        known = self._known(sitting.study)
+        whole = known.plain.plan
+        spent = min(self._accounted(known), whole.study.training.steps)
         epsilon = whole.epsilon_after(spent)
         self.journal.state(
             study=sitting.study.name,
@@ -291,7 +301,7 @@ class SiloSeat(Seat):
             sessions=told & (paid | set(known.finished)),
             ledger_head=self._ledger.head,
             ledger_rows=self._ledger.rows,
-            attempts=self._paid(sitting.study, plan),
+            attempts=self._accounted(known),
         )
         self._keep(sitting, plan, known, self._from_aggregator(sitting, parts[1], Tag.RESULT))
         self._tell(sitting)

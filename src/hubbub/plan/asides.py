@@ -44,6 +44,10 @@ class Aside:
         most = self.study.training.steps
         return min(most, steps // self.every) if self.every else most
 
+    def due_after(self, sums: int) -> int:
+        """How many steps of the training have an account in which so many sums are counted."""
+        return sums * self.every
+
 
 @dataclass(frozen=True, kw_only=True)
 class PricedAside:

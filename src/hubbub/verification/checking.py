@@ -168,7 +168,7 @@ def _played(
         yield from _made_of_sums(folder, plan.study, header, played)
         yield from _other_keys(name, header, content)
     yield _first_model(initial, plan)
-    yield from _asked(plan, asked)
+    yield from _asked(plan, asked, content)
     yield from _attempts(plan.study, done, content)
     if (folder / MODEL).exists():
         interrupted = len(done) > 1 and not done[-1][1].attempts
@@ -253,10 +253,11 @@ def _first_model(initial: Parameters | None, plan: Plan) -> Finding:
     return rederived("the first model follows from the study id")
 
 
-def _asked(plan: Plan, asked: Counter[str]) -> Iterator[Finding]:
-    """What was asked of the silos besides the training, over all sessions."""
+def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:
+    """What was asked of the silos besides the training, over all sessions (P16)."""
+    counted = plan.study.training.steps if content is None else content["epsilon"]["attempts"]
     for planned in plan.asides:
-        purpose, most = planned.aside.purpose, planned.aside.study.training.steps
+        purpose, most = planned.aside.purpose, planned.aside.made_by(int(counted))
         why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
         yield judged(f"{asked[purpose]} sums for {purpose} were made, of {most} that are due", why)
 
