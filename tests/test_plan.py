@@ -11,6 +11,7 @@ from math import inf, pi, sqrt
 from random import Random
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -348,6 +349,17 @@ def test_the_upload_is_the_residues_the_digest_of_the_model_and_one_frame():
 
 
 # Certificate (P5, P6) --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dimension", [0, -1, 3.5, 27.0, "27", True, 2**50], ids=repr)
+def test_a_dimension_that_is_none_is_refused(dimension):
+    with pytest.raises(StudyError, match="expected dimension"):
+        planning.plan(study(), dimension=dimension)
+
+
+def test_numpys_own_dimension_is_one():
+    made = plan_in_short(study(), dimension=np.int64(27))
+    assert made.json() == plan_in_short(study(), dimension=27).json()
 
 
 def test_the_certificate_grows_with_steps_dimension_and_silos():

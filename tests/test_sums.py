@@ -6,10 +6,13 @@ have a false-alarm rate of 1e-9 per comparison, and reject scales of 2/3 and 3/2
 
 from __future__ import annotations
 
+from fractions import Fraction
+from functools import partial
 from math import sqrt
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -176,7 +179,7 @@ NOT_INTEGERS = [
     [[None], [None]],
 ]
 NOT_VECTORS = [[], [[1]], [1, 2], [[1], [2, 3]], [[[1, 2]], [[1, 2]]], [[], []], "ab", {}]
-NOT_ARRAYS = [None, 5, [[[1], [2, 3]], [1]]]
+NOT_ARRAYS = [None, 5, [[[1], [2, 3]], [1]], [torch.ones(2, requires_grad=True)] * 3]
 
 
 @pytest.mark.parametrize("vectors", [*NOT_INTEGERS, *NOT_VECTORS, *NOT_ARRAYS], ids=repr)
@@ -258,12 +261,24 @@ def test_settings_without_a_guarantee_are_refused_by_name(options):
     [
         {"sensitivity": np.float32(1)},
         {"epsilon": np.float64(1)},
-        {"colluders": np.int64(1)},
+        {"epsilon": np.float32(1), "delta": np.float32(1e-5)},
+        {"epsilon": Fraction(1)},
+        {"colluders": np.int64(1), "compute_nodes": np.int64(2)},
     ],
     ids=repr,
 )
 def test_numpys_own_numbers_are_numbers(options):
     hubbub.private_sum(FOUR, **(ASKED | options))
+
+
+def test_numpys_own_number_of_nodes_gives_the_same_sum():
+    assert hubbub.secure_sum([[1], [2], [3]], compute_nodes=np.int64(2)).tolist() == [6]
+
+
+@pytest.mark.parametrize("summed", [hubbub.secure_sum, partial(hubbub.private_sum, **ASKED)])
+def test_numbers_that_a_mask_hides_are_not_summed_all_the_same(summed):
+    hidden = np.ma.masked_array([1, 99], mask=[False, True])
+    assert "masked array" in refused_in_one_sentence(summed, [hidden, hidden, [1, 1]])
 
 
 # Noise and its guarantee -------------------------------------------------------------------------

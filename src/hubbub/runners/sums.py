@@ -25,6 +25,8 @@ from hubbub.summation import graph
 from hubbub.summation.mask import Masking
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
+_MOST_NODES = 1000
+_MOST_DELTA = 0.1
 _NO_MODEL = np.zeros(0, dtype=np.float32)
 
 
@@ -52,6 +54,7 @@ def secure_sum(
     """
     integers = _integers(vectors)
     word_bits = parameters.whole("word_bits", word_bits, least=16, most=64)
+    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
     _check_fits(integers, word_bits)
     silos = len(integers)
     terms = Terms(
@@ -64,7 +67,7 @@ def secure_sum(
         grid_step=1.0,
         sigma_grid=0.0,
         sample_rate=1.0,
-        nodes=parameters.whole("compute_nodes", compute_nodes, least=0, most=1000),
+        nodes=compute_nodes,
     )
     layout = Layout(
         names=tuple(f"silo-{number}" for number in range(1, silos + 1)),
@@ -135,7 +138,10 @@ def private_sum(
     reals = _reals(vectors)
     sensitivity = parameters.positive("sensitivity", sensitivity)
     colluders = parameters.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
-    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=1000)
+    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
+    least, most = parameters.LEAST_EPSILON, parameters.MOST_EPSILON
+    epsilon = parameters.within("epsilon", epsilon, least=least, most=most)
+    delta = parameters.within("delta", delta, least=parameters.LEAST_DELTA, most=_MOST_DELTA)
     study = Study.from_table(
         {
             "study": {"name": "private sum"},
@@ -180,12 +186,19 @@ class _Fixed:
 def _arrays(vectors: Sequence[ArrayLike]) -> list[NDArray[Any]]:
     """The vectors as arrays of whatever type they have."""
     try:
-        return [np.asarray(vector) for vector in vectors]
-    except (TypeError, ValueError):
+        whole = list(vectors)
+        arrays = [np.asarray(vector) for vector in whole]
+    except (TypeError, ValueError, RuntimeError):  # the last of a tensor that has a gradient
         raise StudyError(
             "expected a list of vectors, one from each silo, got something else; "
             "give every silo a flat vector of numbers"
         ) from None
+    if any(isinstance(vector, np.ma.MaskedArray) for vector in whole):
+        raise StudyError(
+            "expected vectors without hidden numbers, got a masked array, whose hidden numbers "
+            "would be summed; fill them first"
+        )
+    return arrays
 
 
 def _reals(vectors: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
