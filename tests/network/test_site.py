@@ -12,8 +12,11 @@ import pytest
 
 from hubbub.errors import StudyError, UserError
 from hubbub.identity import Roster
+from hubbub.network import site
+from hubbub.network.conductor import WaitedError
 from hubbub.network.papers import identities, roster_of, roster_toml
-from hubbub.network.parcel import Call
+from hubbub.network.parcel import Call, read_answer
+from hubbub.network.patience import Patience
 from hubbub.network.site import (
     APPROVED,
     IDENTITY,
@@ -25,8 +28,9 @@ from hubbub.network.site import (
     read_roster,
 )
 from hubbub.study import Study
+from hubbub.summation import graph
 from network.consortium import Consortium
-from network.relay import Watched, open_frame, opened, refusal, tiny
+from network.relay import Relay, Watched, open_frame, opened, refusal, tiny
 
 NAMES = ("ann", "bob", "cyn")
 
@@ -239,3 +243,39 @@ def test_a_roster_in_a_file_is_read_back(sites: Consortium, tmp_path: Path) -> N
     assert len(identities(path.read_text())) == 4
     with pytest.raises(UserError, match="expected a readable file"):
         read_roster(tmp_path / "none.toml")
+
+
+# Mask graphs -----------------------------------------------------------------------------------
+
+
+def test_graphs_are_not_drawn_until_one_comes_apart(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An aggregator that looks at the graph and begins again is stopped, restarts or not (P4)."""
+    monkeypatch.setattr(site, "MOST_GRAPHS", 2)
+    names = tuple(f"s{number:02}" for number in range(17))
+    parties = gather(names=names)
+    assert graph.degree(len(names), 2, 0) < len(names) - 1
+    opened(parties)
+    opened(parties)
+    for name in names:
+        parties.start(name)
+    relay = Relay(parties.phase)
+    with pytest.raises(WaitedError):
+        opened(parties, relay, Patience(waiting=0.0))
+    for name in names:
+        assert [refusal(read_answer(one))[0] for one in relay.told("reveal", name)] == ["failed"]
+    assert any("at most 1024 mask graphs" in line for line in parties.said)
+
+
+def test_graphs_of_other_studies_and_complete_ones_are_not_counted(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "MOST_GRAPHS", 2)
+    parties = gather()
+    for _ in range(3):
+        opened(parties)
+    ann = parties.sites["ann"]
+    assert [ann.draw_graph(bytes([one]) * 32) for one in (1, 2, 1, 2, 1, 2)] == [True] * 4 + [
+        False
+    ] * 2

@@ -23,8 +23,8 @@ from hubbub.identity import Roster
 from hubbub.network.journal import Journal
 from hubbub.network.opening import Opening, RefusedError, context_of
 from hubbub.network.parcel import NO_SESSION, Call, VersionError, answer, read_request
-from hubbub.network.site import Site
-from hubbub.plan import Plan
+from hubbub.network.site import MOST_GRAPHS, Site
+from hubbub.plan import Plan, is_sparse
 from hubbub.plan import plan as plan_study
 from hubbub.randomness import SecureSource
 from hubbub.round import Terms
@@ -255,7 +255,15 @@ class Seat(ABC):
         return [self._agreement(sitting, parts).commit()]
 
     def _reveal(self, sitting: Sitting, parts: Sequence[bytes]) -> list[bytes]:
-        return [sitting.agreeing.reveal(parts)]
+        """This party's part of the seed, from which on the aggregator may know the mask graph."""
+        agreement, study = sitting.agreeing, sitting.study
+        if is_sparse(study) and not self.site.draw_graph(study.id):
+            raise RefusedError(
+                "failed",
+                f"expected at most {MOST_GRAPHS} mask graphs for “{study.name}”, got one more; "
+                "approve it under another name, if these were not drawn to find a weak one",
+            )
+        return [agreement.reveal(parts)]
 
     def _contribute(self, sitting: Sitting, parts: Sequence[bytes]) -> list[bytes]:
         """With pairwise masks the seed comes first; with nodes the set-up begins here."""

@@ -6,6 +6,7 @@
     approved/ID.toml     studies that this party's administrator has approved
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions             ids of the sessions that were opened here, none of which is opened twice
+    graphs               ids of the studies for which a mask graph was drawn, once for each
 
 Nothing in it ever comes over the network. A study is believed if its id is approved here, the
 roster if the study names its digest.
@@ -34,7 +35,8 @@ from hubbub.network.papers import (
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER, APPROVED = "keys.toml", "identity.toml", "roster.toml", "approved"
-SESSIONS = "sessions"
+SESSIONS, GRAPHS = "sessions", "graphs"
+MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
 _ID = re.compile(r"[0-9a-f]{64}")
 _SESSION = re.compile(rb"[0-9a-f]{32}")
 _LARGEST = 1 << 24  # bytes of a file that is read here
@@ -142,8 +144,7 @@ class Site:
     @cached_property
     def _opened(self) -> set[bytes]:
         """The sessions that were opened here so far, also before a restart."""
-        path = self.home / SESSIONS
-        lines = path.read_bytes().split() if path.exists() else []
+        lines = self._lines(SESSIONS)
         return {bytes.fromhex(line.decode()) for line in lines if _SESSION.fullmatch(line)}
 
     def open_session(self, session: bytes) -> bool:
@@ -157,18 +158,42 @@ class Site:
         """
         if session in self._opened:
             return False
+        self._note(SESSIONS, session.hex())
+        self._opened.add(session)
+        return True
+
+    def draw_graph(self, study: bytes) -> bool:
+        """Note on disk that a mask graph is about to be drawn; False if there were too many.
+
+        Whoever sets sessions up again and again sees a new graph each time, and may wait for one
+        that comes apart.
+
+        Raises:
+            IntegrityError: the disk does not take it; nothing must be said.
+        """
+        drawn = self._lines(GRAPHS).count(study.hex().encode())
+        if drawn >= MOST_GRAPHS:
+            return False
+        self._note(GRAPHS, study.hex())
+        return True
+
+    def _lines(self, name: str) -> list[bytes]:
+        """What was noted in a file so far."""
+        path = self.home / name
+        return path.read_bytes().split() if path.exists() else []
+
+    def _note(self, name: str, line: str) -> None:
+        """Add a line to a file, and have it on disk."""
         try:
-            with (self.home / SESSIONS).open("ab") as file:
-                file.write(b"\n%s\n" % session.hex().encode())  # past whatever a crash has torn
+            with (self.home / name).open("ab") as file:
+                file.write(b"\n%s\n" % line.encode())  # past whatever a crash has torn
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise IntegrityError(
-                f"expected to note a session in {self.home / SESSIONS}, the disk says: "
+                f"expected to note a line in {self.home / name}, the disk says: "
                 f"{error.strerror}; make room, or see who may write there"
             ) from None
-        self._opened.add(session)
-        return True
 
     def approve(self, study: Study, roster: Roster) -> Path:
         """Take a study and its roster in; from then on the party answers for it.

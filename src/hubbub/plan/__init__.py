@@ -15,6 +15,7 @@ from hubbub.plan.exposure import (
     sharing_silos,
     stated_adversary,
 )
+from hubbub.plan.mask_graph import is_sparse
 from hubbub.plan.pairing import (
     Mechanism,
     Projected,
@@ -40,6 +41,7 @@ __all__ = [
     "Projected",
     "attempts_of_list",
     "is_dimension",
+    "is_sparse",
     "joint_batch",
     "largest_batch",
     "mechanism_of",
