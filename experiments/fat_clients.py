@@ -80,11 +80,14 @@ class Point:
 
     @property
     def most_colluders(self) -> str:
-        """The most T for which a plan takes this degree or a smaller one, without drop-outs."""
+        """The most T for which a plan takes this degree or a smaller one, without drop-outs.
+
+        Plans count the silo that looks on among those who know mask keys (P4).
+        """
         fine = [
             colluders
             for colluders in range(max(1, self.silos - 1))
-            if graph.degree(self.silos, colluders, 0) <= self.degree
+            if graph.degree(self.silos, colluders + 1, 0) <= self.degree
         ]
         return str(max(fine)) if fine else "none"
 

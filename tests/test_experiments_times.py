@@ -12,6 +12,9 @@ from statistics import median
 import numpy as np
 import pytest
 
+from hubbub.plan.mask_graph import mask_degree
+from hubbub.study import Study
+
 torch = pytest.importorskip("torch", reason="training needs pip install hubbub[learn]")
 pytest.importorskip("matplotlib", reason="figures need pip install hubbub[experiments]")
 
@@ -160,10 +163,25 @@ def test_fat_silos_are_on_the_graph_that_the_row_names(small):
 
 
 def test_most_colluders_is_where_the_plan_would_take_more_neighbours(module):
-    fat, graph = module("experiments.fat_clients"), module("hubbub.summation.graph")
+    fat = module("experiments.fat_clients")
     for silos, degree in ((20, 4), (100, 8), (100, 16)):
         most = int(fat.Point(silos=silos, regular=degree).most_colluders)
-        assert graph.degree(silos, most, 0) <= degree < graph.degree(silos, most + 1, 0)
+        assert degree_of_a_plan(silos, most) <= degree < degree_of_a_plan(silos, most + 1)
+
+
+def degree_of_a_plan(silos: int, colluders: int) -> int:
+    return mask_degree(
+        Study.from_table(
+            {
+                "study": {"name": "a graph"},
+                "parties": {"silos": silos, "colluders": colluders},
+                "data": {"source": "python:none:none", "records": 1000},
+                "model": {"kind": "logistic", "inputs": [9]},
+                "training": {"steps": 1, "sample_rate": 0.2},
+                "privacy": {"epsilon": 1.0, "delta": 1e-5},
+            }
+        )
+    )
 
 
 @pytest.mark.parametrize(("silos", "nodes", "degree"), [(4, 2, None), (5, 0, 4), (7, 0, 2)])

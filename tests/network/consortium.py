@@ -21,7 +21,7 @@ from hubbub.runners.local import Result
 from hubbub.study import Study
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
-QUICK = Patience(deadline=20.0, opening=60.0, waiting=30.0, ask_again=0.0)
+QUICK = Patience(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0)
 
 
 def table(names: tuple[str, ...], nodes: int = 0, **changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ Change = Callable[[str, str, Any], Any]
 
 NAMES = ("ann", "bob", "cyn")
 FEATURES, RECORDS = 4, 40
-HASTY = Patience(deadline=60.0, opening=60.0, waiting=60.0, ask_again=0.0)
+HASTY = Patience(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0)
 
 
 def records(party: str) -> Records:

@@ -49,7 +49,7 @@ HAPPENS = (
     "restart before",
     "restart after",
 )
-BRIEF = Patience(deadline=60.0, opening=60.0, waiting=60.0, ask_again=0.0)
+BRIEF = Patience(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0)
 LONG: dict[str, Any] = {
     "training": {"steps": 12},
     "parties": {"colluders": 0, "dropouts": 1},

@@ -85,7 +85,10 @@ def clipped_sum(
     """Clip each record's gradient to L2 norm `clip` and add them up.
 
     Guarantees:
-        1. A record's contribution depends on that record alone (up to the rounding of the sum).
+        1. A record's contribution depends on that record alone, up to the rounding of the sum, with
+           the method "loop". The others make it in a batch, and rounding may depend on the batch's
+           shape, much so next to a kink of the model: give batches of one shape with `counted`
+           (docs/privacy.md P14, A2).
         2. Its L2 norm is at most `clip` in exact arithmetic (docs/privacy.md P14, clipping.py).
         3. A record whose gradient is not finite contributes exactly zero and is not counted.
         4. An empty batch gives zeros. The model's parameters and buffers are left as they were.

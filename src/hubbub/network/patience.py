@@ -29,7 +29,7 @@ def with_work(deadline: float, *, operations: int, carried: int) -> float:
 
     Args:
         deadline: seconds for a phase that is no work.
-        operations: of HPKE; they take a tenth of what they are given here.
+        operations: of HPKE; they take an eighth of what they are given here.
         carried: bytes of all requests and answers.
     """
     return deadline + operations * 5e-4 + carried * 1e-6

@@ -61,7 +61,7 @@ def certificate_for(
 
 
 def _outcome_error(sigma_grid: float) -> float:
-    """Relative error of one outcome's probability in float64 (P6 iii, with r = 4, T = 9, a = 1)."""
+    """Relative error of one outcome's probability in float64 (P6, Numbers: T = 9)."""
     reach = 9 * sigma_grid
     shift = 2.0**-53 * (5 * reach + 1)
     slope = (reach + 1) / sigma_grid**2

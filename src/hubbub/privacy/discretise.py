@@ -184,7 +184,7 @@ def _lifted(mass: Array, rest: Rest, ratios: Array) -> Array:
     before = np.concatenate([[0.0], np.cumsum(worth)])
     if before[-1] <= missing:
         return mass
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         share = np.where(worth > 0, np.clip((missing - before[:-1]) / worth, 0.0, 1.0), 0.0)
     moved = above * share
     lifted = mass.copy()

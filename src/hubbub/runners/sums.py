@@ -37,8 +37,9 @@ def secure_sum(
 
     Guarantees:
         1. Exact: an error instead of a sum that does not fit the word.
-        2. What the aggregator and all but one of the other parties see depends on the sum only
-           (docs/privacy.md P4). No noise is added: the sum itself is revealed.
+        2. What the aggregator and any silos see depends on their own vectors and the sum of the
+           others' only; with compute nodes also what all of them but one see (docs/privacy.md P4).
+           No noise is added: the sum itself is revealed.
 
     Args:
         vectors: at least two (three, for the guarantee to mean something) integer vectors of one
@@ -47,7 +48,8 @@ def secure_sum(
         word_bits: 16, 32 or 64.
 
     Raises:
-        StudyError: not integers, different lengths, or a sum that a word does not hold.
+        StudyError: not integers, different lengths, a sum that a word does not hold, or an option
+            out of range.
 
     >>> secure_sum([[1, 2], [3, 4], [5, -6]], compute_nodes=3, word_bits=32)
     array([9, 0])

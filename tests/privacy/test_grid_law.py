@@ -1,0 +1,308 @@
+"""P11 to P13: laws on a grid hold the exact ones between them, however badly it is chosen.
+
+And P1, that the law of batches without replacement is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import exp, inf, log, log1p, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from hubbub.privacy.composition import compose
+from hubbub.privacy.discretise import GridLaw, _on_cuts, bracket
+from hubbub.privacy.laws import Exchange, Law, Mixture, Removal, ReplacedInBatch, Reversed
+from hubbub.privacy.tilting import (
+    Frame,
+    Grid,
+    frame_for_epsilon,
+    grid,
+    sketch,
+    step_for_gap,
+    step_within,
+)
+
+HockeyStick = Callable[[float], float]
+Point = tuple[float, float]
+
+
+def removal(rate: float, shift: float) -> HockeyStick:
+    """H_a of (1 - q) N(0) + q N(m) against N(0)."""
+
+    def value(a: float) -> float:
+        if log(a) <= log1p(-rate) if rate < 1 else False:
+            return 1 - a  # every outcome's ratio is above a
+        ratio = log((a - (1 - rate)) / rate)
+        edge = ratio / shift + shift / 2
+        return float((1 - rate - a) * norm.sf(edge) + rate * norm.sf(edge - shift))
+
+    return value
+
+
+def swapped(one: HockeyStick) -> HockeyStick:
+    """H_a of the pair the other way round."""
+    return lambda a: 1 - a + a * one(1 / a)
+
+
+def exchange(rate: float, shift: float) -> HockeyStick:
+    """H_a of (1 - q) N(0) + q N(m) against (1 - q) N(0) + q N(-m)."""
+
+    def value(a: float) -> float:
+        def loss(x: float) -> float:
+            up, down = shift * x - shift**2 / 2, -shift * x - shift**2 / 2
+            return float(
+                np.logaddexp(log1p(-rate), log(rate) + up)
+                - np.logaddexp(log1p(-rate), log(rate) + down)
+            )
+
+        edge = brentq(lambda x: loss(x) - log(a), -200.0, 200.0, xtol=1e-14)
+        return float(
+            (1 - rate) * (1 - a) * norm.sf(edge)
+            + rate * (norm.sf(edge - shift) - a * norm.sf(edge + shift))
+        )
+
+    return value
+
+
+def replaced(rate: float, shift: float) -> HockeyStick:
+    """P1's fifth row: that of removal from a = 1 on, its mirror image below."""
+    above = removal(rate, shift)
+    return lambda a: above(a) if a >= 1 else swapped(above)(a)
+
+
+def mixed(weights: list[float], parts: list[HockeyStick]) -> HockeyStick:
+    return lambda a: sum(w * one(a) for w, one in zip(weights, parts, strict=True))
+
+
+LAWS: dict[str, tuple[Law, HockeyStick]] = {
+    "gaussian": (Removal(rate=1.0, shift=1.0), removal(1.0, 1.0)),
+    "removal": (Removal(rate=0.05, shift=1.0), removal(0.05, 1.0)),
+    "addition": (Reversed(law=Removal(rate=0.05, shift=1.0)), swapped(removal(0.05, 1.0))),
+    "often": (Removal(rate=0.7, shift=2.5), removal(0.7, 2.5)),
+    "exchange": (Exchange(rate=0.1, shift=0.7), exchange(0.1, 0.7)),
+    "batches": (ReplacedInBatch(rate=0.1, shift=1.3), replaced(0.1, 1.3)),
+    "mixture": (
+        Mixture(
+            weights=[0.3, 0.7], laws=[Removal(rate=0.1, shift=0.5), Removal(rate=0.1, shift=1.5)]
+        ),
+        mixed([0.3, 0.7], [removal(0.1, 0.5), removal(0.1, 1.5)]),
+    ),
+}
+OVER = pytest.mark.parametrize("name", LAWS)
+RATIOS = np.exp(np.concatenate([np.linspace(-4, 6, 61), [0.0, 1e-6, -1e-6]]))
+ROUNDING = 1e-13
+
+
+def on_a_grid(law: Law, step: float, order: float = 3.0) -> tuple[GridLaw, GridLaw]:
+    """From below and from above."""
+    return bracket(law, grid(sketch(law, 1), order, step), order)
+
+
+def value_of(law: GridLaw, a: float) -> float:
+    """H_a of a law on a grid."""
+    return float(law.mass @ np.maximum(1 - a * np.exp(-law.losses), 0.0)) + law.infinite
+
+
+@OVER
+@pytest.mark.parametrize("step", [0.2, 0.03, 0.004])
+def test_p11_p12_the_grid_laws_hold_the_exact_one_at_every_ratio(name: str, step: float) -> None:
+    law, exact = LAWS[name]
+    below, above = on_a_grid(law, step)
+    for a in RATIOS:
+        truth = exact(float(a))
+        assert value_of(below, a) <= truth + ROUNDING, f"the lower law at {a:g}"
+        assert value_of(above, a) >= truth - ROUNDING, f"the upper law at {a:g}"
+
+
+@OVER
+def test_p11_p12_a_law_that_is_moved_by_a_quarter_of_a_cell_would_be_noticed(name: str) -> None:
+    law, exact = LAWS[name]
+    below, above = on_a_grid(law, 0.03)
+    moved = 0.03 / 4
+    higher = replace(below, offset=below.offset + moved)
+    lower = replace(above, offset=above.offset - moved)
+    truths = [exact(float(a)) for a in RATIOS]
+    assert any(
+        value_of(higher, a) > truth + ROUNDING for a, truth in zip(RATIOS, truths, strict=True)
+    )
+    assert any(
+        value_of(lower, a) < truth - ROUNDING for a, truth in zip(RATIOS, truths, strict=True)
+    )
+
+
+@OVER
+def test_p11_p12_both_errors_are_of_second_order_in_the_step(name: str) -> None:
+    """That from above falls fourfold when the step halves; that from below hops, and falls too."""
+    law, exact = LAWS[name]
+
+    def errors(step: float) -> tuple[float, float]:
+        cuts = np.arange(round(-15 / step), round(30 / step) + 1)  # nothing is left at the ends
+        even = Grid(step=step, offset=0.0, cuts=cuts, widths=np.ones_like(cuts))
+        below, above = bracket(law, even, 1.0)
+        truth = sum(exact(float(a)) for a in RATIOS)
+        return truth - sum(value_of(below, a) for a in RATIOS), (
+            sum(value_of(above, a) for a in RATIOS) - truth
+        )
+
+    coarse, fine, finest = (errors(step) for step in (0.08, 0.02, 0.01))
+    assert 3.5 < fine[1] / finest[1] < 4.5
+    assert coarse[0] / finest[0] > 30  # 64 if it were smooth, 8 if it were of first order
+
+
+@OVER
+@pytest.mark.parametrize("cuts", [(-1, 0, 2, 9), (-40, -3, 0, 1), (0, 1), (-200, 0, 300)])
+def test_p11_p12_any_cuts_will_do(name: str, cuts: tuple[int, ...]) -> None:
+    """Cells of any width, and far too few of them."""
+    law, exact = LAWS[name]
+    places = np.array(cuts)
+    widths = np.diff(places, append=places[-1] + 1)
+    coarse = Grid(step=0.1, offset=0.0, cuts=places, widths=widths)
+    below, above = bracket(law, coarse, 1.0)
+    for a in RATIOS:
+        truth = exact(float(a))
+        assert value_of(below, a) - ROUNDING <= truth <= value_of(above, a) + ROUNDING
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_p12_no_outcome_gives_more_than_it_has(data: st.DataObject) -> None:
+    """What is merged onto cuts, and what is left over, is no more than there was of P and of Q."""
+    masses = st.floats(1e-12, 1.0)
+    pairs = data.draw(st.lists(st.tuples(masses, masses), min_size=1, max_size=30))
+    pairs.sort(key=lambda pair: pair[0] / pair[1])
+    logs = data.draw(st.lists(st.floats(-8, 8), min_size=1, max_size=12, unique=True))
+    targets = np.exp(np.sort(logs))
+    p, q = (np.array(side) for side in zip(*pairs, strict=True))
+    mass, rest = _on_cuts(p, q, targets)
+    assert (mass >= 0).all()
+    assert rest.p >= 0
+    assert mass.sum() + rest.p <= p.sum() * (1 + 1e-12)
+    rounding = 1e-14 * p.sum() / targets.min()
+    assert (mass / targets).sum() + (rest.q if rest.p else 0.0) <= q.sum() + rounding
+
+
+# Compositions in bad frames ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Steps without sampling, whose composition has a closed form."""
+
+    shift: float
+    count: int
+
+    def delta(self, epsilon: float) -> float:
+        whole = self.shift * sqrt(self.count)
+        first = norm.sf(epsilon / whole - whole / 2)
+        return float(first - exp(epsilon + norm.logsf(epsilon / whole + whole / 2)))
+
+    def bounds(self, epsilon: float, bad: Callable[[Frame], Frame]) -> tuple[float, float]:
+        """Of delta, from below and from above, by a frame that was changed."""
+        law = Removal(rate=1.0, shift=self.shift)
+        drawn = sketch(law, self.count)
+        frame = bad(frame_for_epsilon([drawn], epsilon))
+        step = step_within(frame, [drawn], step_for_gap(1e-3, frame.order, self.count))
+        sides = bracket(law, grid(drawn, frame.order, step), frame.order)
+        below, above = (
+            compose([(one, self.count)], frame, sign).delta(epsilon)
+            for one, sign in zip(sides, (-1, 1), strict=True)
+        )
+        return below, above
+
+
+def width_of(frame: Frame) -> float:
+    return frame.high - frame.low
+
+
+GOOD: Callable[[Frame], Frame] = lambda frame: frame  # noqa: E731
+BAD: dict[str, Callable[[Frame], Frame]] = {
+    "no tilt": lambda one: replace(one, order=0.0),
+    "a tenth of the tilt": lambda one: replace(one, order=one.order / 10),
+    "three times the tilt": lambda one: replace(one, order=one.order * 3),
+    "half a window, the upper": lambda one: replace(one, low=one.centre),
+    "half a window, the lower": lambda one: replace(one, high=one.centre),
+    "a tenth of a window": lambda one: replace(
+        one, low=one.centre - width_of(one) / 20, high=one.centre + width_of(one) / 20
+    ),
+    "a window beside it": lambda one: replace(
+        one, low=one.low + width_of(one), high=one.high + width_of(one)
+    ),
+    "a window below it": lambda one: replace(
+        one, low=one.low - width_of(one), high=one.high - width_of(one)
+    ),
+    "steep orders": lambda one: replace(
+        one, order_above=one.order_above * 100, order_below=one.order_below * 100
+    ),
+    "flat orders": lambda one: replace(
+        one, order_above=one.order_above / 100, order_below=one.order_below / 100
+    ),
+}
+STEPS = [Composed(0.02, 1000), Composed(0.5, 4), Composed(0.001, 10**6)]
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("steps", STEPS, ids=repr)
+def test_p13_brackets_hold_whatever_the_frame(steps: Composed, epsilon: float, bad: str) -> None:
+    truth = steps.delta(epsilon)
+    below, above = steps.bounds(epsilon, BAD[bad])
+    assert 0 <= below <= truth * (1 + 1e-9) + 1e-300
+    assert truth * (1 - 1e-9) <= above <= 1
+
+
+@pytest.mark.parametrize("steps", STEPS, ids=repr)
+def test_p13_a_good_frame_is_sharp_and_a_bad_one_is_not(steps: Composed) -> None:
+    """So that the test above looks at frames that matter."""
+    truth = steps.delta(4.0)
+    below, above = steps.bounds(4.0, GOOD)
+    assert above - below < 0.05 * truth
+    widths = [above - below for below, above in (steps.bounds(4.0, bad) for bad in BAD.values())]
+    assert sum(width > 10 * truth for width in widths) >= 3
+    assert max(widths) < inf
+
+
+# Sampling without replacement in two dimensions (P1) ---------------------------------------------
+
+AXIS = np.linspace(-8.0, 8.0, 401)
+PLANE = np.stack(np.meshgrid(AXIS, AXIS), axis=-1)
+CELL = float(AXIS[1] - AXIS[0]) ** 2
+
+
+def of_batches(rate: float, mine: Point, other: Point, last: Point, a: float) -> float:
+    """H_a of the sums: the record is in the batch, or the last of the others is in its place."""
+
+    def density(centre: Point) -> NDArray[np.float64]:
+        away = np.square(PLANE - np.array(centre)).sum(axis=-1)
+        return np.exp(-away / 2) / (2 * np.pi)
+
+    p = (1 - rate) * density(last) + rate * density(mine)
+    q = (1 - rate) * density(last) + rate * density(other)
+    return float(np.maximum(p - a * q, 0.0).sum() * CELL)
+
+
+@pytest.mark.parametrize("a", [0.7, 1.05, 1.5, 4.0])
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_p1_no_batch_in_the_plane_exceeds_the_fifth_row(rate: float, a: float) -> None:
+    random = np.random.default_rng(5)
+    most = replaced(rate, 2.0)(a)
+    for _ in range(15):
+        turns, lengths = random.uniform(0, 2 * np.pi, 3), random.choice([1.0, 0.6], 3)
+        points = [(r * np.cos(t), r * np.sin(t)) for t, r in zip(turns, lengths, strict=True)]
+        assert of_batches(rate, *points, a) <= most + 1e-5
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_p1_all_others_at_the_new_record_exceed_the_sixth_row(rate: float) -> None:
+    """The pair of Poisson sampling, which is no bound here."""
+    found = of_batches(rate, (1.0, 0.0), (-1.0, 0.0), (-1.0, 0.0), 1.5)
+    assert found > exchange(rate, 1.0)(1.5) + 1e-3
+    nothing_else = of_batches(rate, (1.0, 0.0), (-1.0, 0.0), (0.0, 0.0), 1.5)
+    assert nothing_else == pytest.approx(exchange(rate, 1.0)(1.5), abs=1e-5)
