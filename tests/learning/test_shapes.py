@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from hubbub.learning import EvaluationTask, TrainingTask
+from hubbub.learning import EvaluationTask, TrainingTask, gradients
 from hubbub.learning.task import pieces, slots_of
 from hubbub.tabular import Records
 
@@ -103,3 +103,49 @@ def test_every_record_is_in_one_piece_at_the_place_of_its_own(count: int) -> Non
         assert np.array_equal(slots[part[places]] % 16, places)
         seen += part[places].tolist()
     assert sorted(seen) == chosen.tolist()
+
+
+class FirstWord(nn.Module):
+    """A table of words of which only the first counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.last = nn.Embedding(VOCABULARY, 4), nn.Linear(4, 1)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        found = self.table(words.long())
+        return self.last(found[:, 0] + 0 * found.sum(1)).squeeze(-1)
+
+
+VOCABULARY = 200
+
+
+def test_how_many_words_differ_does_not_decide_how_large_pieces_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A record of many words would otherwise change the shape in which all others are summed."""
+    monkeypatch.setattr(gradients, "_BUDGET", 5_000)
+    sizes: list[int] = []
+    whole = gradients.Batch.piece
+
+    def watched(self: gradients.Batch, start: int, stop: int) -> gradients.Batch:
+        piece = whole(self, start, stop)
+        sizes.append(piece.size)
+        return piece
+
+    monkeypatch.setattr(gradients.Batch, "piece", watched)
+    seen = []
+    for words in (np.zeros((60, 100)), np.tile(np.arange(100), (60, 1))):
+        records = Records(inputs=words.astype(np.float32), targets=np.ones(60, np.float32))
+        sizes.clear()
+        gradients.clipped_sum(
+            FirstWord(),
+            lambda outputs, targets: (outputs - targets) ** 2,
+            torch.from_numpy(records.inputs),
+            torch.from_numpy(records.targets),
+            1.0,
+            method="vmap",
+        )
+        seen.append(list(sizes))
+    assert len(set(map(tuple, seen))) == 1
+    assert len(seen[0]) > 2, "the budget matters"

@@ -86,12 +86,17 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of a table: record `owner[u]` has gradient `values[u]` in row `index[u]`, once each."""
+    """Rows of a table: record `owner[u]` has gradient `values[u]` in row `index[u]`, once each.
+
+    `room` is how many numbers there would be if no row occurred twice: it follows from the shape of
+    the records, where how many rows occur is what they say (A2).
+    """
 
     owner: torch.Tensor
     index: torch.Tensor
     values: torch.Tensor
     records: int
+    room: int
 
     def square_norms(self) -> torch.Tensor:
         """Rows of one record are distinct, so their squared norms add up."""
@@ -99,8 +104,8 @@ class Rows:
         return total.index_add_(0, self.owner, square_norms(self.values))
 
     def floats(self) -> int:
-        """How many numbers this holds."""
-        return self.values.numel()
+        """The most numbers that this may hold."""
+        return self.room
 
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: Gone) -> None:
         """view += sum_i factors_i gradient_i, touching only the rows that occur."""
@@ -147,7 +152,13 @@ def from_lookups(ids: torch.Tensor, backprop: torch.Tensor, rows: int, padding: 
         keys, values = keys[used], values[used]
     distinct, place = torch.unique(keys, return_inverse=True)
     summed = values.new_zeros(len(distinct), values.shape[1]).index_add_(0, place, values)
-    return Rows(owner=distinct // rows, index=distinct % rows, values=summed, records=records)
+    return Rows(
+        owner=distinct // rows,
+        index=distinct % rows,
+        values=summed,
+        records=records,
+        room=backprop.numel(),
+    )
 
 
 def total_square_norms(parts: Sequence[Part]) -> torch.Tensor:

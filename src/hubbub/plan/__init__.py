@@ -25,7 +25,7 @@ from hubbub.plan.pairing import (
     releases,
 )
 from hubbub.plan.planning import Plan, PlannedAside, plan
-from hubbub.plan.precision import SUM_MARGIN, largest_batch
+from hubbub.plan.precision import SUM_MARGIN, check_batches, largest_batch
 from hubbub.plan.size import is_dimension, model_dimension, record_shape, told_shape
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "PlannedAside",
     "Projected",
     "attempts_of_list",
+    "check_batches",
     "is_dimension",
     "is_sparse",
     "joint_batch",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil, exp, expm1, log, pi, sqrt
 
-from hubbub.errors import StudyError
+from hubbub.errors import DataError, StudyError
 from hubbub.plan.mask_graph import FAILURE, is_sparse
 from hubbub.plan.pairing import paid_attempts
 from hubbub.privacy import Certificate
@@ -136,7 +136,31 @@ def _largest_coordinate(study: Study) -> float:
 def largest_batch(study: Study) -> int:
     """A batch size exceeded with probability below 2^-100; a default if n is not public."""
     records = study.data.records
-    if not records:
-        return _UNKNOWN_BATCH
+    return _likely_batch(study, records) if records else _UNKNOWN_BATCH
+
+
+def check_batches(study: Study, records: int, whose: str) -> None:
+    """Refuse more records than the public shape of batches is made for (P14, A2).
+
+    Args:
+        study: the study.
+        records: how many there are.
+        whose: a silo's name, for the refusal.
+
+    Raises:
+        DataError: batches may be larger than the study's statement allows for.
+    """
+    stated = study.data.records
+    if _likely_batch(study, records) <= largest_batch(study):
+        return
+    known = f"the {stated} that data.records states for all silos" if stated else "a few thousand"
+    raise DataError(
+        f"expected batches of {whose} to be as small as those of {known}, got records for larger "
+        "ones; batches have one public shape: state data.records as large as it is"
+    )
+
+
+def _likely_batch(study: Study, records: int) -> int:
+    """A batch size of so many records, exceeded with probability below 2^-100."""
     mean = study.training.sample_rate * records
     return min(records, int(mean + 12 * sqrt(mean) + 48) + 1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub import sources
 from hubbub.errors import DataError, StudyError
-from hubbub.plan import SUM_MARGIN, Plan, largest_batch, owned_records, record_shape
+from hubbub.plan import SUM_MARGIN, Plan, check_batches, largest_batch, owned_records, record_shape
 from hubbub.plan import plan as plan_study
 from hubbub.plan.asides import standardised
 from hubbub.round import LocalTask, Terms
@@ -74,6 +74,8 @@ class Setting:
         test = of(sources.TEST) if tested else None
         shape = _shape(study, records)
         _check_counts(study, dict(zip(names, map(len, records), strict=True)))
+        for name, own in zip(names, records, strict=True):
+            check_batches(study, len(own), name)
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
             _check_shape(name, one, shape)
             _check_targets(name, one, study.model)
