@@ -320,6 +320,7 @@ PHASES = [
     (2, "confirm"),
     (2, "finish"),
 ]
+JOINT = {"projection": 3, "projection_kind": "layers"}
 EVERY_PHASE = pytest.mark.parametrize(("nodes", "call"), PHASES)
 
 
@@ -489,13 +490,20 @@ def test_digests_and_frames_moved_between_parcels_are_refused(gather: Any, nodes
         assert said(parties, ANOTHERS.format("ann"))
 
 
-def test_a_relay_that_shows_two_silos_different_digests_is_named(gather: Any) -> None:
-    parties = gather()
+@pytest.mark.parametrize(
+    ("nodes", "victim", "training"),
+    [(0, "ann", {}), (2, "ann", {}), (2, "node-1", {}), (2, "ann", JOINT), (2, "node-1", JOINT)],
+)
+def test_a_relay_that_shows_two_parties_different_digests_is_named(
+    gather: Any, nodes: int, victim: str, training: dict[str, Any]
+) -> None:
+    """Not the party whose proofs of common secrets cover what it was shown."""
+    parties = gather(nodes, training=training)
 
     def other_digest(parts: list[bytes]) -> list[bytes]:
-        return [flipped(parts[0], -1), *parts[1:]]  # cyn's digest, as ann is told it
+        return [flipped(parts[0], -1), *parts[1:]]  # the last party's, as the victim is told it
 
-    relay = Relay(parties.phase, asks=at("confirm", on_asked(other_digest), "ann"))
+    relay = Relay(parties.phase, asks=at("confirm", on_asked(other_digest), victim))
     with pytest.raises(ProtocolError) as refused:
         opened(parties, relay)
     assert refused.value.culprit == "relay"

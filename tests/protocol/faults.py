@@ -104,15 +104,14 @@ def session_of(w: World, number: int) -> dict[int, Session]:
     sent = {index: party.contribute() for index, party in parties.items()}
     digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
     out = {i: party.confirm(_inbox(sent, i), digests) for i, party in parties.items()}
-    return {index: _finished(w, party, index, out) for index, party in parties.items()}
+    return {index: _finished(party, index, out) for index, party in parties.items()}
 
 
 def _finished(
-    w: World, party: Agreement, index: int, out: dict[int, tuple[bytes, dict[int, bytes]]]
+    party: Agreement, index: int, out: dict[int, tuple[bytes, dict[int, bytes]]]
 ) -> Session:
-    heard = party.neighbours if w.layout.nodes else out
     checks = [checks[index] for _, checks in out.values() if index in checks]
-    return party.finish([out[other][0] for other in heard if other != index], checks)
+    return party.finish([out[other][0] for other in party.witnesses], checks)
 
 
 def _inbox(sent: dict[int, dict[int, bytes]], index: int) -> list[bytes]:

@@ -120,7 +120,7 @@ class World:
             "study": STUDY,
             "session": SESSION,
             "neighbours": partial(self.layout.neighbours, index),
-            "witnesses": None if self.layout.nodes else list(self.roster.silos),
+            "witnesses": () if self.layout.nodes else self.roster.silos,
             "source": SecureSource(),
         }
         return Agreement(**(arguments | changes))
@@ -206,8 +206,7 @@ def set_up(w: World, relay: Relay = honest, **changed: Agreement) -> dict[int, S
         confirms[index], checks[index] = party.confirm(inbox, relay("digests", index, digests))
     sessions = {}
     for index, party in parties.items():
-        heard = party.neighbours if w.layout.nodes else parties
-        confirmed = [confirms[other] for other in heard if other != index]
+        confirmed = [confirms[other] for other in party.witnesses]
         sessions[index] = party.finish(
             relay("confirms", index, confirmed), relay("checks", index, _inbox(checks, index))
         )

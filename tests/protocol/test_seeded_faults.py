@@ -314,7 +314,8 @@ def test_silos_whose_common_nodes_all_lie_still_see_different_anchors() -> None:
     contexts = {1: seen[0], 4: seen[0], 2: seen[1], 6: seen[1], 3: seen[0], 5: seen[0]}
     witnesses = {index: list(w.roster.silos) for index in w.roster.silos}
     parties = {
-        i: w.agreement(i, context=contexts[i], witnesses=witnesses.get(i)) for i in sorted(contexts)
+        i: w.agreement(i, context=contexts[i], witnesses=witnesses.get(i, ()))
+        for i in sorted(contexts)
     }
     sent = {i: party.contribute() for i, party in parties.items()}
     liars = {i: (parties[i], second_face(w, parties[i], seen[1])) for i in (3, 5)}
@@ -329,7 +330,8 @@ def test_silos_whose_common_nodes_all_lie_still_see_different_anchors() -> None:
             }
         )
     for mine, (out, other) in enumerate((halves, halves[::-1]), 1):
-        confirms = [other[3 - mine][0], out[3][0]]
+        nodes = [out[node][0] for node in parties[mine].neighbours]
+        confirms = [other[3 - mine][0], out[3][0], *nodes]
         checks = [out[o][1][mine] for o in parties[mine].neighbours]
         with refused("relay", "shown different things"):
             parties[mine].finish(confirms, checks)

@@ -320,10 +320,10 @@ class Seat(ABC):
             return EVERYBODY
 
 
-def witnesses_of(layout: Layout, roster: Roster, terms: Terms, index: int) -> list[int] | None:
-    """Whose confirmation a party demands: all silos', where they draw something together."""
+def witnesses_of(layout: Layout, roster: Roster, terms: Terms, index: int) -> Sequence[int]:
+    """Who confirms besides the neighbours: all silos to each, where they draw together."""
     comparing = not layout.nodes or terms.joint
-    return list(roster.silos) if comparing and index in roster.silos else None
+    return roster.silos if comparing and index in roster.silos else ()
 
 
 def planned(study: Study, dimension: int | None = None) -> Plan:

@@ -126,9 +126,9 @@ class SetUp:
         neighbours = {index: list(_by_receiver(sent[index])) for index in self._everybody}
         last = {}
         for index in self._everybody:
-            wanted = witnesses_of(self._layout, self._roster, self._terms, index)
-            seen = neighbours[index] if wanted is None else wanted
-            told_of = [confirms[i] for i in seen if i != index and i in confirms]
+            besides = witnesses_of(self._layout, self._roster, self._terms, index)
+            seen = {*neighbours[index], *besides} - {index}
+            told_of = [confirms[i] for i in sorted(seen) if i in confirms]
             last[index] = [*told_of, *checks[index]]
         self._exchange.ask_all(Call.FINISH, last, deadline, self._session)
 

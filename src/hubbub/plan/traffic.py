@@ -172,10 +172,10 @@ def users_of(silos: int, nodes: int, each: int) -> list[int]:
 
 def silo_setup(sizes: Sizes, formats: Formats) -> Flow:
     """A session's set-up at a silo."""
-    all_witness = sizes.pairwise or sizes.joint
-    flow = _agreement(
-        sizes, formats, sizes.neighbours, sizes.silos - 1 if all_witness else sizes.neighbours
-    )
+    witnesses = sizes.silos - 1 if sizes.pairwise else sizes.neighbours
+    if sizes.joint and not sizes.pairwise:
+        witnesses += sizes.silos - 1
+    flow = _agreement(sizes, formats, sizes.neighbours, witnesses)
     own = formats.framed(formats.silo_ready)
     if sizes.joint:
         own += formats.framed(LINK_BYTES)

@@ -182,7 +182,7 @@ def agree(
             study=study,
             session=session,
             neighbours=partial(layout.neighbours, index),
-            witnesses=list(roster.silos) if index in comparing else None,
+            witnesses=comparing if index in comparing else (),
             source=source,
             context=context[index],
         )
@@ -200,14 +200,7 @@ def agree(
     checks = _delivered({index: found[1] for index, found in confirmed.items()})
     confirms = {index: found[0] for index, found in confirmed.items()}
     return {
-        index: party.finish(
-            [
-                confirms[i]
-                for i in (comparing if index in comparing else party.neighbours)
-                if i != index
-            ],
-            checks[index],
-        )
+        index: party.finish([confirms[i] for i in party.witnesses], checks[index])
         for index, party in parties.items()
     }
 

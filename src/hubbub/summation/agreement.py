@@ -81,7 +81,7 @@ class Agreement:
         session: 16 bytes chosen for this session.
         neighbours: from the joint seed (empty without one) to the roster indices of the parties
             that this one shares secrets with.
-        witnesses: whose confirmation of the transcript is demanded; None: the neighbours'.
+        witnesses: whose confirmation of the transcript is demanded besides the neighbours'.
         source: where the party's randomness comes from.
         context: what else all must have seen alike, such as the digest of the anchors.
     """
@@ -95,7 +95,7 @@ class Agreement:
         study: bytes,
         session: bytes,
         neighbours: Callable[[bytes], Sequence[int]],
-        witnesses: Sequence[int] | None,
+        witnesses: Sequence[int],
         source: SecureSource,
         context: bytes = b"",
     ) -> None:
@@ -106,7 +106,7 @@ class Agreement:
             )
         self._keys, self._roster, self._index = keys, roster, index
         self._study, self._session = study, session
-        self._choose, self._witnesses = neighbours, witnesses
+        self._choose, self._besides = neighbours, witnesses
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
         start = b"hubbub transcript v1" + study + session + roster.digest + context
@@ -127,6 +127,15 @@ class Agreement:
     def neighbours(self) -> tuple[int, ...]:
         """Whom this party shares secrets with; known after `contribute`."""
         return self._neighbours
+
+    @property
+    def witnesses(self) -> list[int]:
+        """Whose confirmations `finish` demands; known after `contribute`.
+
+        The neighbours are among them: the proof of a common secret covers the transcript too, and
+        one that fails is their lie only if they have seen what this party has.
+        """
+        return sorted({*self._neighbours, *self._besides} - {self._index})
 
     @_in_turn
     def commit(self) -> bytes:
@@ -216,9 +225,8 @@ class Agreement:
     @_in_turn
     def finish(self, confirms: Sequence[bytes], checks: Sequence[bytes]) -> Session:
         """The session, once all witnesses saw the same and all neighbours hold the same secrets."""
-        witnesses = self._neighbours if self._witnesses is None else self._witnesses
-        others = [index for index in witnesses if index != self._index]
-        for index, transcript in self._one_each(confirms, Tag.CONFIRM, others, 32).items():
+        seen = self._one_each(confirms, Tag.CONFIRM, self.witnesses, 32)
+        for index, transcript in seen.items():
             if transcript != self._transcript:
                 raise ProtocolError(
                     f"expected {self._roster.name(index)} to have seen the transcript "
