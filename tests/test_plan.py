@@ -33,6 +33,7 @@ from hubbub.plan.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
 from hubbub.report import render
 from hubbub.runners.members import Layout
+from hubbub.summation import graph
 from hubbub.summation.joint import LINK_BYTES
 from hubbub.wire import OVERHEAD
 
@@ -423,6 +424,21 @@ def test_the_failure_of_a_sparse_graph_is_in_delta():
     with_nodes = plan_in_short(study(parties={**parties, "compute_nodes": 2}))
     assert sparse.degree < 199
     assert sparse.certificate.failure == with_nodes.certificate.failure + 2.0**-40
+
+
+def test_p4_the_degree_is_the_least_that_keeps_the_promise():
+    draw = Random(7)
+    for _ in range(300):
+        silos = draw.randint(17, 400)
+        counts = (silos, draw.randint(0, silos - 1), draw.randint(0, silos // 2))
+        least = graph.degree(*counts)
+        for each in range(2, silos - 1, 2):
+            kept = graph.failure_bits(*counts, each) >= graph.FAILURE_BITS
+            assert kept == (each >= least)
+
+
+def test_p4_many_silos_of_which_many_are_missing_take_no_time():
+    assert graph.degree(100_000, 30_000, 20_000) > 20_000
 
 
 def survivors(silos: int, degree: int, gone: set[int]) -> Iterator[set[int]]:

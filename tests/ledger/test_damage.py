@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,23 @@ def test_damage_that_sqlite_quotes_is_reported_in_a_sentence(folder, closed):
         content = bytearray(closed[""])
         content[where : where + len(garbage)] = garbage
         assert is_noticed(laid_out(folder, {**closed, "": bytes(content)}))
+
+
+ENDLESS = (
+    "ALTER TABLE rows RENAME TO held",
+    "CREATE VIEW rows AS WITH RECURSIVE more(number, text, signature) AS (SELECT * FROM held "
+    "UNION ALL SELECT number + 1, text, signature FROM more) SELECT * FROM more",
+)
+
+
+def test_p15_a_view_without_end_in_the_place_of_rows_is_refused(folder, closed):
+    path = laid_out(folder, closed)
+    with closing(sqlite3.connect(path)) as database:
+        for change in ENDLESS:
+            database.execute(change)
+        database.commit()
+    with pytest.raises(IntegrityError, match="something else in its place"):
+        Ledger(path)
 
 
 def test_copies_are_whole_only_with_all_their_files(folder, killed):

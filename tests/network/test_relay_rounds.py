@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import ProtocolError
+from hubbub.errors import DataError, ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.exchange import AbsentError
 from hubbub.network.parcel import Call, answer, read_answer, request
@@ -23,10 +24,12 @@ from hubbub.plan import EVALUATION, STANDARDISATION
 from hubbub.plan import plan as planned
 from hubbub.runners.asides import Standardisation
 from hubbub.runners.federation import terms_of
+from hubbub.runners.setting import Setting
 from hubbub.wire import EVERYBODY, Tag, unverified
 from network.relay import (
     HASTY,
     NAMES,
+    RECORDS,
     Relay,
     Session,
     Watched,
@@ -528,6 +531,25 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
         assert np.allclose(task._inputs.numpy(), found.of(records(name)).inputs)
 
 
+# Records that the study does not know of ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("stated", "fits"), [(RECORDS, True), (RECORDS - 1, False)])
+def test_a_silo_with_more_records_than_the_study_states_takes_no_part(
+    gather: Any, stated: int, fits: bool
+) -> None:
+    """Batches would be larger than their public shape, and where they are is no secret (P14)."""
+    parties = gather(data={"records": stated})
+    heard = parties.ask("ann", Call.OPEN, NEW, [open_frame(parties, NEW)])
+    if fits:
+        assert unverified(heard[0]).tag is Tag.READY
+    else:
+        assert refusal(heard)[0] == "failed"
+        assert any("state data.records as large as it is" in line for line in parties.said)
+    with nullcontext() if fits else pytest.raises(DataError, match="batches of ann"):
+        Setting.of(parties.study)
+
+
 # Evaluations that are not due -------------------------------------------------------------------
 
 
@@ -620,6 +642,20 @@ def test_a_true_end_is_signed_and_the_model_kept(gather: Any) -> None:
     said = json.loads(bytes(unverified(found[0]).payload))
     assert (said["silo"], said["attempts"]) == ("ann", 1)
     assert len(models(parties, "ann")) == 1
+
+
+def test_after_what_it_has_signed_a_silo_answers_no_more_rounds(gather: Any) -> None:
+    """The aggregator would hold its word for one attempt, and the sums of more."""
+    parties = gather()
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    session.round(1)
+    name, end = session.assembly.session, closing(parties, session)
+    before = parties.ask("ann", Call.CLOSE, name, end)
+    with pytest.raises(AbsentError, match="ann"):
+        session.round(2)
+    assert parties.rows("ann") == [(name, 1, 0)]
+    assert parties.ask("ann", Call.CLOSE, name, end) == before  # what was lost can be said again
 
 
 ENDS: dict[str, Callable[[list[bytes], Watched, Session], list[bytes]]] = {

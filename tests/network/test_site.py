@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +268,19 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
     for name in names:
         assert [refusal(read_answer(one))[0] for one in relay.told("reveal", name)] == ["failed"]
     assert any("at most 1024 mask graphs" in line for line in parties.said)
+
+
+def test_two_processes_of_a_party_open_a_session_once(sites: Consortium) -> None:
+    """What one has noted the other sees, however long it has been there."""
+    first, second = (Site.opened(sites.home / "ann") for _ in range(2))
+    assert second.open_session(bytes(16))
+    names = [number.to_bytes(16, "big") for number in range(1, 41)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(
+            pool.map(lambda one: one[0].open_session(one[1]), product((first, second), names))
+        )
+    assert sum(found) == len(names)
+    assert not first.open_session(bytes(16))
 
 
 def test_graphs_of_other_studies_and_complete_ones_are_not_counted(

@@ -172,6 +172,17 @@ def fewer_attempts_with_their_epsilon(content: dict[str, Any]) -> None:
     content["epsilon"] |= {"attempts": 3, "after_attempts": spent(_made()[1].plan, 3)}
 
 
+def part_of_an_attempt(content: dict[str, Any]) -> None:
+    nothing = [{**row, "epsilon": 0.0} for row in content["epsilon"]["after_attempts"]]
+    content["epsilon"] |= {"attempts": 0.5, "after_attempts": nothing}
+    content["silos"] = []
+
+
+def true_attempts(content: dict[str, Any]) -> None:
+    content["epsilon"] |= {"attempts": True}
+    content["silos"] = []
+
+
 def more_attempts(content: dict[str, Any]) -> None:
     content["epsilon"]["attempts"] = 7
 
@@ -231,6 +242,8 @@ def no_toml(content: dict[str, Any]) -> None:
         (less_noise, "noise_multiplier is"),
         (fewer_attempts, "epsilon is"),
         (fewer_attempts_with_their_epsilon, "counted for 3 attempts only"),
+        (part_of_an_attempt, "no whole number"),
+        (true_attempts, "no whole number"),
         (more_attempts, "allows for 6"),
         (another_study, "id is"),
         (renamed, "name is"),

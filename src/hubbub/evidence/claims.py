@@ -197,14 +197,14 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
         )
         return
     yield judged("the plan's numbers follow from the study", difference(found, made.as_json()))
-    steps, attempts = study.training.steps, said["attempts"]
+    steps, attempts = study.training.steps, _attempts(said["attempts"])
     yield judged(
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed against "
         "every other adversary",
         difference(said["claimed"], spent(made, steps)),
     )
-    rows = spent(made, int(attempts))
+    rows = spent(made, attempts)
     stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
     why = difference(said["after_attempts"], rows)
     if not 0 <= attempts <= _paid_for(steps, study):
@@ -253,9 +253,20 @@ def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
         return "it is about another study"
     if not set(part["sessions"]) <= sessions:
         return "it names a session of which there is no transcript"
-    if part["attempts"] > _paid_for(content["epsilon"]["attempts"], study):
+    if _attempts(part["attempts"]) > _paid_for(_attempts(content["epsilon"]["attempts"]), study):
         return f"epsilon was counted for {content['epsilon']['attempts']} attempts only"
     return ""
+
+
+def _attempts(value: object) -> int:
+    """A count of attempts as the format has it: half an attempt is none.
+
+    Raises:
+        ValueError: it is no whole number.
+    """
+    if type(value) is not int or value < 0:
+        raise ValueError("attempts that are no whole number")
+    return value
 
 
 def _paid_for(attempts: int, study: Study) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.evidence.claims import FORMAT, MODEL, spent, trusted
-from hubbub.evidence.reading import Plain, part_words, with_signature
+from hubbub.evidence.reading import Plain, check_ordinary, part_words, with_signature
 from hubbub.identity import Identity, Keys, Roster
 from hubbub.plan import Plan
 from hubbub.transcript.heading import plain_roster
@@ -166,7 +166,9 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file of any size."""
+    """SHA-256 of a file of a run; how large a model may be, only the study says."""
+    if path.name != MODEL:
+        check_ordinary(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

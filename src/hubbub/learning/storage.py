@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from zipfile import BadZipFile
@@ -20,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import nn
 
+from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, ModelError
 
 _DIGEST = "sha256"
@@ -43,12 +43,7 @@ def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None 
         )
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
     header[_DIGEST] = _digest(tensors, header)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(save(tensors, metadata=header))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_bytes(path, save(tensors, metadata=header))
 
 
 def load_model(path: Path, model: nn.Module) -> dict[str, str]:

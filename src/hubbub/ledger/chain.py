@@ -170,7 +170,7 @@ class Chain:
 
     def _is_blank(self) -> bool:
         """Whether there is nothing in the file yet; a file of something else is refused."""
-        tables = [name for (name,) in self._database.execute("SELECT name FROM sqlite_master")]
+        tables = dict(self._database.execute("SELECT name, sql FROM sqlite_master"))
         names = ("application_id", "user_version")
         found = tuple(self._database.execute(f"PRAGMA {one}").fetchone()[0] for one in names)
         if not tables and found == (0, 0):
@@ -182,6 +182,11 @@ class Chain:
             )
         if "rows" not in tables:
             raise self._emptied()
+        if tables["rows"] != _SCHEMA:  # a view need have no end
+            raise IntegrityError(
+                f"expected the table of rows in {self._path}, found something else in its place; "
+                "restore a backup, and use the file for nothing"
+            )
         return False
 
     def _begin(self) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubbub.disk import write_text
 from hubbub.network.words import sentence
 
 LOG, STATUS, METRICS = "journal.jsonl", "status.json", "metrics.prom"
@@ -56,8 +57,8 @@ class Journal:
                 return
             whole = {"party": self.party, "time": time.time(), **self._state}
             with self._surviving():
-                _replace(self.folder / STATUS, json.dumps(whole, indent=2) + "\n")
-                _replace(self.folder / METRICS, _exposition(self.party, whole))
+                write_text(self.folder / STATUS, json.dumps(whole, indent=2) + "\n", durable=False)
+                write_text(self.folder / METRICS, _exposition(self.party, whole), durable=False)
 
     def add(self, **amounts: float) -> None:
         """Add to what is counted in the state, without writing it yet."""
@@ -80,13 +81,6 @@ class Journal:
             yield
         except OSError as error:
             self.say(f"expected to write the journal in {self.folder}, got: {error.strerror}")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put a text in a file, which readers see whole; it may be lost with the power."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def _exposition(party: str, state: dict[str, Any]) -> str:

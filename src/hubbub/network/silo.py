@@ -304,6 +304,9 @@ class SiloSeat(Seat):
             attempts=self._accounted(known),
         )
         self._keep(sitting, plan, known, self._from_aggregator(sitting, parts[1], Tag.RESULT))
+        self._playing = {  # what was signed holds: another round needs another session
+            key: one for key, one in self._playing.items() if one.agreed.study != sitting.study.id
+        }
         self._tell(sitting)
         return [self._frame(sitting, Tag.CLOSED, json.dumps(part).encode())]
 

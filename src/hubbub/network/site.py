@@ -14,6 +14,7 @@ roster if the study names its digest.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
@@ -38,7 +39,6 @@ KEYS, IDENTITY, ROSTER, APPROVED = "keys.toml", "identity.toml", "roster.toml", 
 SESSIONS, GRAPHS = "sessions", "graphs"
 MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
 _ID = re.compile(r"[0-9a-f]{64}")
-_SESSION = re.compile(rb"[0-9a-f]{32}")
 _LARGEST = 1 << 24  # bytes of a file that is read here
 
 
@@ -141,12 +141,6 @@ class Site:
             )
         return roster.parties.index(self.keys.identity)
 
-    @cached_property
-    def _opened(self) -> set[bytes]:
-        """The sessions that were opened here so far, also before a restart."""
-        lines = self._lines(SESSIONS)
-        return {bytes.fromhex(line.decode()) for line in lines if _SESSION.fullmatch(line)}
-
     def open_session(self, session: bytes) -> bool:
         """Note a session on disk, before anything is said in it; False if it was opened before.
 
@@ -156,11 +150,7 @@ class Site:
         Raises:
             IntegrityError: the disk does not take it; nothing must be said.
         """
-        if session in self._opened:
-            return False
-        self._note(SESSIONS, session.hex())
-        self._opened.add(session)
-        return True
+        return self._note(SESSIONS, session.hex(), 1)
 
     def draw_graph(self, study: bytes) -> bool:
         """Note on disk that a mask graph is about to be drawn; False if there were too many.
@@ -171,22 +161,22 @@ class Site:
         Raises:
             IntegrityError: the disk does not take it; nothing must be said.
         """
-        drawn = self._lines(GRAPHS).count(study.hex().encode())
-        if drawn >= MOST_GRAPHS:
-            return False
-        self._note(GRAPHS, study.hex())
-        return True
+        return self._note(GRAPHS, study.hex(), MOST_GRAPHS)
 
-    def _lines(self, name: str) -> list[bytes]:
-        """What was noted in a file so far."""
-        path = self.home / name
-        return path.read_bytes().split() if path.exists() else []
+    def _note(self, name: str, line: str, most: int) -> bool:
+        """Add a line to a file and have it on disk, unless it is there so many times already.
 
-    def _note(self, name: str, line: str) -> None:
-        """Add a line to a file, and have it on disk."""
+        The file is locked meanwhile: nobody keeps a party's people, or who hands in jobs, from
+        starting it twice.
+        """
+        noted = line.encode()
         try:
-            with (self.home / name).open("ab") as file:
-                file.write(b"\n%s\n" % line.encode())  # past whatever a crash has torn
+            with (self.home / name).open("a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                if file.read().split().count(noted) >= most:
+                    return False
+                file.write(b"\n%s\n" % noted)  # past whatever a crash has torn
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -194,6 +184,7 @@ class Site:
                 f"expected to note a line in {self.home / name}, the disk says: "
                 f"{error.strerror}; make room, or see who may write there"
             ) from None
+        return True
 
     def approve(self, study: Study, roster: Roster) -> Path:
         """Take a study and its roster in; from then on the party answers for it.

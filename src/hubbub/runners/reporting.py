@@ -14,7 +14,7 @@ from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.evidence.claims import check_content
 from hubbub.evidence.collecting import FILE
-from hubbub.evidence.reading import load
+from hubbub.evidence.reading import load, read_whole
 from hubbub.report import render
 
 REPORT = "report.html"
@@ -84,11 +84,11 @@ def _optional(path: Path, missing: dict[str, Any]) -> dict[str, Any]:
 def _rows(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
-    return [_parsed(path, line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [_parsed(path, line) for line in read_whole(path).decode().splitlines()]
 
 
 def _json(path: Path) -> Any:
-    return _parsed(path, path.read_text(encoding="utf-8"))
+    return _parsed(path, read_whole(path).decode())
 
 
 def _parsed(path: Path, text: str) -> Any:

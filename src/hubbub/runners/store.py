@@ -252,7 +252,7 @@ def _read_notes(path: Path) -> Notes:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the run's lock; the system frees it when the process ends, however it ends."""
     with _usable(path):
-        file = (path / "lock").open("w")
+        file = (path / "lock").open("a")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,6 +9,7 @@ docs/privacy.md P4. It is drawn from joint randomness after all keys are fixed.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from functools import lru_cache
 from math import exp, inf, lgamma, log
 
@@ -24,10 +25,13 @@ def degree(silos: int, colluders: int, dropouts: int) -> int:
     """Neighbours of each silo: silos - 1, or the least even number that keeps P4's promise."""
     if silos <= _COMPLETE_UP_TO:
         return silos - 1
-    for each in range(2, silos - 1, 2):
-        if failure_bits(silos, colluders, dropouts, each) >= FAILURE_BITS:
-            return each
-    return silos - 1
+
+    def promised(each: int) -> bool:  # the more neighbours, the likelier
+        return failure_bits(silos, colluders, dropouts, each) >= FAILURE_BITS
+
+    choices = range(2, silos - 1, 2)
+    least = bisect_left(choices, True, key=promised)
+    return choices[least] if least < len(choices) else silos - 1
 
 
 def neighbours_of(one: int, silos: int, each: int, seed: bytes) -> list[int]:

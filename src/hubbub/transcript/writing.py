@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from hubbub.disk import fresh
 from hubbub.errors import IntegrityError
 from hubbub.identity import Roster
 from hubbub.round import Terms
@@ -116,7 +117,7 @@ class Transcript:
     def _begin(self, start: bytes) -> bytes:
         """Write the header and only then give the file its name; the first head."""
         part, head = self._path.with_name(self._path.name + ".part"), first_head(start)
-        self._file = part.open("wb", buffering=0)
+        self._file = fresh(part)
         _write(self._file, start + head)
         os.fsync(self._file.fileno())
         part.rename(self._path)

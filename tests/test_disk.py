@@ -1,0 +1,42 @@
+"""Files are there as a whole or not at all, and nobody else's file is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hubbub.disk import write_bytes, write_text
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path, durable: bool) -> None:
+    """Whoever made the folder may have pointed at a file of whoever writes into it."""
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    mine.write_text("mine")
+    theirs.mkdir()
+    for name in ("page.html", "page.html.part"):
+        (theirs / name).symlink_to(mine)
+    write_text(theirs / "page.html", "a page", durable=durable)
+    assert mine.read_text() == "mine"
+    assert (theirs / "page.html").read_text() == "a page"
+    assert not (theirs / "page.html").is_symlink()
+    assert [one.name for one in theirs.iterdir()] == ["page.html"]
+
+
+def test_what_could_not_be_written_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state"
+    write_bytes(path, b"old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    write_bytes(path, b"newer")
+    assert path.read_bytes() == b"newer"
