@@ -116,3 +116,17 @@ def test_numbers_of_numpy_count_as_pythons_do(kind: type) -> None:
         for noise, rate in (narrow, tuple(map(float, narrow)))
     ]
     assert bounds[0] == bounds[1]
+
+
+def test_rare_large_losses_leave_a_narrow_bracket() -> None:
+    """At tiny rates a law is far wider than its deviation, and so was the window."""
+    setting = {"sample_rate": 1e-6, "steps": 10_000, "delta": 1e-6}
+    found = hubbub.epsilon(noise_multiplier=0.5, **setting)
+    assert 0.0067 < found.lower <= found.upper < 0.0073
+    found = hubbub.epsilon(noise_multiplier=0.8, **setting)
+    assert 0.00044 < found.lower <= found.upper < 0.00046
+
+
+def test_calibration_where_some_noise_has_no_certified_epsilon_gives_a_number() -> None:
+    noise = hubbub.noise_multiplier(epsilon=0.1, sample_rate=1e-6, steps=10_000, delta=1e-6)
+    assert 0.40 < noise < 0.42

@@ -247,7 +247,7 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
         composed = Composition(build(float(np.exp(log_noise))))
         if (guess := composed.estimate(delta)) > _MOST_GUESS:
             return log(guess) - log(epsilon)
-        upper = composed.epsilon(delta).upper
+        upper = min(composed.epsilon(delta).upper, _MOST_GUESS)
         return log(max(upper, 1e-12)) - log(epsilon)
 
     return float(np.exp(_root_from_above(spent, _rough_noise(build, epsilon, delta))))

@@ -95,9 +95,9 @@ def epsilon(value: object, *, least: float = 0.0) -> float:
     """An epsilon in [least, 50]."""
     number = real("epsilon", value)
     if not least <= number <= MOST_EPSILON:
+        remedy = "larger values promise nothing" if number > least else "choose a larger one"
         raise StudyError(
-            f"expected epsilon between {least:g} and {MOST_EPSILON:g}, got {number:g}; "
-            "larger values promise nothing"
+            f"expected epsilon between {least:g} and {MOST_EPSILON:g}, got {number:g}; {remedy}"
         )
     return number
 

@@ -222,7 +222,8 @@ def _frame(sketches: Sequence[Sketch], order: float, saddle: float, epsilon: flo
         mean += one.count * first
         variance += one.count * float(weight @ (one.loss - first) ** 2)
     spread = max(variance**0.5, 1e-12)
-    offsets = np.geomspace(0.02, 200, 60) / spread
+    # Rare large losses leave a law far wider than its spread: then smaller orders are right.
+    offsets = np.geomspace(min(0.02 / spread, 0.1), 200 / spread, 60)
     now = float(_cumulants(sketches, np.array([order]))[0])
     above = (_cumulants(sketches, order + offsets) - now + _LOG_WRAP) / offsets
     below = (_cumulants(sketches, order - offsets) - now + _LOG_WRAP) / offsets
