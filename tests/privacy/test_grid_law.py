@@ -296,7 +296,7 @@ def test_p1_no_batch_in_the_plane_exceeds_the_fifth_row(rate: float, a: float) -
     for _ in range(15):
         turns, lengths = random.uniform(0, 2 * np.pi, 3), random.choice([1.0, 0.6], 3)
         points = [(r * np.cos(t), r * np.sin(t)) for t, r in zip(turns, lengths, strict=True)]
-        assert of_batches(rate, *points, a) <= most + 1e-5
+        assert of_batches(rate, *points, a) <= most + 1e-4
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
