@@ -1,4 +1,4 @@
-"""Random projections made on the fly: both kinds against a Gaussian matrix from torch.
+"""Random projections made on the fly, against a Gaussian matrix from torch.
 
     python benchmarks/projection.py [--rounds 7] [--workers 2] [--sizes 900000x400]
                                     [--kinds sign,gaussian] [--write] [--json]

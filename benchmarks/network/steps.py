@@ -3,7 +3,8 @@
 Four silos, a million parameters, 16-bit words, pairwise masks, TLS with certificates on both
 sides, everything on the loopback. `timed` is what FLARE starts. A step is everything from one
 model to the next: gradients at the silos, noise, masks, ledger, the phase, the sum, the optimizer,
-the transcript and the checkpoint. Wanted: at most 2.5 times the bare traffic.
+the transcript and the checkpoint. Wanted: at most 2.5 times the bare traffic;
+docs/network.md says what was reached.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hubbub.cli.curve import write_curve
 from hubbub.cli.output import add_json, emit, say
 from hubbub.privacy.parameters import RELATIONS, SAMPLINGS
 
-_EPSILON, _DELTA = "0.001 to 50", "1e-12 to 0.1"
+_EPSILON, _DELTA = "0.001 to 50", "1e-12 to below 1"
 _PLOT = (
     "also write the whole curve, delta against epsilon, with the answer as a dot, as an SVG file"
 )
@@ -26,7 +26,7 @@ def add_commands(commands: Any) -> None:
     epsilon.add_argument("--delta", type=float, required=True, help=_DELTA)
     delta = _command(commands, "delta", "certified delta of DP-SGD at an epsilon", _delta)
     delta.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
-    delta.add_argument("--epsilon", type=float, required=True, help=_EPSILON)
+    delta.add_argument("--epsilon", type=float, required=True, help="0 to 50")
     noise = _command(commands, "noise", "least noise for an epsilon and delta", _noise)
     noise.add_argument("--epsilon", type=float, required=True, help=_EPSILON)
     noise.add_argument("--delta", type=float, required=True, help=_DELTA)

@@ -207,7 +207,7 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
     rows = spent(made, attempts)
     stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
     why = difference(said["after_attempts"], rows)
-    if not 0 <= attempts <= _paid_for(steps, study):
+    if attempts > _paid_for(steps, study):
         why = f"the study allows for {steps} attempts"
     yield judged(f"after the {attempts} attempts made, it is {at_most(stated['epsilon'])}", why)
 

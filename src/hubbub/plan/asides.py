@@ -119,10 +119,10 @@ def released(
 
 def _features(study: Study, dimension: int | None) -> int:
     """How many features a record has."""
-    return standardised(record_shape(study, dimension))
+    return features_of(record_shape(study, dimension))
 
 
-def standardised(shape: tuple[int, ...] | None) -> int:
+def features_of(shape: tuple[int, ...] | None) -> int:
     """How many features there are to standardise; images and texts are not.
 
     Raises:

@@ -150,14 +150,13 @@ def check_batches(study: Study, records: int, whose: str) -> None:
     Raises:
         DataError: batches may be larger than the study's statement allows for.
     """
-    stated = study.data.records
-    if _likely_batch(study, records) <= largest_batch(study):
-        return
-    known = f"the {stated} that data.records states for all silos" if stated else "a few thousand"
-    raise DataError(
-        f"expected batches of {whose} to be as small as those of {known}, got records for larger "
-        "ones; batches have one public shape: state data.records as large as it is"
-    )
+    most = largest_batch(study)
+    if _likely_batch(study, records) > most:
+        raise DataError(
+            f"expected batches of {whose} within {most} records, as all silos' with data.records "
+            f"= {study.data.records}, got records for larger ones; batches have one public shape: "
+            "state data.records as large as it is"
+        )
 
 
 def _likely_batch(study: Study, records: int) -> int:

@@ -15,7 +15,7 @@ from hubbub import sources
 from hubbub.errors import DataError, StudyError
 from hubbub.plan import SUM_MARGIN, Plan, check_batches, largest_batch, owned_records, record_shape
 from hubbub.plan import plan as plan_study
-from hubbub.plan.asides import standardised
+from hubbub.plan.asides import features_of
 from hubbub.round import LocalTask, Terms
 from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
 from hubbub.study import Model, Study
@@ -185,7 +185,7 @@ def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
         )
     shape = shape or tuple(records[0].inputs.shape[1:])
     if study.data.standardise is not None:
-        standardised(shape)
+        features_of(shape)
     return shape
 
 
