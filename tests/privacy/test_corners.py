@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import exp, isfinite
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 import hubbub
 from hubbub.errors import StudyError
+from hubbub.privacy.laws import Removal, Reversed
 from hubbub.privacy.mechanism import _honest_members
+from hubbub.privacy.tilting import frame_for_delta, grid, sketch
+from privacy.test_grid_law import removal
 
 
 @pytest.mark.parametrize(
@@ -130,3 +134,30 @@ def test_rare_large_losses_leave_a_narrow_bracket() -> None:
 def test_calibration_where_some_noise_has_no_certified_epsilon_gives_a_number() -> None:
     noise = hubbub.noise_multiplier(epsilon=0.1, sample_rate=1e-6, steps=10_000, delta=1e-6)
     assert 0.40 < noise < 0.42
+
+
+def test_a_heavy_tail_of_shifts_is_bracketed_where_guesses_are_five_times_too_large() -> None:
+    """One step, projected to two numbers: the square of the length is exponential."""
+    noise, rate, goal = 0.2, 0.001, 1e-4
+
+    def exact(epsilon: float) -> float:
+        def part(length: float) -> float:
+            return 2 * length * exp(-(length**2)) * removal(rate, length / noise)(exp(epsilon))
+
+        return float(quad(part, 0, 8, limit=400)[0])
+
+    found = hubbub.projected_epsilon(
+        dimension=2, noise_multiplier=noise, sample_rate=rate, steps=1, delta=goal
+    )
+    assert found.upper - found.lower < 0.01
+    assert exact(found.upper) <= goal <= exact(found.lower)
+
+
+def test_far_negative_losses_take_no_cells() -> None:
+    """A million of them were made where the record is added, whose losses reach to -600."""
+    law = Reversed(law=Removal(rate=1e-3, shift=30.0))
+    drawn = sketch(law, 10)
+    frame = frame_for_delta([drawn], 1e-5, 1e-4)
+    assert frame.order > 10
+    assert grid(drawn, frame.saddle, 1e-4, 0.0).cuts.size > 100_000
+    assert grid(drawn, frame.saddle, 1e-4, frame.order).cuts.size < 50_000

@@ -103,7 +103,7 @@ ROUNDING = 1e-13
 
 def on_a_grid(law: Law, step: float, order: float = 3.0) -> tuple[GridLaw, GridLaw]:
     """From below and from above."""
-    return bracket(law, grid(sketch(law, 1), order, step), order)
+    return bracket(law, grid(sketch(law, 1), order, step, order), order)
 
 
 def value_of(law: GridLaw, a: float) -> float:
@@ -210,7 +210,7 @@ class Composed:
         drawn = sketch(law, self.count)
         frame = bad(frame_for_epsilon([drawn], epsilon))
         step = step_within(frame, [drawn], step_for_gap(1e-3, frame.order, self.count))
-        sides = bracket(law, grid(drawn, frame.order, step), frame.order)
+        sides = bracket(law, grid(drawn, frame.order, step, frame.order), frame.order)
         below, above = (
             compose([(one, self.count)], frame, sign).delta(epsilon)
             for one, sign in zip(sides, (-1, 1), strict=True)

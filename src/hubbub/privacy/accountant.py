@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 GAP = 3e-4  # relative distance of the two sides of a bound
 _TRIES = 6
 _MOST_GUESS = 1.2 * parameters.MOST_EPSILON  # a guess may be too large by this factor
+_SURELY_BEYOND = 20 * parameters.MOST_EPSILON
 _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 # Relative error allowed to the closed form of the Gaussian mechanism in float64.
@@ -74,10 +75,10 @@ class Composition:
     def epsilon(self, delta: float, *, gap: float = GAP) -> Bound:
         """Epsilon at a delta; the sides differ by at most about gap * max(0.01, epsilon)."""
         delta = parameters.delta(delta)
-        if self.estimate(delta) > _MOST_GUESS:
+        if (guess := self.estimate(delta)) > _MOST_GUESS and self._is_beyond(guess, delta):
             raise StudyError(
                 f"expected epsilon up to {parameters.MOST_EPSILON:g}, "
-                f"got about {self.estimate(delta):.4g}; add noise or take fewer steps"
+                f"got about {guess:.4g}; add noise or take fewer steps"
             )
         if (shift := self._gaussian) is not None:
             value = gaussian_epsilon(shift, delta)
@@ -125,6 +126,12 @@ class Composition:
         if alone > 2 * parameters.MOST_EPSILON:  # what is composed with it can only add
             return alone
         return chernoff_epsilon(self._sketches[0], delta)
+
+    def _is_beyond(self, guess: float, delta: float) -> bool:
+        """Whether epsilon is more than is looked at; rare large losses make guesses too large."""
+        if guess > _SURELY_BEYOND or self._gaussian is not None:
+            return True
+        return self.delta(parameters.MOST_EPSILON).lower > delta
 
     @property
     def _count(self) -> int:
@@ -218,7 +225,7 @@ class Composition:
         below, above = [], []
         for one, made in zip(self._releases, self._sketches[way], strict=True):
             law = _law(one, way)
-            low, high = bracket(law, grid(made, frame.saddle, step), frame.saddle)
+            low, high = bracket(law, grid(made, frame.saddle, step, frame.order), frame.saddle)
             below.append((low, one.count))
             above.append((high, one.count))
         return compose(below, frame, -1), compose(above, frame, +1)

@@ -205,7 +205,10 @@ class Mixture:
         ends = [law.quantiles(tail, 3)[[0, -1]] for law in (self.laws[0], self.laws[-1])]
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)
         inner = heaviest[(heaviest > low) & (heaviest < high)]
-        return np.unique(np.concatenate([[low], inner, [high]]))
+        # Where only the other laws reach, even steps: they may reach ten times as far.
+        bulk = inner[[0, -1]] if inner.size else np.array([low, high])
+        sides = [np.linspace(low, bulk[0], count // 8), np.linspace(bulk[1], high, count // 8)]
+        return np.unique(np.concatenate([*sides, inner]))
 
 
 @dataclass(frozen=True, kw_only=True)

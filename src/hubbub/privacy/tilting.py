@@ -26,6 +26,7 @@ _LOG_WRAP = log(1e10)  # tilted mass outside the window, to be confirmed on the 
 # The tilt may stay this far, in log delta, below the saddle point: a smaller tilt keeps rare large
 # losses from dominating the tilted law, and costs only as many digits of the round-off allowance.
 _SLACK = 4.0
+_LOG_NOTHING = 60.0
 _ORDERS = np.geomspace(1e-4, 1e8, 361)
 _LARGEST_LOSS = 600.0  # of a grid: exp() of it is finite; what is beyond goes to the ends or +inf
 _FINEST = 1 << 20  # most points of a window, and of a grid over a law's range: bounds memory
@@ -53,6 +54,17 @@ class Sketch:
     def at_orders(self) -> Array:
         """`cumulants` at the orders among which frames are chosen."""
         return self.cumulants(_ORDERS)
+
+    def lowest(self, order: float) -> float:
+        """The least loss for which a grid has a cell: under the tilt nothing lies below it.
+
+        What does counts as this loss above, and not at all below; either way it is e^-60 of the
+        tilted mass.
+        """
+        if order <= 0:
+            return self.low
+        moment = float(self.cumulants(np.array([order]))[0]) / self.count
+        return max(self.low, min((moment - _LOG_NOTHING) / order, self.high))
 
     def tilted(self, order: float) -> Array:
         """Masses under the tilt, summing to one."""
@@ -146,12 +158,18 @@ def step_for_gap(gap: float, order: float, count: int) -> float:
 def step_within(frame: Frame, sketches: Sequence[Sketch], step: float) -> float:
     """The nearest step with which neither the window nor a law's grid has too many points."""
     window = frame.high - frame.low
-    reach = max([window, *(one.high - one.low for one in sketches)])
+    reach = max([window, *(one.high - one.lowest(frame.order) for one in sketches)])
     return max(min(step, window / _COARSEST), window / _FINEST, reach / (4 * _FINEST))
 
 
-def grid(one: Sketch, order: float, step: float) -> Grid:
+def grid(one: Sketch, order: float, step: float, tilt: float) -> Grid:
     """Cells for one law: one step wide in the bulk, 3, 9, 27 ... steps in the tails.
+
+    Args:
+        one: the law.
+        order: of the saddle point, by which cells' errors are judged.
+        step: width of a cell in the bulk.
+        tilt: the frame's order, under which far negative losses are nothing.
 
     The error of a cell is its tilted mass times its width squared, so width^3 may grow like one
     over the mass that lies further out.
@@ -164,7 +182,7 @@ def grid(one: Sketch, order: float, step: float) -> Grid:
     right = [ceil(_reach(away, above, j) / step) for j in range(1, most + 1)]
     left = [ceil(-_reach(-away[::-1], below[::-1], j) / step) for j in range(1, most + 1)]
     outer = _cells(right, ceil((one.high - offset) / step))
-    inner = _cells([-edge for edge in left], ceil((offset - one.low) / step))
+    inner = _cells([-edge for edge in left], ceil((offset - one.lowest(tilt)) / step))
     centre = np.concatenate([-inner[0][::-1], [0], outer[0]])
     widths = np.concatenate([inner[1][::-1], [1], outer[1]])
     return Grid(step=step, offset=offset, cuts=centre, widths=widths)
