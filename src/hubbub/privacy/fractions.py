@@ -93,6 +93,8 @@ def equal_rate(
 
     if alone(least) >= epsilon:
         return least
+    if alone(most) <= epsilon:
+        return most
     return float(brentq(lambda rate: alone(rate) - epsilon, least, most, rtol=1e-4))
 
 

@@ -203,12 +203,12 @@ class Mixture:
         moving = [w * (law.atom < 1) for w, law in zip(self.weights, self.laws, strict=True)]
         heaviest = self.laws[int(np.argmax(moving))].quantiles(tail, count)
         ends = [law.quantiles(tail, 3)[[0, -1]] for law in (self.laws[0], self.laws[-1])]
-        low, high = min(e[0] for e in ends), max(e[1] for e in ends)
-        inner = heaviest[(heaviest > low) & (heaviest < high)]
+        low = min(heaviest[0], *(e[0] for e in ends))
+        high = max(heaviest[-1], *(e[1] for e in ends))
         # Where only the other laws reach, even steps: they may reach ten times as far.
-        bulk = inner[[0, -1]] if inner.size else np.array([low, high])
-        sides = [np.linspace(low, bulk[0], count // 8), np.linspace(bulk[1], high, count // 8)]
-        return np.unique(np.concatenate([*sides, inner]))
+        below = np.linspace(low, heaviest[0], count // 8)
+        above = np.linspace(heaviest[-1], high, count // 8)
+        return np.unique(np.concatenate([below, heaviest, above]))
 
 
 @dataclass(frozen=True, kw_only=True)
