@@ -8,12 +8,28 @@ from typing import BinaryIO
 
 
 def fresh(path: Path) -> BinaryIO:
-    """A new file in the place of whatever is there; a link is replaced and not followed.
+    """A new file, without a buffer, in the place of whatever is there; no link is followed.
 
     The folder may be a stranger's, whose links point at files of whoever looks into it.
     """
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0)
+
+
+def write_all(file: BinaryIO, content: bytes | memoryview) -> None:
+    """All of it into a file without a buffer: a disk that is nearly full takes a part."""
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Have a new name on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -26,19 +42,12 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
     """
     part = path.with_name(path.name + ".part")
     with fresh(part) as file:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[file.write(rest) :]
+        write_all(file, content)
         if durable:
             os.fsync(file.fileno())
     part.replace(path)
-    if not durable:
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name too
-    finally:
-        os.close(folder)
+    if durable:
+        sync_folder(path.parent)
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:

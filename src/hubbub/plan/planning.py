@@ -31,13 +31,11 @@ from hubbub.plan.pairing import Mechanism, Projected, least_noise, mechanism_of,
 from hubbub.plan.precision import CLIP_MARGIN, certificate_for, grid_for
 from hubbub.plan.size import model_dimension
 from hubbub.privacy import Certificate, Composition, power_bound
-from hubbub.privacy.parameters import LEAST_DELTA, LEAST_EPSILON, whole
+from hubbub.privacy.parameters import LEAST_DELTA, LEAST_EPSILON, MOST_DIMENSION, whole
 from hubbub.study import Study
 from hubbub.summation.joint import LINK_BYTES
 from hubbub.summation.secrets import SHARE_SEAL_BYTES
 from hubbub.wire import DIGEST_BYTES, OVERHEAD
-
-_MOST_DIMENSION = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +245,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     if dimension is None:
         dimension = model_dimension(study)
     else:
-        dimension = whole("dimension", dimension, least=1, most=_MOST_DIMENSION)
+        dimension = whole("dimension", dimension, least=1, most=MOST_DIMENSION)
     _check_projection(study, dimension)
     parties, mechanism = study.parties, mechanism_of(study)
     sharing = sharing_silos(study)

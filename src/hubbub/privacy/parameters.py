@@ -11,6 +11,7 @@ LEAST_DELTA = 1e-12
 LEAST_EPSILON = 0.001  # for which noise is found
 MOST_STEPS = 1_000_000
 MOST_EPSILON = 50.0
+MOST_DIMENSION = 2**40
 RELATIONS = ("add-remove", "substitute")
 SAMPLINGS = ("poisson", "without-replacement", "none")
 

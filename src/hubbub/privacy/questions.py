@@ -203,7 +203,7 @@ def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") ->
     >>> round(projection_bound(dimension=100, delta=1e-6, kind="sign"), 3)
     1.392
     """
-    dimension = parameters.whole("dimension", dimension, least=1, most=2**40)
+    dimension = parameters.whole("dimension", dimension, least=1, most=parameters.MOST_DIMENSION)
     number = parameters.real("delta", delta)
     if not 0 < number < 1:
         raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
@@ -251,7 +251,7 @@ def projected_epsilon(
             "expected a fresh projection for every step, got fresh = False; later gradients depend "
             "on a projection that is kept, and may be lengthened 1 + sqrt(d / k) times by it"
         )
-    dimension = parameters.whole("dimension", dimension, least=2, most=2**40)
+    dimension = parameters.whole("dimension", dimension, least=2, most=parameters.MOST_DIMENSION)
     step = _step(noise_multiplier, sample_rate, steps, "poisson")
     if kind == "sign":
         one = release_by_signs(step, "add-remove", dimension=dimension)

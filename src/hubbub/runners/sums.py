@@ -26,7 +26,6 @@ from hubbub.summation.mask import Masking
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
 _MOST_NODES = 1000
-_MOST_DELTA = 0.1
 _NO_MODEL = np.zeros(0, dtype=np.float32)
 
 
@@ -141,9 +140,8 @@ def private_sum(
     sensitivity = parameters.positive("sensitivity", sensitivity)
     colluders = parameters.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
     compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
-    least, most = parameters.LEAST_EPSILON, parameters.MOST_EPSILON
-    epsilon = parameters.within("epsilon", epsilon, least=least, most=most)
-    delta = parameters.within("delta", delta, least=parameters.LEAST_DELTA, most=_MOST_DELTA)
+    epsilon = parameters.epsilon(epsilon, least=parameters.LEAST_EPSILON)
+    delta = parameters.delta(delta)
     study = Study.from_table(
         {
             "study": {"name": "private sum"},

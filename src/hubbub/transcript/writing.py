@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from hubbub.disk import fresh
+from hubbub.disk import fresh, sync_folder, write_all
 from hubbub.errors import IntegrityError
 from hubbub.identity import Roster
 from hubbub.round import Terms
@@ -85,7 +85,7 @@ class Transcript:
         pieces, head = record_of(frame, self._head, full=self._full)
         with self._reported(self.close):
             for piece in pieces:
-                _write(self._open, piece)
+                write_all(self._open, piece)
         self._head = head
 
     def seal(self) -> None:
@@ -118,10 +118,10 @@ class Transcript:
         """Write the header and only then give the file its name; the first head."""
         part, head = self._path.with_name(self._path.name + ".part"), first_head(start)
         self._file = fresh(part)
-        _write(self._file, start + head)
+        write_all(self._file, start + head)
         os.fsync(self._file.fileno())
         part.rename(self._path)
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
         return head
 
     @contextmanager
@@ -161,19 +161,3 @@ def _not_taken(path: Path, error: OSError) -> IntegrityError:
     return IntegrityError(
         f"expected {path} to take what was sent, got: {error}; mend the disk, then resume the run"
     )
-
-
-def _write(file: BinaryIO, content: bytes | memoryview) -> None:
-    """All of it: a disk that is nearly full takes a part."""
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have a new name on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
