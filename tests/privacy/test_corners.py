@@ -13,7 +13,7 @@ from hubbub.errors import StudyError
 from hubbub.privacy.laws import Removal, Reversed
 from hubbub.privacy.mechanism import _honest_members
 from hubbub.privacy.tilting import frame_for_delta, grid, sketch
-from privacy.test_grid_law import removal
+from privacy.hockey_sticks import removal
 
 
 @pytest.mark.parametrize(
