@@ -34,7 +34,7 @@ from hubbub.runners.training import Look
 from hubbub.study import Study
 from hubbub.transcript.kept import Kept, files, first_head, read, read_header, start_of
 from hubbub.transcript.writing import Transcript
-from hubbub.verification import checking, replay
+from hubbub.verification import replay
 from hubbub.verification.checking import verify
 from hubbub.verification.damage import damage
 from hubbub.wire import Frame, Tag, unverified
@@ -307,7 +307,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    monkeypatch.setattr("hubbub.verification.checking._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.verification.model._built", lambda *_, **__: None)
     found = verify(folder)
     assert wrongs(found) == []
     assert "contains the numbers that the last step gave" in claims(found, REDERIVED)
@@ -605,7 +605,7 @@ def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
     stated = plan(study, dimension=10**10 + 1).as_json()
     (folder / "plan.json").write_text(json.dumps(stated))
     built: list[object] = []
-    monkeypatch.setattr(checking, "model_of", lambda *given: built.append(given))
+    monkeypatch.setattr("hubbub.verification.model.model_of", lambda *given: built.append(given))
     found = verify(folder)
     assert "no file holds a model of the size" in claims(found, ON_TRUST)
     assert built == []

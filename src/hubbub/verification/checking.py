@@ -12,30 +12,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file
-
-from hubbub import learning
 from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.evidence.claims import MODEL, check_content, difference, remade
 from hubbub.evidence.collecting import FILE, STANDARDISED
 from hubbub.evidence.finding import Finding, judged, on_trust, rederived, wrong
-from hubbub.evidence.reading import MALFORMED, Plain, check_ordinary, load, plain_json, read_whole
-from hubbub.plan import STANDARDISATION, Plan, told_shape
+from hubbub.evidence.reading import MALFORMED, Plain, load, plain_json, read_whole
+from hubbub.plan import STANDARDISATION, Plan
 from hubbub.round import Terms
-from hubbub.round.projected import LAYERS
 from hubbub.round.terms import Parameters
 from hubbub.runners.features import standardisation_from
 from hubbub.runners.federation import terms_of
-from hubbub.runners.public import Lift, lift_of, model_of, optimizer_of
+from hubbub.runners.public import optimizer_of
 from hubbub.study import Study
 from hubbub.transcript.heading import TRAINING, Header, plain_roster
 from hubbub.transcript.kept import FOLDER, files, read_header
 from hubbub.verification.course import Course
 from hubbub.verification.damage import RESTORE, damage
+from hubbub.verification.model import initial_of, last_model, lift_for
 from hubbub.verification.replay import Played, Replay, first_round
 from hubbub.verification.rows import METRICS, check_rows
 
@@ -134,7 +128,7 @@ def _played(
     if not _has_room(folder, paths, plan):
         yield on_trust("no file holds a model of the size that the plan states: nothing to play")
         return
-    initial = _initial(plan)
+    initial = initial_of(plan)
     course = Course(
         initial,
         optimizer_of(plan.study),
@@ -148,7 +142,7 @@ def _played(
         try:
             terms = _terms(path, header, plan)
             is_training = path in training
-            lifted, liftable = _lift(terms, plan)
+            lifted, liftable = lift_for(terms, plan)
             played = Replay(
                 header,
                 terms,
@@ -173,7 +167,7 @@ def _played(
     if (folder / MODEL).exists():
         interrupted = len(done) > 1 and not done[-1][1].attempts
         before = course.before if interrupted else None
-        yield _last_model(folder / MODEL, plan, course.parameters, before)
+        yield last_model(folder / MODEL, plan, course.parameters, before)
 
 
 def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
@@ -281,96 +275,3 @@ def _attempts(
     less = [name for name, number in charged.items() if answers[name] > number]
     why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
     yield judged("every silo has charged what it answered", why)
-
-
-def _initial(plan: Plan) -> Parameters | None:
-    """The model before round 1; None if only code that the study names can make it."""
-    model = _built(plan)
-    return None if model is None else learning.parameters_vector(model)
-
-
-def _built(plan: Plan, *, flattened: bool = False) -> Any:
-    """The study's model with its first weights; None if its own code or data must say how large.
-
-    Neither is looked at: the study may be a stranger's. Where the shape of a record is not stated,
-    the weights are right all the same, but have the names of a model whose records are rows, or, if
-    they are `flattened`, of one that makes rows of them.
-    """
-    shape = told_shape(plan.study, plan.dimension)
-    if shape is None or plan.study.model.kind.startswith("python:"):
-        return None
-    return model_of(plan.study, (1, *shape) if flattened else shape)
-
-
-def _lift(terms: Terms, plan: Plan) -> tuple[Lift | None, bool]:
-    """From projected sums to whole ones, if they are projected; and whether that can be done."""
-    model = _built(plan) if terms.projection == LAYERS else None
-    if terms.projection == LAYERS and model is None:
-        return None, False
-    return lift_of(terms, model), True
-
-
-def _last_model(
-    path: Path, plan: Plan, parameters: Parameters | None, before: Parameters | None
-) -> Finding:
-    """The model is what the last step gave.
-
-    If the run was interrupted between the last sum that it could pay for and the step along it, the
-    model is the one `before`: the sum is paid for, and the step is lost.
-    """
-    claim = f"{path} holds the model that the last step gave"
-    model = _built(plan)
-    if model is None:
-        claim = (
-            f"{path} contains the numbers that the last step gave; which tensor is which, and what "
-            "others are for, only the study's own code or data say"
-        )
-    if parameters is None:
-        return on_trust(f"that {claim}: the last step could not be made again")
-    try:
-        check_ordinary(path)
-        if model is not None and not plan.study.model.inputs and not _is_named(path, model):
-            model = _built(plan, flattened=True)
-        if _is_model(path, model, parameters):
-            return judged(claim, "")
-        if before is not None and _is_model(path, model, before):
-            return judged(f"{claim} that an interruption has left", "")
-    except (HubbubError, SafetensorError, OSError) as error:
-        return wrong(claim, error)
-    return judged(claim, f"it holds another; {RESTORE}")
-
-
-def _is_model(path: Path, model: Any, parameters: Parameters) -> bool:
-    """Whether a file holds a model with these parameters; None: one that is not built here."""
-    if model is None:
-        return _holds(path, parameters)
-    learning.load_model(path, model)
-    return learning.parameters_vector(model).tobytes() == parameters.tobytes()
-
-
-def _is_named(path: Path, model: Any) -> bool:
-    """Whether the tensors of a file have the names of the model's."""
-    with safe_open(path, framework="np") as file:
-        return set(file.keys()) == set(model.state_dict())
-
-
-def _holds(path: Path, parameters: Parameters) -> bool:
-    """Whether the tensors of a file, in some order, are these parameters; others may be there.
-
-    A model of the study's own making is not built here, so the order is not known.
-    """
-    tensors = Counter(
-        array.astype("<f4").tobytes() for array in load_file(path).values() if array.size
-    )
-
-    def rest(left: bytes) -> bool:
-        if not left:
-            return True
-        for one in [one for one, count in tensors.items() if count and left.startswith(one)]:
-            tensors[one] -= 1
-            if rest(left[len(one) :]):
-                return True
-            tensors[one] += 1
-        return False
-
-    return rest(np.asarray(parameters, dtype="<f4").tobytes())
