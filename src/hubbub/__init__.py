@@ -29,12 +29,14 @@ from hubbub.version import VERSION
 
 if TYPE_CHECKING:
     from hubbub import learning as learning
+    from hubbub.auditing import Audit, audit
     from hubbub.runners.local import Result, resume, run
     from hubbub.runners.sums import PrivateSum, private_sum, secure_sum
 
 __version__ = VERSION
 
 __all__ = [
+    "Audit",
     "Bound",
     "Plan",
     "PrivateSum",
@@ -43,6 +45,7 @@ __all__ = [
     "Study",
     "TradeOff",
     "attack_power",
+    "audit",
     "composed_epsilon",
     "delta",
     "epsilon",
@@ -60,8 +63,10 @@ __all__ = [
 ]
 
 _LATER = {
+    "Audit": "hubbub.auditing",
     "PrivateSum": "hubbub.runners.sums",
     "Result": "hubbub.runners.local",
+    "audit": "hubbub.auditing",
     "private_sum": "hubbub.runners.sums",
     "resume": "hubbub.runners.local",
     "run": "hubbub.runners.local",

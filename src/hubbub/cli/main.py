@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from hubbub import __version__
-from hubbub.cli import accounting, bench, fraction, ledger, network, training, verify
+from hubbub.cli import accounting, audit, bench, fraction, ledger, network, training, verify
 from hubbub.cli.output import warn
 from hubbub.errors import HubbubError, UserError
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (training, network, verify, accounting, fraction, ledger, bench):
+    for family in (training, network, verify, audit, accounting, fraction, ledger, bench):
         family.add_commands(commands)
     return parser
 

@@ -250,6 +250,7 @@ def federate(
     source: Callable[[int], SecureSource] | None = None,
     threads: int = 1,
     keys: Sequence[Keys] | None = None,
+    own: Mapping[int, Terms] | None = None,
 ) -> Federation:
     """Set up a session among all parties, and give each its part.
 
@@ -261,9 +262,10 @@ def federate(
         source: a party's randomness by its index; the operating system's if None.
         threads: how many silos, and then compute nodes, work at once; changes speed only.
         keys: everybody's, in the order of the roster; fresh ones if None.
+        own: terms of silos that play by others, as an adversary's may.
     """
     members = Members.gather(layout, study=study, source=source, terms=terms, keys=keys)
-    masking, joint = Masking(), members.joint
+    masking, joint, own = Masking(), members.joint, own or {}
     return Federation(
         roster=members.roster,
         keys=members.keys,
@@ -271,7 +273,7 @@ def federate(
         aggregator=members.aggregator(terms),
         silos={
             index: Silo(
-                terms=terms,
+                terms=own.get(index, terms),
                 task=tasks[index - 1],
                 answering=members.answering(index, terms, masking),
                 source=members.sources[index],

@@ -1,0 +1,204 @@
+"""Runs of a study with canaries in the place of records, and what can be told of them afterwards.
+
+Everything of a step but the model is the study's own: silos sample, clip, add their shares of the
+noise, round, mask and sign; the aggregator adds up and decodes. The adversary is the stated one. It
+knows the shares of its own silos, and may have silos drop out, so those send no noise; and it
+chooses the model (canaries.py). The silos have no records besides: whatever others hold, the
+adversary of the definition knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+import hubbub.learning as learning
+from hubbub.auditing.bound import Rates, Trials, chosen_rule, lower_bound, rates_of
+from hubbub.auditing.canaries import Canaries, losses
+from hubbub.errors import StudyError
+from hubbub.plan import Plan, mechanism_of, plan
+from hubbub.plan.pairing import epsilon_of, releases
+from hubbub.privacy import parameters
+from hubbub.round import decoded
+from hubbub.runners.federation import federate, layout_of, terms_of
+from hubbub.study import Study
+
+# Called after every step with how many are done, of all runs together.
+Progress = Callable[[int], None]
+
+_MOST_CANARIES = 10_000  # a record of each has as many features
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit has found.
+
+    Args:
+        plan: of the study.
+        lower: epsilon is at least so large, at the study's delta and this confidence.
+        attainable: what endless runs would show at least: epsilon of the audited sums against the
+            stated adversary, from below; None where it is past 50.
+        confidence: the chance that `lower` is right, if the study's code is.
+        runs: trainings that were played, half of them to choose a rule.
+        canaries: of each run.
+        rates: of the rule, in the other half.
+        says_heads: whether the rule says of canaries that they are there, or that they are not.
+        seconds: that it took.
+    """
+
+    plan: Plan = field(repr=False)
+    lower: float
+    attainable: float | None
+    confidence: float
+    runs: int
+    canaries: int
+    rates: Rates
+    says_heads: bool
+    seconds: float
+
+    @property
+    def claimed(self) -> float:
+        """The epsilon that is promised against the stated adversary."""
+        return self.plan.stated.epsilon
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether more was seen than is promised."""
+        return self.lower > self.claimed
+
+    def as_json(self) -> dict[str, Any]:
+        """It as plain values; an epsilon past 50 is null."""
+        return {
+            "epsilon_lower": self.lower,
+            "epsilon_claimed": self.claimed if self.claimed < inf else None,
+            "epsilon_attainable": self.attainable,
+            "delta": self.plan.study.privacy.delta,
+            "adversary": self.plan.stated.adversary,
+            "relation": self.plan.study.privacy.relation,
+            "confidence": self.confidence,
+            "contradicted": self.contradicted,
+            "runs": self.runs,
+            "canaries": self.canaries,
+            "rule": {"says": "there" if self.says_heads else "not there", **asdict(self.rates)},
+            "seconds": self.seconds,
+        }
+
+
+def audit(
+    study: Study,
+    *,
+    runs: int = 20,
+    canaries: int = 5000,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> Audit:
+    """Look for canaries in what the stated adversary sees of a study's training.
+
+    No records are needed and none are read, and no ledger is touched: the canaries are made up.
+
+    Guarantees:
+        1. If the training's sums are (epsilon, delta)-DP against the stated adversary, `lower` is
+           at most that epsilon but for a chance of 1 - confidence (docs/privacy.md P18).
+        2. Nothing follows from a small `lower`: it is no guarantee.
+
+    Args:
+        study: with Poisson sampling or none, and without projection.
+        runs: trainings to play, at least 2.
+        canaries: in each of them, from 1 to 10,000; where they make larger batches than the study
+            allows for, gradients are added one by one, which is slow.
+        confidence: from 0.5 to 0.999999.
+        progress: called after every step.
+
+    Raises:
+        StudyError: the study cannot be run or audited, or an argument is out of range.
+    """
+    Study.expect(study)
+    runs = parameters.whole("runs", runs, least=2, most=10**6)
+    canaries = parameters.whole("canaries", canaries, least=1, most=_MOST_CANARIES)
+    confidence = parameters.within("confidence", confidence, least=0.5, most=0.999999)
+    _refuse_unable(study)
+    made, start, delta = plan(study), time.perf_counter(), study.privacy.delta
+    steps, said = study.training.steps, progress or _ignore
+    with learning.threads_for(canaries):
+        trials = [played(made, canaries, number * steps, said) for number in range(runs)]
+    half = runs // 2
+    rule = chosen_rule(_joined(trials[:half]), delta, confidence)
+    rates = rates_of(rule, _joined(trials[half:]))
+    return Audit(
+        plan=made,
+        lower=lower_bound(rates, delta, confidence),
+        attainable=_attainable(made),
+        confidence=confidence,
+        runs=runs,
+        canaries=canaries,
+        rates=rates,
+        says_heads=rule.says_heads,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def played(made: Plan, count: int, before: int, progress: Progress) -> Trials:
+    """One training with canaries, as the stated adversary sees it, after `before` other steps."""
+    study, noise = made.study, made.stated.noise_multiplier
+    terms, canaries = terms_of(made, count), Canaries.tossed(made, count)
+    known = range(made.shares + 1, study.parties.silos + 1)  # and those that may drop out (P3)
+    parties = federate(
+        layout_of(made),
+        terms,
+        canaries.tasks(made.shares),
+        study=study.id,
+        own=dict.fromkeys(known, replace(terms, sigma_grid=0.0)),
+    )
+    scores, exchanged = np.zeros(count), study.privacy.relation == "substitute"
+    model = np.zeros(count, dtype=np.float32)
+    for step in range(1, study.training.steps + 1):
+        seen = decoded(terms, parties.sum(step, model)) / made.clip
+        scores += losses(seen, noise, terms.sample_rate, exchanged=exchanged)
+        progress(before + step)
+    return Trials(scores=scores, heads=canaries.heads)
+
+
+def _joined(trials: list[Trials]) -> Trials:
+    """The trials of several runs."""
+    return Trials(
+        scores=np.concatenate([one.scores for one in trials]),
+        heads=np.concatenate([one.heads for one in trials]),
+    )
+
+
+def _attainable(made: Plan) -> float | None:
+    """Epsilon of the training's sums alone, from below: the pair that canaries attain (P1, P2)."""
+    study, stated = made.study, made.stated
+    steps, mechanism = study.training.steps, mechanism_of(study)
+    whole = releases(mechanism, stated.noise_multiplier, steps, stated.known_records)
+    found = epsilon_of(whole, study.privacy.delta)
+    return found.lower if found else None
+
+
+def _refuse_unable(study: Study) -> None:
+    """What cannot be run, and what canaries with a coordinate of their own cannot test."""
+    if study.parties.trust != "none":
+        raise StudyError(
+            f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": such a '
+            "study cannot be run yet; leave trust out"
+        )
+    if study.training.sampling == "without-replacement":
+        raise StudyError(
+            'expected training.sampling = "poisson" or "none" for an audit, got '
+            '"without-replacement": canaries in joint batches are no trials of their own; audit '
+            "the same study with Poisson batches"
+        )
+    if study.training.projection:
+        raise StudyError(
+            f"expected training.projection = 0 for an audit, got {study.training.projection}: "
+            "projected canaries are no trials of their own; audit the same study without"
+        )
+
+
+def _ignore(_done: int) -> None:
+    """No progress to show."""

@@ -1,0 +1,329 @@
+"""The audit: what it must find, what it must not, and the arithmetic of its bound (P18)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from math import exp, log, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, ks_2samp, norm
+
+import hubbub
+from hubbub import noise
+from hubbub.auditing import game
+from hubbub.auditing.bound import Rates, Rule, Trials, chosen_rule, lower_bound, rates_of
+from hubbub.auditing.canaries import Canaries, losses
+from hubbub.auditing.game import played
+from hubbub.cli import main
+from hubbub.errors import StudyError
+from hubbub.randomness import SecureSource
+
+# A sound study is contradicted by chance once in 100,000 audits.
+SURE = 0.99999
+
+TOML = """
+[study]
+name = "audited"
+
+[parties]
+silos = {silos}
+colluders = {colluders}
+compute_nodes = {nodes}
+dropouts = {dropouts}
+
+[data]
+source = "python:nowhere:nothing"
+records = {records}
+
+[model]
+kind = "logistic"
+inputs = [7]
+
+[training]
+steps = {steps}
+{sampling}
+clip = {clip}
+
+[privacy]
+epsilon = {epsilon}
+delta = 1e-3
+relation = "{relation}"
+"""
+
+
+def study(**changed: Any) -> hubbub.Study:
+    """A study that needs no data, loose enough for few canaries to see much of it."""
+    values: dict[str, Any] = {
+        "silos": 3,
+        "colluders": 0,
+        "nodes": 0,
+        "dropouts": 0,
+        "records": 8000,
+        "steps": 4,
+        "sampling": "sample_rate = 0.3",
+        "clip": 0.7,
+        "epsilon": 1.5,
+        "relation": "add-remove",
+    }
+    return hubbub.Study.parse(TOML.format(**{**values, **changed}))
+
+
+KINDS = {
+    "poisson": {},
+    "substitute": {"relation": "substitute"},
+    "everybody": {"sampling": 'sampling = "none"', "steps": 2, "records": 1000},
+    "colluders": {"silos": 6, "colluders": 2, "clip": 1e-20},
+    "nodes and drop-outs": {"silos": 5, "colluders": 1, "nodes": 2, "dropouts": 1, "clip": 1e9},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sound_study_is_not_contradicted(kind: str) -> None:
+    found = hubbub.audit(study(**KINDS[kind]), runs=6, canaries=2000, confidence=SURE)
+    assert not found.contradicted
+    assert found.attainable is not None
+    assert 0 <= found.lower < found.attainable <= found.claimed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_canaries_are_as_strong_as_the_account_takes_records_to_be(kind: str) -> None:
+    """Their scores have the law of P1's pair: no weaker, or nothing would be found; no stronger."""
+    made, generator, count = hubbub.plan(study(**KINDS[kind])), np.random.default_rng(3), 50_000
+    z, rate = made.stated.noise_multiplier, made.study.training.sample_rate
+    exchanged = made.study.privacy.relation == "substitute"
+    trials = played(made, 3000, 0, lambda _: None)
+    for side in (True, False):
+        mean, expected = (1.0 if side else -1.0 * exchanged), np.zeros(count)
+        for _ in range(made.study.training.steps):
+            seen = mean * (generator.random(count) < rate) + z * generator.standard_normal(count)
+            expected += losses(seen, z, rate, exchanged=exchanged)
+        assert ks_2samp(trials.scores[trials.heads == side], expected).pvalue > 1e-6
+
+
+def _less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = noise.add_noise_and_round
+
+    def weak(vector: Any, sigma: float, *rest: Any, **options: Any) -> Any:
+        return honest(vector, sigma / 3, *rest, **options)
+
+    monkeypatch.setattr(noise, "add_noise_and_round", weak)
+
+
+def _everybody_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SecureSource, "chosen", lambda _, count, rate: np.arange(count))
+
+
+def _long_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hubbub.learning import gradients
+
+    honest = gradients.clip_factors
+    monkeypatch.setattr(gradients, "clip_factors", lambda *given: 2 * honest(*given))
+
+
+def _colluders_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = game.terms_of
+
+    def terms(made: hubbub.Plan, *rest: Any) -> Any:
+        found = honest(made, *rest)
+        share = sqrt(made.shares / made.study.parties.silos)
+        return game.replace(found, sigma_grid=found.sigma_grid * share)
+
+    monkeypatch.setattr(game, "terms_of", terms)
+
+
+def _noise_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[int, Any] = {}
+    honest = noise._fill
+
+    def again(source: Any, room: Any, out: Any) -> None:
+        if out.size not in drawn:
+            honest(source, room, out)
+            drawn[out.size] = out.copy()
+        out[:] = drawn[out.size] * (-1) ** len(seen)
+        seen.append(0)
+
+    seen: list[int] = []
+    monkeypatch.setattr(noise, "_fill", again)
+
+
+@pytest.mark.parametrize(
+    ("defect", "changed"),
+    [
+        (_less_noise, {}),
+        (_everybody_sampled, {"sampling": "sample_rate = 0.1"}),
+        (_long_gradients, {"sampling": 'sampling = "none"', "steps": 2, "records": 1000}),
+        (_colluders_forgotten, {"silos": 6, "colluders": 4}),
+        (_noise_once_and_for_all, {"silos": 3, "steps": 4}),
+    ],
+    ids=["less noise", "no sampling", "no clipping", "colluders forgotten", "noise that cancels"],
+)
+def test_a_defect_is_found(
+    defect: Callable[[pytest.MonkeyPatch], None],
+    changed: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    defect(monkeypatch)
+    found = hubbub.audit(study(**changed), runs=6, canaries=2000, confidence=0.99)
+    assert found.contradicted
+
+
+def test_the_loss_is_the_log_ratio_of_the_densities() -> None:
+    seen, z, q = np.linspace(-4, 5, 40), 0.8, 0.25
+    nothing, one, minus = (norm.pdf(seen, loc=mean, scale=z) for mean in (0, 1, -1))
+    there, other = (1 - q) * nothing + q * one, (1 - q) * nothing + q * minus
+    np.testing.assert_allclose(losses(seen, z, q, exchanged=False), np.log(there / nothing))
+    np.testing.assert_allclose(losses(seen, z, q, exchanged=True), np.log(there / other))
+    np.testing.assert_allclose(losses(seen, z, 1.0, exchanged=True), np.log(one / minus))
+
+
+def test_the_bound_has_clopper_and_pearsons_rates() -> None:
+    rates = Rates(true=60, positives=200, false=9, negatives=180)
+    # By their definition: the rates at which as much is seen with probability 0.025 only.
+    least = _root(lambda p: binom.sf(59, 200, p))
+    most = _root(lambda p: -binom.cdf(9, 180, p), -0.025)
+    assert lower_bound(rates, 1e-2, 0.95) == pytest.approx(log((least - 1e-2) / most), rel=1e-9)
+
+
+def _root(rising: Callable[[float], float], level: float = 0.025) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < level else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        (Rates(true=0, positives=50, false=0, negatives=50), 0.0),
+        (Rates(true=50, positives=50, false=50, negatives=50), 0.0),
+        (Rates(true=0, positives=0, false=0, negatives=0), 0.0),
+        # The least rate of 50 in 50 and the largest of 0 in 50 are 0.025^(1/50) and 1 less that.
+        (
+            Rates(true=50, positives=50, false=0, negatives=50),
+            log((0.025 ** (1 / 50) - 1e-3) / (1 - 0.025 ** (1 / 50))),
+        ),
+    ],
+)
+def test_the_bound_at_its_corners(rates: Rates, expected: float) -> None:
+    assert lower_bound(rates, 1e-3, 0.95) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_bound_is_wrong_as_seldom_as_it_says() -> None:
+    """Randomised response has no slack: a bound that errs shows."""
+    epsilon, generator, wrong = 1.0, np.random.default_rng(5), 0
+    honest = exp(epsilon) / (1 + exp(epsilon))
+    for _ in range(2000):
+        heads = generator.random(400) < 0.5
+        scores = np.where(generator.random(400) < honest, heads, ~heads).astype(float)
+        first, second = (
+            Trials(scores=scores[half], heads=heads[half])
+            for half in (slice(200), slice(200, None))
+        )
+        rates = rates_of(chosen_rule(first, 0.0, 0.8), second)
+        wrong += lower_bound(rates, 0.0, 0.8) > epsilon
+    # At most 20 % of 2000, and three standard deviations; and no bound that never errs.
+    assert 20 < wrong < 400 + 54
+
+
+def test_rates_count_ties_and_both_directions() -> None:
+    trials = Trials(
+        scores=np.array([1.0, 2.0, 2.0, 3.0, 0.0]),
+        heads=np.array([False, True, False, True, False]),
+    )
+    heads, tails = (Rule(threshold=2.0, says_heads=one) for one in (True, False))
+    assert rates_of(heads, trials) == Rates(true=2, positives=2, false=1, negatives=3)
+    assert rates_of(tails, trials) == Rates(true=2, positives=3, false=0, negatives=2)
+
+
+def test_a_canary_is_one_coordinate_of_the_clipping_norm() -> None:
+    made = hubbub.plan(study(relation="substitute", silos=4, colluders=1))
+    canaries = Canaries.tossed(made, 9)
+    tasks = canaries.tasks(made.shares)
+    sums = [
+        task.clipped_sum(np.zeros(9, dtype=np.float32), np.arange(task.count)) for task in tasks
+    ]
+    expected = np.where(canaries.heads, made.record_clip, -made.record_clip)
+    np.testing.assert_allclose(sum(sums), expected, rtol=2e-6)
+    assert [task.count for task in tasks] == [5, 4, 0, 0]
+
+
+def test_silos_of_the_adversary_have_neither_records_nor_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    honest = game.federate
+
+    def watched(*given: Any, **options: Any) -> Any:
+        seen.append(options["own"])
+        return honest(*given, **options)
+
+    monkeypatch.setattr(game, "federate", watched)
+    hubbub.audit(study(silos=6, colluders=2, steps=1), runs=2, canaries=3)
+    # The aggregator with two silos, and the one of them that looks on (P3).
+    assert [sorted(own) for own in seen] == [[4, 5, 6]] * 2
+    assert all(terms.sigma_grid == 0 for own in seen for terms in own.values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        (
+            {
+                "sampling": 'sampling = "without-replacement"\nbatch = 40',
+                "relation": "substitute",
+            },
+            "joint batches",
+        ),
+        ({"sampling": "sample_rate = 0.3\nprojection = 4"}, "projected canaries"),
+    ],
+)
+def test_what_canaries_cannot_test_is_refused(changed: dict[str, Any], word: str) -> None:
+    with pytest.raises(StudyError, match=word):
+        hubbub.audit(study(**changed))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"runs": 1}, {"runs": 2.5}, {"canaries": 0}, {"canaries": 10_001}, {"confidence": 1.0}],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(StudyError, match=next(iter(options))):
+        hubbub.audit(study(), **options)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> str:
+    path = tmp_path / "study.toml"
+    path.write_text(study(steps=1).toml, encoding="utf-8")
+    return str(path)
+
+
+def test_the_command_speaks_to_machines(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["audit", written, "--runs", "2", "--canaries", "40", "--json"]
+    assert main([*command, "--confidence", str(SURE)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["epsilon_claimed"] == pytest.approx(1.5, abs=0.01)
+    assert 0 <= told["epsilon_lower"] < told["epsilon_attainable"] < told["epsilon_claimed"]
+    assert (told["runs"], told["canaries"], told["contradicted"]) == (2, 40, False)
+    assert told["rule"]["positives"] + told["rule"]["negatives"] == 40
+
+
+def test_the_command_says_no_when_more_is_seen(
+    written: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noise, "_fill", lambda source, room, out: out.fill(0))
+    command = ["audit", written, "--runs", "2", "--canaries", "3000"]
+    assert main(command) == 1
+    assert "CONTRADICTED" in capsys.readouterr().out
+
+
+def test_the_command_refuses_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(tmp_path / "none.toml")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
