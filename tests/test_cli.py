@@ -296,6 +296,7 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
         ("ledger", "show", ledger),
         ("ledger", "verify", ledger),
         ("budget", "set", ledger, "--epsilon", "9", "--delta", "1e-5"),
+        ("audit", study, "--runs", "2", "--canaries", "9"),
         ("bench",),
     ):
         done = command(*arguments)
@@ -575,8 +576,8 @@ ALL = list(parsers(PARSER))
 
 def test_every_command_of_the_readme_is_there():
     names = {path[0] for path, _ in ALL if path}
-    wanted = {"demo", "plan", "run", "epsilon", "delta", "noise", "ledger", "budget", "bench"}
-    assert names >= wanted
+    wanted = "demo plan run audit epsilon delta noise ledger budget bench"
+    assert names >= set(wanted.split())
     assert {path[1] for path, _ in ALL if len(path) == 2} >= {"show", "verify", "export", "set"}
 
 
@@ -698,10 +699,11 @@ def test_the_accountants_commands_work_without_torch():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_training_without_torch_says_what_to_install(tmp_path):
+@pytest.mark.parametrize("name", ["run", "audit"])
+def test_training_without_torch_says_what_to_install(name, tmp_path):
     (tmp_path / "study.toml").write_text(text())
     script = "import sys\nsys.modules['torch'] = None\nfrom hubbub.cli import main\n"
-    script += "sys.exit(main(['run', 'study.toml']))\n"
+    script += f"sys.exit(main(['{name}', 'study.toml']))\n"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
     )
