@@ -260,3 +260,9 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
     assert told == [10]
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
         assert sum(row.kind.sampling == "none" for row in book.entries()) == 2
+
+
+def test_noise_is_calibrated_beside_a_release_that_takes_nearly_all() -> None:
+    """Its own estimate passes epsilon, which says nothing of what is left for the training."""
+    asked = study(standardise="epsilon = 0.9", epsilon=1.0)
+    assert 0.999 < hubbub.plan(asked).stated.epsilon <= 1.0

@@ -164,7 +164,7 @@ def add_noise_and_round(
     The noise is added before the rounding, so the rounding is post-processing of a noisy value and
     adds no sensitivity. It is added to the fraction of each number, whose integer part joins
     afterwards in integers, so that large sums do not coarsen it (P6). `sigma_grid` = 0 adds none
-    (baselines without privacy only).
+    (exact sums, and the adversary's silos of an audit).
 
     Args:
         vector: what is added up, left as it is.

@@ -1,9 +1,8 @@
 """From guesses about canaries to a lower bound on epsilon (docs/privacy.md P18).
 
-A rule says of some canaries that they are there, by their scores. Of an (epsilon, delta)-DP
+A rule says of some canaries which side their coins show, by their scores. Of an (epsilon, delta)-DP
 mechanism its true positive rate is at most e^epsilon times its false positive rate, and delta more;
-so both rates, each bounded on its own side, bound epsilon from below. So do those of a rule that
-says of some canaries that they are not there.
+so both rates, each bounded on its own side, bound epsilon from below.
 
 This file knows scores and coins, and nothing of where they come from.
 """
@@ -19,7 +18,7 @@ from scipy.special import betaincinv
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-_THRESHOLDS = 400  # that are tried, at equal shares of all scores
+_THRESHOLDS = 200  # that are tried on each side; of few scores all are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,20 +26,20 @@ class Trials:
     """What was seen of canaries, and the coins that decided about them.
 
     Args:
-        scores: one number for each, larger where the canary is more likely to be there.
-        heads: whether it was there; of canaries that are exchanged, whether it was the first.
+        scores: (n,), larger where the coin is more likely to be True.
+        coins: (n,).
     """
 
     scores: Array
-    heads: NDArray[np.bool_]
+    coins: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Says "heads" of scores of at least `threshold`; or else "tails" of those below it."""
+    """Says True of scores of at least `threshold`, or else False of those below it."""
 
     threshold: float
-    says_heads: bool
+    says: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,27 +58,25 @@ class Rates:
 
 
 def chosen_rule(trials: Trials, delta: float, confidence: float) -> Rule:
-    """The rule with the largest bound on these trials; others must judge it.
+    """The rule that does best on these trials; others must judge it.
 
-    All rules' bounds hold at once, so that a lucky one does not look better than it is.
+    Each is taken at a confidence that many could have at once, or a lucky one would be chosen.
     """
-    confidence = 1 - (1 - confidence) / (2 * _THRESHOLDS)
-    shares = np.linspace(0.0, 1.0, _THRESHOLDS)
-    thresholds = np.unique(np.quantile(trials.scores, shares, method="higher"))
+    thresholds = _thresholds(trials.scores)
+    confidence = 1 - (1 - confidence) / (2 * thresholds.size)
     best = []
-    for says_heads in (True, False):
-        bounds = _bounds(*_counted(trials, thresholds, says_heads), delta, confidence)
+    for says in (True, False):
+        bounds = _bounds(*_counted(trials, thresholds, says), delta, confidence)
         place = int(np.argmax(bounds))
-        best.append((float(bounds[place]), float(thresholds[place]), says_heads))
-    _, threshold, says_heads = max(best)
-    return Rule(threshold=threshold, says_heads=says_heads)
+        best.append((float(bounds[place]), float(thresholds[place]), says))
+    _, threshold, says = max(best)
+    return Rule(threshold=threshold, says=says)
 
 
 def rates_of(rule: Rule, trials: Trials) -> Rates:
     """How a rule does on these trials."""
-    found = _counted(trials, np.array([rule.threshold]), rule.says_heads)
-    true, positives, false, negatives = (int(np.ravel(one)[0]) for one in found)
-    return Rates(true=true, positives=positives, false=false, negatives=negatives)
+    true, positives, false, negatives = _counted(trials, np.array([rule.threshold]), rule.says)
+    return Rates(true=int(true[0]), positives=positives, false=int(false[0]), negatives=negatives)
 
 
 def lower_bound(rates: Rates, delta: float, confidence: float) -> float:
@@ -88,28 +85,37 @@ def lower_bound(rates: Rates, delta: float, confidence: float) -> float:
     Requires: the rule was chosen without looking at these trials, which are independent.
     """
     true, false = np.array([rates.true]), np.array([rates.false])
-    return float(_bounds(true, rates.positives, false, rates.negatives, delta, confidence)[0])
+    found = _bounds(true, rates.positives, false, rates.negatives, delta, confidence)
+    return max(0.0, float(found[0]))
 
 
-def _counted(
-    trials: Trials, thresholds: Array, says_heads: bool
-) -> tuple[Counts, int, Counts, int]:
+def _thresholds(scores: Array) -> Array:
+    """Scores at ranks that grow by a factor from either end.
+
+    Of strict deltas and seldom sampled records the few largest or smallest scores tell most.
+    """
+    ordered = np.sort(scores)
+    ranks = np.unique(np.geomspace(1, ordered.size, _THRESHOLDS).astype(np.intp))
+    return np.unique(np.concatenate((ordered[ranks - 1], ordered[ordered.size - ranks])))
+
+
+def _counted(trials: Trials, thresholds: Array, says: bool) -> tuple[Counts, int, Counts, int]:
     """True and false positives of a rule at each threshold, and how many there could be."""
-    here, gone = np.sort(trials.scores[trials.heads]), np.sort(trials.scores[~trials.heads])
-    below = np.searchsorted(here, thresholds), np.searchsorted(gone, thresholds)
-    if says_heads:
-        return here.size - below[0], here.size, gone.size - below[1], gone.size
-    return below[1], gone.size, below[0], here.size
+    one, other = (np.sort(trials.scores[trials.coins == side]) for side in (True, False))
+    low, high = np.searchsorted(one, thresholds), np.searchsorted(other, thresholds)
+    if says:
+        return one.size - low, one.size, other.size - high, other.size
+    return high, other.size, low, one.size
 
 
 def _bounds(
     true: Counts, positives: int, false: Counts, negatives: int, delta: float, confidence: float
 ) -> Array:
-    """log((true positive rate - delta) / false positive rate), both at their worst; at least 0."""
+    """log((true positive rate - delta) / false positive rate), both at their worst."""
     miss = (1 - confidence) / 2  # half of it for each of two rates
     least = _inverse(true, positives - true + 1, miss)
     most = _inverse(false + 1, negatives - false, 1 - miss)
-    return np.log(np.maximum((least - delta) / most, 1.0))
+    return np.log(np.maximum(least - delta, np.finfo(np.float64).tiny) / most)
 
 
 def _inverse(successes: Counts, failures: Counts, level: float) -> Array:

@@ -1,16 +1,17 @@
 """Canaries: records whose gradient is a coordinate of their own, as long as clipping lets it be.
 
 The model is a plain logistic one with a feature for every canary, and the adversary sends it with
-all weights zero: there the gradient of (x, y) is (1/2 - y) x. Canary j has x far beyond the norm C
-in feature j and zero elsewhere, so what clipping leaves of it is C in coordinate j, plus or minus.
-That is the worst that a record can do (docs/privacy.md P1), and canaries do not meet: each
-coordinate is a trial of its own.
+all weights zero: there the gradient of (x, y) is (1/2 - y) x. Canary j has x far beyond the
+clipping norm in feature j and zero elsewhere, so what is left of it is the norm to which records
+are clipped, in coordinate j, plus or minus. That is the worst that a record can do (docs/privacy.md
+P1), and canaries do not meet: each coordinate is a trial of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,23 +33,24 @@ class Canaries:
 
     Args:
         plan: of the study.
-        heads: canary j is there; where records are exchanged, it is the one that adds and not the
-            one that subtracts.
+        coins: canary j is there if True; where records are exchanged, it adds if True and
+            subtracts if False.
     """
 
     plan: Plan
-    heads: NDArray[np.bool_]
+    coins: NDArray[np.bool_]
 
     @classmethod
     def tossed(cls, plan: Plan, count: int) -> Canaries:
         """So many fair coins."""
         words = SecureSource().words(count)
-        return cls(plan=plan, heads=(words & np.uint64(1)).astype(bool))
+        return cls(plan=plan, coins=(words & np.uint64(1)).astype(bool))
 
     def tasks(self, silos: int) -> list[LocalTask]:
         """The canaries dealt to the first silos of the roster; the others have no records."""
-        plan, count = self.plan, self.heads.size
+        plan, count = self.plan, self.coins.size
         model = learning.build_model("logistic", inputs=(count,), outputs=1, bias=False, seed=b"")
+        each = replace(plan.study.data, records=ceil(count / silos), counts=())
         return [
             learning.TrainingTask(
                 model,
@@ -56,7 +58,7 @@ class Canaries:
                 clip=plan.record_clip,
                 margin=SUM_MARGIN,
                 method="chain",
-                most=largest_batch(plan.study),
+                most=largest_batch(replace(plan.study, toml="", data=each)),
             )
             for first in range(plan.study.parties.silos)
         ]
@@ -64,10 +66,10 @@ class Canaries:
     def _records(self, places: Sequence[int]) -> Records:
         """The canaries at these coordinates that are there."""
         exchanged = self.plan.study.privacy.relation == "substitute"
-        mine = np.array([j for j in places if exchanged or self.heads[j]], dtype=np.intp)
-        inputs = np.zeros((mine.size, self.heads.size), dtype=np.float32)
+        mine = np.array([j for j in places if exchanged or self.coins[j]], dtype=np.intp)
+        inputs = np.zeros((mine.size, self.coins.size), dtype=np.float32)
         inputs[np.arange(mine.size), mine] = _FAR * max(self.plan.clip, 1.0)
-        return Records(inputs=inputs, targets=(~self.heads[mine]).astype(np.float32))
+        return Records(inputs=inputs, targets=(~self.coins[mine]).astype(np.float32))
 
 
 def losses(seen: Array, noise: float, rate: float, *, exchanged: bool) -> Array:

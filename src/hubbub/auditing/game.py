@@ -1,17 +1,17 @@
 """Runs of a study with canaries in the place of records, and what can be told of them afterwards.
 
 Everything of a step but the model is the study's own: silos sample, clip, add their shares of the
-noise, round, mask and sign; the aggregator adds up and decodes. The adversary is the stated one. It
-knows the shares of its own silos, and may have silos drop out, so those send no noise; and it
-chooses the model (canaries.py). The silos have no records besides: whatever others hold, the
-adversary of the definition knows.
+noise, round, mask and sign; the aggregator adds up and decodes. The adversary is the stated one,
+and looks at the sums alone. It knows the shares of its own silos, and may do without others', so
+those send no noise; and it chooses the model (canaries.py). Nobody has other records: what those
+are, the adversary of the definition knows.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any
 
@@ -21,8 +21,7 @@ import hubbub.learning as learning
 from hubbub.auditing.bound import Rates, Trials, chosen_rule, lower_bound, rates_of
 from hubbub.auditing.canaries import Canaries, losses
 from hubbub.errors import StudyError
-from hubbub.plan import Plan, mechanism_of, plan
-from hubbub.plan.pairing import epsilon_of, releases
+from hubbub.plan import Plan, plan
 from hubbub.privacy import parameters
 from hubbub.round import decoded
 from hubbub.runners.federation import federate, layout_of, terms_of
@@ -40,43 +39,52 @@ class Audit:
 
     Args:
         plan: of the study.
-        lower: epsilon is at least so large, at the study's delta and this confidence.
-        attainable: what endless runs would show at least: epsilon of the audited sums against the
-            stated adversary, from below; None where it is past 50.
-        confidence: the chance that `lower` is right, if the study's code is.
+        lower: epsilon of the training's sums is at least so large, at the study's delta.
+        confidence: the chance that `lower` is right, under P18's premises.
         runs: trainings that were played, half of them to choose a rule.
         canaries: of each run.
         rates: of the rule, in the other half.
-        says_heads: whether the rule says of canaries that they are there, or that they are not.
+        says: the side of their coins that the rule says of canaries; see `side`.
         seconds: that it took.
     """
 
     plan: Plan = field(repr=False)
     lower: float
-    attainable: float | None
     confidence: float
     runs: int
     canaries: int
     rates: Rates
-    says_heads: bool
+    says: bool
     seconds: float
 
     @property
-    def claimed(self) -> float:
+    def promised(self) -> float:
         """The epsilon that is promised against the stated adversary."""
         return self.plan.stated.epsilon
 
     @property
+    def audited(self) -> float:
+        """What the training's sums have of it: less, if the study asks for other releases too."""
+        return self.plan.epsilon_of_training
+
+    @property
     def contradicted(self) -> bool:
-        """Whether more was seen than is promised."""
-        return self.lower > self.claimed
+        """Whether more was seen than those sums may tell."""
+        return self.lower > self.audited
+
+    @property
+    def side(self) -> str:
+        """What the rule says of a canary, in words."""
+        if self.plan.study.privacy.relation == "substitute":
+            return "adds" if self.says else "subtracts"
+        return "there" if self.says else "not there"
 
     def as_json(self) -> dict[str, Any]:
         """It as plain values; an epsilon past 50 is null."""
         return {
             "epsilon_lower": self.lower,
-            "epsilon_claimed": self.claimed if self.claimed < inf else None,
-            "epsilon_attainable": self.attainable,
+            "epsilon_audited": self.audited if self.audited < inf else None,
+            "epsilon_promised": self.promised if self.promised < inf else None,
             "delta": self.plan.study.privacy.delta,
             "adversary": self.plan.stated.adversary,
             "relation": self.plan.study.privacy.relation,
@@ -84,7 +92,7 @@ class Audit:
             "contradicted": self.contradicted,
             "runs": self.runs,
             "canaries": self.canaries,
-            "rule": {"says": "there" if self.says_heads else "not there", **asdict(self.rates)},
+            "rule": {"says": self.side, **asdict(self.rates)},
             "seconds": self.seconds,
         }
 
@@ -97,25 +105,28 @@ def audit(
     confidence: float = 0.95,
     progress: Progress | None = None,
 ) -> Audit:
-    """Look for canaries in what the stated adversary sees of a study's training.
+    """Look for canaries in the sums that the stated adversary sees of a study's training.
 
-    No records are needed and none are read, and no ledger is touched: the canaries are made up.
+    The canaries are made up: no silo's records are read, and no ledger is touched.
 
     Guarantees:
-        1. If the training's sums are (epsilon, delta)-DP against the stated adversary, `lower` is
-           at most that epsilon but for a chance of 1 - confidence (docs/privacy.md P18).
-        2. Nothing follows from a small `lower`: it is no guarantee.
+        1. If the training's sums are (epsilon, delta)-DP against the stated adversary, and canaries
+           are independent in them, `lower` is at most that epsilon but for a chance of
+           1 - confidence (docs/privacy.md P18).
+        2. Nothing follows from a small `lower`: it is no guarantee. Masks and messages are not
+           looked at, only what they add up to.
 
     Args:
         study: with Poisson sampling or none, and without projection.
         runs: trainings to play, at least 2.
-        canaries: in each of them, from 1 to 10,000; where they make larger batches than the study
-            allows for, gradients are added one by one, which is slow.
+        canaries: in each of them, from 1 to 10,000.
         confidence: from 0.5 to 0.999999.
         progress: called after every step.
 
     Raises:
         StudyError: the study cannot be run or audited, or an argument is out of range.
+        DataError: model.inputs is not stated, and the public test set, whose records have the
+            shape in question, cannot be read.
     """
     Study.expect(study)
     runs = parameters.whole("runs", runs, least=2, most=10**6)
@@ -132,27 +143,33 @@ def audit(
     return Audit(
         plan=made,
         lower=lower_bound(rates, delta, confidence),
-        attainable=_attainable(made),
         confidence=confidence,
         runs=runs,
         canaries=canaries,
         rates=rates,
-        says_heads=rule.says_heads,
+        says=rule.says,
         seconds=time.perf_counter() - start,
     )
 
 
 def played(made: Plan, count: int, before: int, progress: Progress) -> Trials:
-    """One training with canaries, as the stated adversary sees it, after `before` other steps."""
+    """One training with canaries, its sums as the stated adversary sees them.
+
+    Args:
+        made: the plan.
+        count: of the canaries.
+        before: steps that were made in other runs.
+        progress: see `audit`.
+    """
     study, noise = made.study, made.stated.noise_multiplier
     terms, canaries = terms_of(made, count), Canaries.tossed(made, count)
-    known = range(made.shares + 1, study.parties.silos + 1)  # and those that may drop out (P3)
     parties = federate(
         layout_of(made),
         terms,
         canaries.tasks(made.shares),
         study=study.id,
-        own=dict.fromkeys(known, replace(terms, sigma_grid=0.0)),
+        # The adversary's own, those that drop out, and those of other sums (P3, P4).
+        noiseless=range(made.shares + 1, study.parties.silos + 1),
     )
     scores, exchanged = np.zeros(count), study.privacy.relation == "substitute"
     model = np.zeros(count, dtype=np.float32)
@@ -160,24 +177,15 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> Trials:
         seen = decoded(terms, parties.sum(step, model)) / made.clip
         scores += losses(seen, noise, terms.sample_rate, exchanged=exchanged)
         progress(before + step)
-    return Trials(scores=scores, heads=canaries.heads)
+    return Trials(scores=scores, coins=canaries.coins)
 
 
 def _joined(trials: list[Trials]) -> Trials:
     """The trials of several runs."""
     return Trials(
         scores=np.concatenate([one.scores for one in trials]),
-        heads=np.concatenate([one.heads for one in trials]),
+        coins=np.concatenate([one.coins for one in trials]),
     )
-
-
-def _attainable(made: Plan) -> float | None:
-    """Epsilon of the training's sums alone, from below: the pair that canaries attain (P1, P2)."""
-    study, stated = made.study, made.stated
-    steps, mechanism = study.training.steps, mechanism_of(study)
-    whole = releases(mechanism, stated.noise_multiplier, steps, stated.known_records)
-    found = epsilon_of(whole, study.privacy.delta)
-    return found.lower if found else None
 
 
 def _refuse_unable(study: Study) -> None:

@@ -1,4 +1,4 @@
-"""`hubbub audit`: how much of its epsilon a study's code is seen to tell, beside the claim."""
+"""`hubbub audit`: how much of its epsilon a study's code is seen to tell, beside the promise."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hubbub.study import Study
 if TYPE_CHECKING:
     from hubbub.auditing import Audit
 
-_WORDS = "look for canaries in a study's training: a lower bound on epsilon, beside the claim"
+_WORDS = "look for canaries in a study's training: a lower bound on epsilon, beside the promise"
 
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("audit", help=_WORDS, description=_WORDS)
-    parser.add_argument("study", type=Path, help="the study's TOML file; its data is not read")
+    parser.add_argument("study", type=Path, help="the study's TOML file; no silo's data is read")
     parser.add_argument("--runs", type=int, default=20, help="trainings to play; default 20")
     parser.add_argument(
         "--canaries", type=int, default=5000, help="in each of them, at most 10000; default 5000"
@@ -53,22 +53,25 @@ def _audit(options: argparse.Namespace) -> int:
 def _show(study: Study, found: Audit) -> None:
     """The audit as a table for people, and what follows from it."""
     rates = found.rates
-    there = "there" if found.says_heads else "not there"
     table(
         f"{study.name}: epsilon against the {found.plan.stated.adversary} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
         ("", ""),
         [
-            ("promised, at most", number(found.claimed)),
-            ("what endless runs would show, at least", number(found.attainable)),
-            (f"seen, at least ({100 * found.confidence:g} % confidence)", number(found.lower)),
-            (f'said to be "{there}", of canaries that were', _share(rates.true, rates.positives)),
-            ("of canaries that were not", _share(rates.false, rates.negatives)),
+            ("promised", number(found.promised)),
+            ("of which the training's sums may tell", number(found.audited)),
+            (f"seen in them, at least ({found.confidence:.6g} confidence)", number(found.lower)),
+            (f'"{found.side}", said of so many rightly', _share(rates.true, rates.positives)),
+            ("and of so many wrongly", _share(rates.false, rates.negatives)),
         ],
     )
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
     if found.contradicted:
-        say("CONTRADICTED: more was seen than is promised; do not train with this installation")
+        say(
+            "CONTRADICTED: more was seen than is promised, which happens by chance once in "
+            f"{1 / (1 - found.confidence):.0f} audits; repeat it with a higher --confidence, and "
+            "do not train with this installation before"
+        )
     else:
         say("not contradicted; that proves nothing, and more runs look more closely")
 

@@ -159,6 +159,15 @@ class Plan:
         """Certified epsilon of the stated adversary after the first `steps` steps."""
         if steps == self.study.training.steps:
             return self.stated.epsilon
+        return self._epsilon(steps, tuple(one.priced for one in self.asides))
+
+    @property
+    def epsilon_of_training(self) -> float:
+        """Certified epsilon of the training's sums alone, against the stated adversary."""
+        return self._epsilon(self.study.training.steps, ())
+
+    def _epsilon(self, steps: int, asides: tuple[PricedAside, ...]) -> float:
+        """Of so many steps and what is asked besides, against the stated adversary."""
         mechanism, asked = mechanism_of(self.study), self.study.privacy
         noise, known = self.stated.noise_multiplier, self.stated.known_records
         return epsilon_against(
@@ -169,7 +178,7 @@ class Plan:
             asked.epsilon,
             noise,
             known,
-            asides=tuple(one.priced for one in self.asides),
+            asides=asides,
         )
 
     def aside(self, purpose: str) -> PlannedAside | None:

@@ -263,21 +263,26 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
 def _rough_noise(
     build: Callable[[float], Sequence[Release]], epsilon: float, delta: float
 ) -> float:
-    """The log noise multiplier to about 0.01, from the cumulants alone."""
+    """The log noise multiplier to about 0.01, from the cumulants alone.
+
+    Where other releases leave little of epsilon, their estimate may pass it at any noise: then it
+    is where that of all is past it twice as far.
+    """
 
     def excess(log_noise: float) -> float:
         guess = Composition(build(float(np.exp(log_noise)))).estimate(delta)
         return log(max(guess, 1e-12)) - log(epsilon)
 
     low, high = log(1e-3), log(1e6)
-    if excess(high) > 0.5:
+    past = max(excess(high), 0.0)
+    if past > 0.5:
         raise StudyError(
             f"expected an epsilon that some noise multiplier up to 1e6 reaches, got {epsilon:g}; "
             "ask for a larger epsilon or fewer steps"
         )
     while high - low > 0.01:
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        low, high = (middle, high) if excess(middle) > 2 * past else (low, middle)
     return high
 
 
@@ -287,7 +292,7 @@ def _root_from_above(spent: Callable[[float], float], start: float) -> float:
     here, slope = start, -1.5
     best = inf
     value = spent(here)
-    for _ in range(12):
+    for _ in range(40):
         if value <= 0:
             best = min(best, here)
             if value > -2e-4:
@@ -296,7 +301,9 @@ def _root_from_above(spent: Callable[[float], float], start: float) -> float:
         if abs(there - here) < 1e-9:
             break
         new = spent(there)
-        slope = min(-0.1, (new - value) / (there - here))
+        # Between near points the slope is mostly the width of the brackets.
+        flattest = -0.1 if abs(there - here) < 0.05 else -1e-3
+        slope = min(flattest, (new - value) / (there - here))
         here, value = there, new
     if best == inf:
         raise StudyError(

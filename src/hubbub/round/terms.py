@@ -35,7 +35,7 @@ class Terms:
         steps: the last round.
         word_bits: 16, 32 or 64.
         grid_step: width of a grid step, in units of the gradient sum.
-        sigma_grid: standard deviation of a silo's noise share, in grid steps; 0 only in baselines.
+        sigma_grid: standard deviation of a silo's noise share, in grid steps; 0 for none.
         sample_rate: probability with which a record is in a batch.
         nodes: 0 with pairwise masks, else how many compute nodes there are.
         full_shares: whether silos send a share to every node instead of a masked vector.

@@ -8,9 +8,9 @@ is its own file. Vectors are added as they come, so memory does not grow with th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -250,7 +250,7 @@ def federate(
     source: Callable[[int], SecureSource] | None = None,
     threads: int = 1,
     keys: Sequence[Keys] | None = None,
-    own: Mapping[int, Terms] | None = None,
+    noiseless: Collection[int] = (),
 ) -> Federation:
     """Set up a session among all parties, and give each its part.
 
@@ -262,10 +262,10 @@ def federate(
         source: a party's randomness by its index; the operating system's if None.
         threads: how many silos, and then compute nodes, work at once; changes speed only.
         keys: everybody's, in the order of the roster; fresh ones if None.
-        own: terms of silos that play by others, as an adversary's may.
+        noiseless: silos that add no noise, as an adversary's may.
     """
     members = Members.gather(layout, study=study, source=source, terms=terms, keys=keys)
-    masking, joint, own = Masking(), members.joint, own or {}
+    masking, joint = Masking(), members.joint
     return Federation(
         roster=members.roster,
         keys=members.keys,
@@ -273,7 +273,7 @@ def federate(
         aggregator=members.aggregator(terms),
         silos={
             index: Silo(
-                terms=own.get(index, terms),
+                terms=replace(terms, sigma_grid=0.0) if index in noiseless else terms,
                 task=tasks[index - 1],
                 answering=members.answering(index, terms, masking),
                 source=members.sources[index],
