@@ -18,7 +18,7 @@ from scipy.special import betaincinv
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-_THRESHOLDS = 200  # that are tried on each side; of few scores all are
+_THRESHOLDS = 200  # that are tried on each side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,9 @@ def chosen_rule(trials: Trials, delta: float, confidence: float) -> Rule:
 
     Each is taken at a confidence that many could have at once, or a lucky one would be chosen.
     """
-    thresholds = _thresholds(trials.scores)
-    confidence = 1 - (1 - confidence) / (2 * thresholds.size)
+    confidence = 1 - (1 - confidence) / (2 * _THRESHOLDS)
     best = []
-    for says in (True, False):
+    for says, thresholds in _thresholds(trials.scores):
         bounds = _bounds(*_counted(trials, thresholds, says), delta, confidence)
         place = int(np.argmax(bounds))
         best.append((float(bounds[place]), float(thresholds[place]), says))
@@ -89,14 +88,14 @@ def lower_bound(rates: Rates, delta: float, confidence: float) -> float:
     return max(0.0, float(found[0]))
 
 
-def _thresholds(scores: Array) -> Array:
-    """Scores at ranks that grow by a factor from either end.
+def _thresholds(scores: Array) -> tuple[tuple[bool, Array], tuple[bool, Array]]:
+    """For rules that say True, and False, of so few or of up to half of the scores.
 
     Of strict deltas and seldom sampled records the few largest or smallest scores tell most.
     """
     ordered = np.sort(scores)
-    ranks = np.unique(np.geomspace(1, ordered.size, _THRESHOLDS).astype(np.intp))
-    return np.unique(np.concatenate((ordered[ranks - 1], ordered[ordered.size - ranks])))
+    few = np.geomspace(1, max(1, ordered.size // 2), _THRESHOLDS).astype(np.intp)
+    return (True, ordered[ordered.size - few]), (False, ordered[np.minimum(few, scores.size - 1)])
 
 
 def _counted(trials: Trials, thresholds: Array, says: bool) -> tuple[Counts, int, Counts, int]:
