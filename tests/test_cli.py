@@ -647,15 +647,22 @@ def test_what_a_module_of_ones_own_prints_is_not_on_stdout(command, tmp_path, mo
     (tmp_path / "talkative.py").write_text(
         "from hubbub import datasets\n"
         "print('imported')\n"
+        "from torch import nn\n"
         "def records(party):\n    print('asked for', party)\n    return datasets.heart(party)\n"
+        "class Model(nn.Linear):\n"
+        "    def forward(self, rows):\n"
+        "        print('forward')\n        return super().forward(rows).squeeze(-1)\n"
+        "def model(inputs, outputs):\n    print('built')\n    return Model(inputs[0], 1)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "talkative", raising=False)
-    (tmp_path / "own.toml").write_text(text(source='"python:talkative:records"'))
+    own = text(source='"python:talkative:records"').replace("logistic", "python:talkative:model")
+    (tmp_path / "own.toml").write_text(own)
     done = command("run", "own.toml", "--json")
     assert done.code == 0
     assert json.loads(done.out)
     assert done.err.startswith("imported\nasked for cleveland\n")
+    assert {"built", "forward"} < set(done.err.splitlines())
 
 
 def test_a_study_that_an_editor_has_begun_with_a_byte_order_mark_is_read(ask, study):

@@ -10,12 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from io import TextIOWrapper
 from typing import NoReturn
 
 from hubbub import __version__
 from hubbub.cli import accounting, audit, bench, fraction, ledger, network, training, verify
-from hubbub.cli.output import warn
+from hubbub.cli.output import for_machines, warn
 from hubbub.errors import HubbubError, UserError
 
 
@@ -25,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal of few letters still shows a table
     try:
         options = _parser().parse_args(arguments)
-        code = int(options.command(options))
+        with for_machines() if options.json else nullcontext():
+            code = int(options.command(options))
         sys.stdout.flush()  # here, where a reader who has hung up can still be told apart
         return code
     except UserError as error:

@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 _out, _err = Console(), Console(stderr=True)
+# Where `emit` writes while everything else that is printed goes to stderr.
+_machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +27,20 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@contextmanager
+def for_machines() -> Iterator[None]:
+    """Stdout is `emit`'s alone: a user's model may print, too, and that goes to stderr."""
+    token = _machine.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _machine.reset(token)
+
+
 def emit(content: dict[str, Any]) -> None:
     """One JSON object on stdout."""
-    print(json.dumps(content, allow_nan=False))
+    print(json.dumps(content, allow_nan=False), file=_machine.get() or sys.stdout)
 
 
 def say(text: str = "") -> None:
