@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from experiments.results import Row
-from experiments.utility import ANCHORS, PAPER, PRINTED, STRICTER
+from experiments.results import Row, text
+from experiments.utility import ANCHORS, KEY, PAPER, PRINTED, STRICTER
 from experiments.utility_study import (
     FEW,
     FRESH,
@@ -38,14 +38,11 @@ class Summary:
     """The summary's rows by their points."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        names = ("method", "sampling", "level", "silos", "colluders")
-        self._rows = {tuple(row[name] for name in names): row for row in rows}
+        self._rows = {tuple(row[name] for name in KEY[:-1]): row for row in rows}
 
     def row(self, point: Point) -> Row | None:
         """The summary of a point's runs, if there are any."""
-        level = f"{point.level:g}"
-        silos, colluders = str(point.silos), str(point.colluders)
-        return self._rows.get((point.method, point.sampling, level, silos, colluders))
+        return self._rows.get(tuple(text(getattr(point, name)) for name in KEY[:-1]))
 
     def cells(self, point: Point) -> tuple[str, str]:
         """Accuracy and epsilon, for a table."""

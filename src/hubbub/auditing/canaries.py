@@ -46,6 +46,11 @@ class Canaries:
         words = SecureSource().words(count)
         return cls(plan=plan, coins=(words & np.uint64(1)).astype(bool))
 
+    @property
+    def exchanged(self) -> bool:
+        """Whether a coin exchanges records, and does not leave one out."""
+        return self.plan.study.privacy.relation == "substitute"
+
     def tasks(self, silos: int) -> list[LocalTask]:
         """The canaries dealt to the first silos of the roster; the others have no records."""
         plan, count = self.plan, self.coins.size
@@ -65,8 +70,7 @@ class Canaries:
 
     def _records(self, places: Sequence[int]) -> Records:
         """The canaries at these coordinates that are there."""
-        exchanged = self.plan.study.privacy.relation == "substitute"
-        mine = np.array([j for j in places if exchanged or self.coins[j]], dtype=np.intp)
+        mine = np.array([j for j in places if self.exchanged or self.coins[j]], dtype=np.intp)
         inputs = np.zeros((mine.size, self.coins.size), dtype=np.float32)
         inputs[np.arange(mine.size), mine] = _FAR * max(self.plan.clip, 1.0)
         return Records(inputs=inputs, targets=(~self.coins[mine]).astype(np.float32))

@@ -171,11 +171,10 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> Trials:
         # The adversary's own, those that drop out, and those of other sums (P3, P4).
         noiseless=range(made.shares + 1, study.parties.silos + 1),
     )
-    scores, exchanged = np.zeros(count), study.privacy.relation == "substitute"
-    model = np.zeros(count, dtype=np.float32)
+    scores, model = np.zeros(count), np.zeros(count, dtype=np.float32)
     for step in range(1, study.training.steps + 1):
         seen = decoded(terms, parties.sum(step, model)) / made.clip
-        scores += losses(seen, noise, terms.sample_rate, exchanged=exchanged)
+        scores += losses(seen, noise, terms.sample_rate, exchanged=canaries.exchanged)
         progress(before + step)
     return Trials(scores=scores, coins=canaries.coins)
 
