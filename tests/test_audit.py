@@ -16,11 +16,11 @@ from scipy.stats import binom, ks_2samp, norm
 import hubbub
 from hubbub import noise
 from hubbub.auditing import game
-from hubbub.auditing.bound import Rates, Rule, Trials, chosen_rule, lower_bound, rates_of
 from hubbub.auditing.canaries import Canaries, losses
 from hubbub.auditing.game import played
 from hubbub.cli import main
 from hubbub.errors import StudyError
+from hubbub.privacy.guesses import Rates, Rule, Trials, chosen_rule, lower_bound, rates_of
 from hubbub.randomness import SecureSource
 
 # A sound study is contradicted by chance once in 100,000 audits.

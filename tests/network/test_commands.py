@@ -16,6 +16,7 @@ import tomli_w
 
 from hubbub.cli import main
 from hubbub.network.journal import Journal
+from hubbub.network.site import Site
 from hubbub.study import Study
 from network.consortium import HOSPITALS, table
 
@@ -224,6 +225,19 @@ def test_serve_writes_a_job_for_others_to_hand_in(ask, home):
     ask(*approval(home, "aggregator"))
     assert ask(*job(home)) == {"job": str(home / "job")}
     assert json.loads((home / "job" / "meta.json").read_text())["min_clients"] == 5
+
+
+def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp_path):
+    study, found = Study.load(home / "study.toml"), tmp_path / "audit.json"
+    ask(*approval(home, "aggregator"))
+    few = ("--runs", "2", "--canaries", "50", "--confidence", "0.99999")
+    said = ask("audit", home / "study.toml", *few, "--out", found)
+    ask(*job(home), "--audit", found)
+    kept = Site.opened(home / "aggregator").audit(study.id)
+    assert json.loads(kept.read_text()) == said == json.loads(found.read_text())
+    found.write_text(json.dumps({**said, "study": "00" * 32}))
+    refuses(command, *job(home), "--audit", found, says="make it again")
+    assert json.loads(kept.read_text()) == said
 
 
 def test_serve_writes_no_job_of_a_study_that_was_not_approved_here(command, home):

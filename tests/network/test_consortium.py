@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from hubbub.auditing import audit
 from hubbub.errors import StudyError
 from hubbub.evidence.claims import check
 from hubbub.evidence.reading import with_signature
@@ -26,6 +27,24 @@ def test_a_consortium_trains_a_model(tmp_path, nodes):
     evidence = json.loads((tmp_path / "run" / "evidence.json").read_text())
     assert [one["silo"] for one in evidence["silos"]] == sorted(HOSPITALS)
     assert all(one["attempts"] == 3 for one in evidence["silos"])
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """Three hospitals, none of whom has begun, and an audit of their study."""
+    parties = Consortium.gather(tmp_path_factory.mktemp("audited"), table(HOSPITALS[:3]))
+    return parties, audit(parties.study, runs=2, canaries=50, confidence=0.99999).as_json()
+
+
+def test_the_aggregator_puts_an_audit_into_the_evidence(audited):
+    parties, found = audited
+    parties.aggregator.keep_audit(parties.study.id, {**found, "study": "00" * 32})
+    with pytest.raises(StudyError, match="make it again"):
+        parties.serve()
+    parties.aggregator.keep_audit(parties.study.id, found)
+    parties.serve()
+    assert json.loads((parties.home / "run" / "evidence.json").read_text())["audit"] == found
+    assert all(one.holds for one in verify(parties.home / "run"))
 
 
 def test_evidence_of_another_roster_than_the_study_names_is_wrong(tmp_path):

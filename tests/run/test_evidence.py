@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.claims import check, difference
+from hubbub.evidence.claims import check
 from hubbub.evidence.collecting import FILE, ONE_PROCESS, part_of
+from hubbub.evidence.comparing import difference
 from hubbub.evidence.finding import ON_TRUST, REDERIVED, SIGNED, Finding
 from hubbub.evidence.reading import load, part_words, with_signature
 from hubbub.identity import Keys

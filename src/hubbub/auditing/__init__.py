@@ -2,7 +2,8 @@
 
 A proof says how much a study tells at most; this says how much its code is seen to tell, at least.
 `canaries.py` makes records that are easy to find, `game.py` plays runs with and without them, and
-`bound.py` turns guesses into a bound. It finds mistakes, and is no guarantee (docs/privacy.md P18).
+guesses become a bound in `privacy/guesses.py`. It finds mistakes, and is no guarantee
+(docs/privacy.md P18).
 """
 
 from hubbub.auditing.game import Audit, audit

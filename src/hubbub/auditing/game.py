@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from math import inf
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.auditing.bound import Rates, Trials, chosen_rule, lower_bound, rates_of
 from hubbub.auditing.canaries import Canaries, losses
 from hubbub.errors import StudyError
+from hubbub.evidence.audited import audit_as_plain, bounds_of
 from hubbub.plan import Plan, plan
 from hubbub.privacy import parameters
+from hubbub.privacy.guesses import Rates, Trials, chosen_rule, lower_bound, rates_of
 from hubbub.round import decoded
 from hubbub.runners.federation import federate, layout_of, terms_of
 from hubbub.study import Study
+from hubbub.version import VERSION
 
 # Called after every step with how many are done, of all runs together.
 Progress = Callable[[int], None]
@@ -80,21 +81,18 @@ class Audit:
         return "there" if self.says else "not there"
 
     def as_json(self) -> dict[str, Any]:
-        """It as plain values; an epsilon past 50 is null."""
-        return {
-            "epsilon_lower": self.lower,
-            "epsilon_audited": self.audited if self.audited < inf else None,
-            "epsilon_promised": self.promised if self.promised < inf else None,
-            "delta": self.plan.study.privacy.delta,
-            "adversary": self.plan.stated.adversary,
-            "relation": self.plan.study.privacy.relation,
-            "confidence": self.confidence,
-            "contradicted": self.contradicted,
-            "runs": self.runs,
-            "canaries": self.canaries,
-            "rule": {"says": self.side, **asdict(self.rates)},
-            "seconds": self.seconds,
-        }
+        """It as plain values, which a run can be given; an epsilon past 50 is null."""
+        return audit_as_plain(
+            self.plan.study,
+            bounds_of(self.plan),
+            runs=self.runs,
+            canaries=self.canaries,
+            confidence=self.confidence,
+            says=self.side,
+            rates=self.rates,
+            seconds=self.seconds,
+            version=VERSION,
+        )
 
 
 def audit(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.output import add_json, bar, emit, number, say, table
+from hubbub.disk import write_text
+from hubbub.errors import UserError
 from hubbub.study import Study
 
 if TYPE_CHECKING:
     from hubbub.auditing import Audit
 
 _WORDS = "look for canaries in a study's training: a lower bound on epsilon, beside the promise"
+
+_OUT = "also write what was found to this file, for --audit of hubbub run and hubbub serve"
 
 
 def add_commands(commands: Any) -> None:
@@ -26,6 +31,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--confidence", type=float, default=0.95, help="of the lower bound; default 0.95"
     )
+    parser.add_argument("--out", type=Path, help=_OUT)
     add_json(parser)
     parser.set_defaults(command=_audit)
 
@@ -33,7 +39,9 @@ def add_commands(commands: Any) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from hubbub.auditing import audit
 
-    study = Study.load(options.study)
+    study, out = Study.load(options.study), options.out
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise UserError(f"expected --out to be a file in a folder that exists, got {out}; name one")
     steps = max(options.runs, 0) * study.training.steps
     with bar("auditing", steps, quiet=options.json) as progress:
         found = audit(
@@ -43,11 +51,23 @@ def _audit(options: argparse.Namespace) -> int:
             confidence=options.confidence,
             progress=progress.reach,
         )
+    if out is not None:
+        _write(out, found)
     if options.json:
         emit(found.as_json())
     else:
         _show(study, found)
     return int(found.contradicted)
+
+
+def _write(path: Path, found: Audit) -> None:
+    """What was found, as a file that a run can be given."""
+    try:
+        write_text(path, json.dumps(found.as_json(), indent=2) + "\n")
+    except OSError as error:
+        raise UserError(
+            f"expected a file that can be written, got {path}: {error.strerror}"
+        ) from None
 
 
 def _show(study: Study, found: Audit) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.cli.output import add_json, bar, emit, number, say, table
-from hubbub.cli.training import show_plan
+from hubbub.cli.training import AUDIT_WORDS, show_plan
 from hubbub.errors import UserError
+from hubbub.evidence.audited import read_audit
 from hubbub.network.papers import fingerprint, roster_of, roster_toml
 from hubbub.network.site import IDENTITY, Site, read_identity, read_roster
 from hubbub.plan import plan
@@ -60,6 +61,7 @@ def add_commands(commands: Any) -> None:
 def _add_serve(commands: Any) -> argparse.ArgumentParser:
     parser = _command(commands, "serve", "run a study as its aggregator", _serve)
     parser.add_argument("study", type=Path, help="the study's TOML file, approved here")
+    parser.add_argument("--audit", type=Path, help=AUDIT_WORDS)
     parser.add_argument("--admin", type=Path, help="startup kit of FLARE's administrator")
     parser.add_argument("--job", type=Path, help="write the job here and run nothing")
     parser.add_argument("--running", action="store_true", help="FLARE's server is up already")
@@ -172,6 +174,8 @@ def _serve(options: argparse.Namespace) -> int:
     made = plan(study)
     if site.study(study.id) is None:
         raise UserError("expected a study that was approved here, got another; hubbub approve it")
+    if options.audit is not None:
+        site.keep_audit(study.id, read_audit(options.audit, made))
     if options.job is not None:
         write_job(options.job, study, site.roster, made.quorum)
         emit({"job": str(options.job)}) if options.json else say(f"job written to {options.job}")

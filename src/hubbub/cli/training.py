@@ -32,6 +32,7 @@ _PLACES = {
     "network": "each party a process, over TLS",
     "in-process": "all parties in one process",
 }
+AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 _SPLITS = 20
 _NODES = 2  # compute nodes of the demo over the network
 
@@ -54,6 +55,7 @@ def add_commands(commands: Any) -> None:
     trained.add_argument("--out", type=Path, help="folder for the run; default runs/<name>-<time>")
     trained.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
     trained.add_argument("--baseline", help="trusted, local-dp, alone or non-private")
+    trained.add_argument("--audit", type=Path, help=AUDIT_WORDS)
     trained.add_argument(
         "--resume", type=Path, metavar="DIR", help="go on with the run in this folder instead"
     )
@@ -124,6 +126,7 @@ def _started(options: argparse.Namespace) -> Result:
             ledgers=options.ledgers,
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
+            audit=options.audit,
             notice=progress.note,
         )
 
@@ -132,7 +135,7 @@ def _resumed(options: argparse.Namespace) -> Result:
     """A run that was stopped, from where it stood."""
     from hubbub.runners.local import resume
 
-    for name in ("study", "out", "ledgers", "baseline"):
+    for name in ("study", "out", "ledgers", "baseline", "audit"):
         if getattr(options, name) is not None:
             raise UserError(
                 f"expected --resume alone, got {name} too; the run's folder says all of it: leave "

@@ -1,20 +1,20 @@
 """The claims of an evidence file, and how each stands for somebody who holds nothing else.
 
 The plan is made again from the study's text, and epsilon from the attempts; signatures are
-verified; the rest is said to be on trust. Other machines may calibrate to other last digits, so
-numbers agree if they agree to six. Nothing that a study names is imported, run or opened: the file
-may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
+verified; the rest is said to be on trust. Nothing that a study names is imported, run or opened:
+the file may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from math import ceil, inf, isclose
+from math import ceil, inf
 from pathlib import Path
-from typing import Any
 
 from hubbub.errors import IntegrityError
+from hubbub.evidence.audited import audit_finding
+from hubbub.evidence.comparing import difference
 from hubbub.evidence.finding import Finding, judged, on_trust, signed, wrong
 from hubbub.evidence.reading import MALFORMED, Plain, load, part_words
 from hubbub.identity import Roster
@@ -32,9 +32,8 @@ _KINDS = {
     **dict.fromkeys(("study", "epsilon", "plan", "files", "versions"), dict),
     **dict.fromkeys(("silos", "transcripts", "trust", "roster"), list),
 }
-_MEMBERS = {"format", "model", *_KINDS}
+_MEMBERS = {"format", "model", "audit", *_KINDS}
 _SPENT = {"claimed", "attempts", "after_attempts"}
-_CLOSE = 1e-6
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
 
 
@@ -66,6 +65,7 @@ def check_content(content: Plain) -> list[Finding]:
         ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
         ("every silo speaks for its ledger", _part_claims),
         ("the model and the transcripts have digests", _digest_claims),
+        ("the audit is one of the study", _audit_claims),
         ("what has to be trusted is said", _trust_claims),
     ):
         found += _guarded(claim, claims, content, study)
@@ -102,31 +102,6 @@ def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
         asides=tuple(one.priced for one in plan.asides),
         left=against.noise_multiplier / plan.noise_multiplier,
     )
-
-
-def difference(found: Any, made: Any, where: str = "it") -> str:
-    """Where two plain values first differ by more than last digits; "" if nowhere."""
-    if isinstance(found, dict) and isinstance(made, dict):
-        if set(found) != set(made):
-            odd = min(map(str, set(found) ^ set(made)))
-            return f"{where} has or lacks {odd}, unlike what follows from the study"
-        pairs = ((found[key], made[key], key) for key in made)
-    elif isinstance(found, list) and isinstance(made, list | tuple) and len(found) == len(made):
-        pairs = (
-            (a, b, f"{where} {k}") for k, (a, b) in enumerate(zip(found, made, strict=True), 1)
-        )
-    elif _is_number(found) and _is_number(made):
-        counted = isinstance(made, int)
-        same = (
-            found == made and isinstance(found, int)
-            if counted
-            else isclose(found, made, rel_tol=_CLOSE)
-        )
-        return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
-    else:
-        same = type(found) is type(made) and found == made
-        return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
-    return next((said for one in pairs if (said := difference(*one))), "")
 
 
 @lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
@@ -306,6 +281,12 @@ def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
     yield signed(f"made by {versions}")
 
 
+def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    said = content.get("audit")
+    if said is not None:
+        yield audit_finding(said, study, remade(study, content["plan"]["dimension"]))
+
+
 def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:
     roster = roster_of(content["roster"])
     claim, named = f"the roster has the digest {roster.digest.hex()}", study.parties.roster
@@ -317,7 +298,3 @@ def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:
     own = trusted(study)
     yield from map(on_trust, own)
     yield from (on_trust(str(one)) for one in content["trust"] if one not in own)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hubbub.evidence.audited import AUDIT, read_audit
 from hubbub.evidence.claims import FORMAT, MODEL, spent, trusted
 from hubbub.evidence.reading import Plain, check_ordinary, part_words, with_signature
 from hubbub.identity import Identity, Keys, Roster
@@ -31,7 +32,7 @@ _PART_MEMBERS = {"silo", "study", "sessions", "ledger", "attempts", "data_set", 
 STANDARDISED = "standardisation.json"
 # What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
 # digests in their names, and the report can be written again at any time.
-_FILES = (*("study.toml", "plan.json", "run.json", STANDARDISED, "metrics.jsonl", MODEL),)
+_FILES = ("study.toml", "plan.json", "run.json", STANDARDISED, "metrics.jsonl", AUDIT, MODEL)
 _PACKAGES = ("torch", "numpy", "scipy", "cryptography")
 ONE_PROCESS = (
     "that whoever ran the study could be trusted by all: every party ran in one process on one "
@@ -130,6 +131,7 @@ def collect(
 
     Raises:
         IntegrityError: a transcript was altered.
+        StudyError: the audit in the folder is none of this study.
     """
     digests, asked = digests_of(folder), plan.study.privacy
     content = {
@@ -151,6 +153,7 @@ def collect(
         "silos": [dict(part) for part in parts],
         "transcripts": [summary_of(path) for path in files(folder)],
         "model": digests.get(MODEL),
+        "audit": read_audit(folder / AUDIT, plan) if AUDIT in digests else None,
         "files": digests,
         "versions": _versions(),
         "trust": [*trusted(plan.study), *trust],

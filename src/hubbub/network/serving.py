@@ -21,6 +21,7 @@ import hubbub.learning as learning
 from hubbub import evidence, sources
 from hubbub.disk import write_bytes
 from hubbub.errors import BudgetError, StudyError, UserError
+from hubbub.evidence.audited import read_audit
 from hubbub.evidence.collecting import STANDARDISED
 from hubbub.network.conductor import Conductor
 from hubbub.network.engine import Phase
@@ -88,6 +89,8 @@ def serve(
     setting = Setting.of(study, whose=whose, folder=site.home)
     with ExitStack() as stack:
         folder, start = stack.enter_context(_folder(out, setting, journal))
+        if (kept := site.audit(study.id)) is not None:
+            folder.keep_audit(read_audit(kept, setting.plan))
         exchange = Exchange(site.roster, phase, journal)
         conductor = Conductor(site, study, exchange, patience or Patience())
         sessions = Sessions(

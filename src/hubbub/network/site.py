@@ -4,6 +4,7 @@
     identity.toml        the public half, to be given to the others
     roster.toml          everybody's public halves, got outside the system
     approved/ID.toml     studies that this party's administrator has approved
+    audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions             ids of the sessions that were opened here, none of which is opened twice
     graphs               ids of the studies for which a mask graph was drawn, once for each
@@ -15,14 +16,17 @@ roster if the study names its digest.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from hubbub.disk import write_bytes
+from hubbub.disk import write_bytes, write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.identity import Identity, Keys, Roster
 from hubbub.network.papers import (
@@ -35,7 +39,8 @@ from hubbub.network.papers import (
 )
 from hubbub.study import Study
 
-KEYS, IDENTITY, ROSTER, APPROVED = "keys.toml", "identity.toml", "roster.toml", "approved"
+KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
+APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -206,6 +211,17 @@ class Site:
         write_bytes(path, study.as_toml().encode())
         return path
 
+    def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
+        """Keep what an audit has found for the evidence of the study's run."""
+        path = self._audit(study)
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, json.dumps(dict(audit), indent=2) + "\n")
+
+    def audit(self, study: bytes) -> Path | None:
+        """The file of the study's audit, if one is kept."""
+        path = self._audit(study)
+        return path if path.is_file() else None
+
     def withdraw(self, study: bytes) -> bool:
         """Take an approval back; whether there was one."""
         path = self._approval(study)
@@ -244,6 +260,9 @@ class Site:
 
     def _approval(self, study: bytes) -> Path:
         return self.home / APPROVED / f"{study.hex()}.toml"
+
+    def _audit(self, study: bytes) -> Path:
+        return self.home / AUDITS / f"{study.hex()}.json"
 
 
 def check_roster(study: Study, roster: Roster) -> None:

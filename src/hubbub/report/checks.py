@@ -6,12 +6,14 @@ trust. It checks nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from hubbub.report.figures import amount
+from hubbub.report.figures import amount, at_least, at_most
 from hubbub.report.markup import Html, section, table, tag
 
 Finding = tuple[str, str]
+Audit = Mapping[str, Any] | None
 
 _HOW = {
     "re-derived": ("computed again from what is public", "and found equal"),
@@ -20,7 +22,7 @@ _HOW = {
 }
 
 
-def checks(findings: Sequence[Finding]) -> Html:
+def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
     """The section."""
     how = tag(
         "p",
@@ -43,7 +45,7 @@ def checks(findings: Sequence[Finding]) -> Html:
         parts.append(tag("div", heading, tag("ul", *items), class_="warnings"))
     caption = "The claims of evidence.json when this page was written"
     parts.append(table(caption, ("Verdict", "claims", "what it means"), rows, numeric=(1,)))
-    return section("How to check it", *parts, *_trusted(findings))
+    return section("How to check it", *parts, *_trusted(findings), *_audited(audit))
 
 
 def briefly(findings: Sequence[Finding]) -> str:
@@ -64,3 +66,17 @@ def _trusted(findings: Sequence[Finding]) -> list[Html]:
         return []
     items = (tag("li", f"{claim[:1].upper()}{claim[1:]}.") for claim in trusted)
     return [tag("p", "What has to be trusted:"), tag("ul", *items)]
+
+
+def _audited(audit: Audit) -> list[Html]:
+    """What an audit has found, if there was one."""
+    if audit is None:
+        return [tag("p", "The evidence of this run holds no audit of the study.")]
+    said = (
+        f"Before, hubbub {audit['version']} played {amount(audit['runs'])} trainings of this study "
+        f"with {amount(audit['canaries'])} canaries each in the place of records. It saw ε of at "
+        f"least {at_least(audit['epsilon_lower'])} in sums that may tell "
+        f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; a larger one than "
+        "promised would have shown a defect."
+    )
+    return [tag("p", said)]

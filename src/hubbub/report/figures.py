@@ -7,7 +7,7 @@ are rounded up. This file knows numbers and units, not what they are about.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import isfinite
 
 NO_PROMISE = "over 50: no promise"
@@ -24,11 +24,25 @@ def at_most(bound: float | None) -> str:
     """
     if bound is None or not isfinite(bound):
         return NO_PROMISE
+    return _rounded(bound, ROUND_CEILING)
+
+
+def at_least(bound: float) -> str:
+    """A lower bound to three digits, rounded down.
+
+    Example:
+        >>> at_least(0.34069), at_least(24.0), at_least(0)
+        ('0.340', '24.0', '0')
+    """
+    return _rounded(bound, ROUND_FLOOR)
+
+
+def _rounded(bound: float, rounding: str) -> str:
     exact = Decimal(repr(float(bound)))
     if not exact:
         return "0"
     last = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
-    rounded = exact.quantize(min(last, Decimal(1)), rounding=ROUND_CEILING)
+    rounded = exact.quantize(min(last, Decimal(1)), rounding=rounding)
     return f"{rounded:.2e}" if rounded < Decimal("0.001") else f"{rounded:f}"
 
 

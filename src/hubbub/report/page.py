@@ -30,6 +30,7 @@ def render(
     comparison: Mapping[str, Mapping[str, float]],
     parts: Sequence[Mapping[str, Any]] = (),
     checked: Sequence[checks.Finding] = (),
+    audit: checks.Audit = None,
     attempts: int | None = None,
     seconds: float | None = None,
 ) -> str:
@@ -47,6 +48,7 @@ def render(
         comparison: by mode, the mean "auc" or "accuracy" over runs and its "spread". May be empty.
         parts: what the silos have signed about their ledgers, as in the evidence.
         checked: claims and verdicts, as `hubbub verify` gives them.
+        audit: what an audit of the study has found, as in the evidence.
         attempts: made in all; as many as the last row has steps if None.
         seconds: that the run took; None if nobody measured.
 
@@ -64,7 +66,7 @@ def render(
         learned.joining(comparison),
         _views(mode),
         *([ledger.ledgers(parts), traffic.traffic(plan, made, seconds)] if not baseline else []),
-        checks.checks(checked),
+        checks.checks(checked, audit),
         numbers.numbers(plan, mode),
     ]
     return _document(plan["study"], sections)

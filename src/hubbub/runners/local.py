@@ -18,8 +18,9 @@ from typing import Any
 
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.evidence.claims import difference
+from hubbub.evidence.audited import read_audit
 from hubbub.evidence.collecting import STANDARDISED
+from hubbub.evidence.comparing import difference
 from hubbub.ledger import Ledger
 from hubbub.plan import Plan, mechanism_of
 from hubbub.runners import store
@@ -83,6 +84,7 @@ def run(
     progress: Progress | None = None,
     plan: Plan | None = None,
     device: str = "auto",
+    audit: str | Path | None = None,
     notice: Notice | None = None,
 ) -> Result:
     """Train a study with all parties in this process.
@@ -103,10 +105,11 @@ def run(
         plan: a plan made for this study, or for one that differs in the data's options only.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
             changes no guarantee.
+        audit: file of `hubbub audit --out`, which the run's evidence will hold.
         notice: told in a few words what takes long, such as the mixing of a list of tokens.
 
     Raises:
-        StudyError: the study cannot be run.
+        StudyError: the study cannot be run, or its audit is of another or contradicts it.
         DataError: a silo's records do not fit it.
         BudgetError: a silo's cap refuses a step.
         IntegrityError: a ledger cannot be written or was altered.
@@ -121,7 +124,13 @@ def run(
             "expected a study without parties.roster in one process, where keys are made for the "
             "run, got one with it; leave it out to try the study, or use hubbub serve and join"
         )
+    if audit is not None and (baseline is not None or out is None):
+        raise UserError(
+            "expected an audit with a run that leaves evidence, got one with "
+            f"{'no folder' if out is None else 'a baseline'}; leave it out"
+        )
     setting = Setting.of(study, plan, device)
+    audited = None if audit is None else read_audit(Path(audit), setting.plan)
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
         folder = None
@@ -133,6 +142,8 @@ def run(
         books = opened_ledgers(home, study, stack) if baseline is None else {}
         if folder is not None:
             folder.begin(_heads(study, books))
+            if audited:
+                folder.keep_audit(audited)
         watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
         return _finished(setting, baseline, watch, books, folder, None)
 

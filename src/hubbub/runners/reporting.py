@@ -70,6 +70,7 @@ def _page(
         comparison=comparison or _optional(folder / COMPARISON, {}),
         parts=content["silos"] if content else (),
         checked=[(one.claim, one.verdict) for one in check_content(content)] if content else (),
+        audit=content.get("audit") if content else None,
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
     )

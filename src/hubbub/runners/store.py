@@ -3,6 +3,7 @@
     study.toml          what was asked for
     plan.json           what followed from it
     run.json            where the ledgers are, and the sessions that were opened
+    audit.json          what an audit of the study has found, if the run was given one
     lock                held while a process works on the run
     metrics.jsonl       one row per evaluation
     checkpoints/        where the training stood after the newest steps
@@ -29,6 +30,7 @@ from typing import Any
 from hubbub import learning
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, UserError
+from hubbub.evidence.audited import AUDIT
 from hubbub.identity import Roster
 from hubbub.plan import Plan
 from hubbub.round import Terms
@@ -155,6 +157,11 @@ class RunFolder:
             self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
             with _usable(self.path):
                 self._write_notes()
+
+    def keep_audit(self, audit: Mapping[str, Any]) -> None:
+        """Have the run's evidence say what an audit has found; see `read_audit`."""
+        with _usable(self.path):
+            write_text(self.path / AUDIT, json.dumps(dict(audit), indent=2) + "\n")
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""

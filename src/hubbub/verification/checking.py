@@ -14,8 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hubbub.errors import HubbubError, IntegrityError, UserError
-from hubbub.evidence.claims import MODEL, check_content, difference, remade
+from hubbub.evidence.claims import MODEL, check_content, remade
 from hubbub.evidence.collecting import FILE, STANDARDISED
+from hubbub.evidence.comparing import difference
 from hubbub.evidence.finding import Finding, judged, on_trust, rederived, wrong
 from hubbub.evidence.reading import MALFORMED, Plain, load, plain_json, read_whole
 from hubbub.plan import STANDARDISATION, Plan

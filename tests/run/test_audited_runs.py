@@ -1,0 +1,224 @@
+"""What an audit has found goes with a run into its evidence, and a lie about it is called one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hubbub
+from hubbub.cli import main
+from hubbub.disk import write_text
+from hubbub.errors import StudyError, UserError
+from hubbub.evidence.audited import AUDIT, read_audit
+from hubbub.evidence.claims import check
+from hubbub.evidence.collecting import FILE
+from hubbub.evidence.finding import SIGNED, Finding
+from hubbub.evidence.reading import load, with_signature
+from hubbub.identity import Keys
+from hubbub.privacy.guesses import Rates, lower_bound
+from hubbub.runners import local
+from hubbub.transcript.heading import plain_roster, roster_of
+from hubbub.verification.checking import verify
+from run.finished import a_study
+from run.test_evidence import wrongs
+
+SCHEMA = json.loads((resources.files("hubbub.evidence") / "evidence.schema.json").read_text())
+# A sound study is contradicted by chance once in 100,000 audits.
+SURE = "0.99999"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study, its audit, and its run with that audit."""
+    folder = tmp_path_factory.mktemp("audited")
+    study, audit = folder / "study.toml", folder / "found.json"
+    study.write_text(a_study(steps=3).toml, encoding="utf-8")
+    few = ["--runs", "2", "--canaries", "500", "--confidence", SURE]
+    assert main(["audit", str(study), *few, "--out", str(audit)]) == 0
+    assert main(["run", str(study), "--out", str(folder / "run"), "--audit", str(audit)]) == 0
+    return folder
+
+
+@pytest.fixture
+def lied(made: Path, tmp_path: Path) -> Callable[[Callable[[dict[str, Any]], object]], str]:
+    """What is wrong with the evidence once its audit was changed, and all was signed again."""
+
+    def changed(change: Callable[[dict[str, Any]], object]) -> str:
+        keys = Keys.generate("aggregator", "aggregator")
+        content = load(made / "run" / FILE)
+        change(content["audit"])
+        return wrongs(_found(content, keys, tmp_path / "lie.json"))
+
+    return changed
+
+
+def _found(content: dict[str, Any], keys: Keys, path: Path) -> list[Finding]:
+    """What is found in this content, signed by somebody in the aggregator's place."""
+    roster = roster_of(content["roster"])
+    parties = (keys.identity, *roster.parties[1:])
+    content["roster"] = plain_roster(type(roster)(parties=parties))
+    content.pop("signature", None)
+    path.write_text(with_signature(content, keys.sign), encoding="utf-8")
+    return check(path)
+
+
+def test_the_evidence_holds_the_audit_and_verify_says_so(made: Path) -> None:
+    found, content = json.loads((made / "found.json").read_text()), load(made / "run" / FILE)
+    assert content["audit"] == found == json.loads((made / "run" / AUDIT).read_text())
+    assert AUDIT in content["files"]
+    (claim,) = [one for one in check(made / "run" / FILE) if "an audit by hubbub" in one.claim]
+    assert claim.verdict == SIGNED
+    assert f"by hubbub {hubbub.__version__} of 2 runs with 500 canaries" in claim.claim
+    assert all(one.holds for one in verify(made / "run"))
+    assert "played 2 trainings of this study" in (made / "run" / "report.html").read_text()
+
+
+def test_the_evidence_is_as_its_schema_says_with_an_audit_and_without(made: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="checks the published schema")
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    content = json.loads((made / "run" / FILE).read_text())
+    assert list(validator.iter_errors(content)) == []
+    assert list(validator.iter_errors({**content, "audit": None})) == []
+    for change in ({"runs": 1}, {"study": "00"}, {"more": 1}, {"confidence": 2}):
+        assert list(validator.iter_errors({**content, "audit": {**content["audit"], **change}}))
+
+
+def test_an_unchanged_audit_holds_whoever_signs(lied: Callable[..., str]) -> None:
+    assert lied(lambda _audit: None) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"epsilon_lower": 0.4}, "epsilon_lower"),
+        ({"epsilon_lower": None}, "cannot be read"),
+        ({"epsilon_audited": 40.0}, "epsilon_audited"),
+        ({"epsilon_audited": "0.5"}, "cannot be read|epsilon_audited"),
+        ({"epsilon_promised": 0.1}, "epsilon_promised"),
+        ({"adversary": "outsider"}, "adversary"),
+        ({"delta": 1e-4}, "delta"),
+        ({"relation": "substitute"}, "relation"),
+        ({"contradicted": True}, "contradicted is True"),
+        ({"contradicted": 0}, "contradicted is 0"),
+        ({"study": "00" * 32}, "of another study"),
+        ({"format": "hubbub audit 2"}, "another format"),
+        ({"version": 7}, "version"),
+        ({"seconds": "long"}, "finite number"),
+        ({"runs": 3}, "judged 500 canaries, 1000 were there"),
+        ({"runs": 1}, "between 2 and"),
+        ({"runs": "many"}, "whole number"),
+        ({"canaries": 0}, "between 1 and"),
+        ({"confidence": 1.0}, "between 0.5 and"),
+        ({"more": "words"}, "has or lacks more"),
+        ({"rule": {"says": 7}}, "says is 7"),
+        ({"rule": {"true": 10**6}}, "more canaries than were there"),
+        ({"rule": {"false": 10**6}}, "more canaries than were there"),
+        ({"rule": {"true": 250, "positives": 250, "false": 0, "negatives": 250}}, "epsilon_lower"),
+        ({"rule": {"negatives": -1}}, "between 0 and"),
+        ({"rule": {"more": 1}}, "has or lacks more"),
+    ],
+    ids=str,
+)
+def test_a_lie_about_the_audit_is_called_one(
+    lied: Callable[..., str], changed: dict[str, Any], why: str
+) -> None:
+    def lie(audit: dict[str, Any]) -> None:
+        rule = {**audit["rule"], **changed.get("rule", {})}
+        audit |= {**changed, "rule": rule}
+
+    assert re.search(why, lied(lie))
+
+
+@pytest.mark.parametrize("name", ["delta", "rule", "runs", "contradicted", "version"])
+def test_an_audit_with_something_left_out_is_wrong(lied: Callable[..., str], name: str) -> None:
+    assert "audit" in lied(lambda audit: audit.pop(name))
+
+
+def contradicting(found: dict[str, Any]) -> dict[str, Any]:
+    """An audit that has found every canary, with all that follows from it."""
+    half = found["canaries"] // 2
+    rule = {"true": half, "positives": half, "false": 0, "negatives": half}
+    lower = lower_bound(Rates(**rule), found["delta"], found["confidence"])
+    assert lower > found["epsilon_audited"]
+    more = {"rule": {**rule, "says": "there"}, "epsilon_lower": lower, "contradicted": True}
+    return {**found, **more}
+
+
+def test_evidence_with_an_audit_that_contradicts_it_is_wrong(lied: Callable[..., str]) -> None:
+    assert "more was seen than is promised" in lied(lambda a: a.update(contradicting(dict(a))))
+
+
+def test_no_run_begins_with_an_audit_that_contradicts_it(made: Path, tmp_path: Path) -> None:
+    study, audit = hubbub.Study.load(made / "study.toml"), tmp_path / "bad.json"
+    audit.write_text(json.dumps(contradicting(json.loads((made / "found.json").read_text()))))
+    with pytest.raises(StudyError, match="do not train with this installation"):
+        hubbub.run(study, tmp_path / "run", audit=audit)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bad.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": "hubbub audit 1"}', "\xff", "null"])
+def test_a_file_of_anything_else_is_refused(made: Path, tmp_path: Path, text: str) -> None:
+    made_plan = hubbub.plan(hubbub.Study.load(made / "study.toml"))
+    (tmp_path / "it").write_text(text, encoding="latin-1")
+    with pytest.raises(StudyError, match="make it again with hubbub audit --out"):
+        read_audit(tmp_path / "it", made_plan)
+
+
+def test_an_audit_of_another_study_or_none_is_refused(made: Path, tmp_path: Path) -> None:
+    other = a_study(steps=4)
+    with pytest.raises(StudyError, match="of another study"):
+        hubbub.run(other, tmp_path / "run", audit=made / "found.json")
+    with pytest.raises(UserError, match="check the path"):
+        hubbub.run(other, tmp_path / "run", audit=tmp_path / "none.json")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("out", "baseline"), [(None, None), ("run", "trusted")])
+def test_a_run_that_leaves_no_evidence_takes_no_audit(
+    made: Path, tmp_path: Path, out: str | None, baseline: str | None
+) -> None:
+    folder = None if out is None else tmp_path / out
+    with pytest.raises(UserError, match="leaves evidence"):
+        hubbub.run(a_study(steps=3), folder, baseline=baseline, audit=made / "found.json")
+
+
+def test_a_run_that_goes_on_still_has_it(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_given: Any) -> None:
+        raise KeyboardInterrupt
+
+    study = hubbub.Study.load(made / "study.toml")
+    monkeypatch.setattr(local, "write_evidence", killed)
+    with pytest.raises(KeyboardInterrupt):
+        hubbub.run(study, tmp_path / "run", audit=made / "found.json")
+    monkeypatch.undo()
+    altered = (tmp_path / "run" / AUDIT).read_text()
+    write_text(tmp_path / "run" / AUDIT, altered.replace('"runs": 2', '"runs": 4'))
+    with pytest.raises(StudyError, match="make it again"):
+        hubbub.resume(tmp_path / "run")
+    write_text(tmp_path / "run" / AUDIT, altered)
+    hubbub.resume(tmp_path / "run")
+    assert load(tmp_path / "run" / FILE)["audit"] == json.loads(altered)
+
+
+def test_a_run_without_one_says_so(made: Path, tmp_path: Path) -> None:
+    hubbub.run(hubbub.Study.load(made / "study.toml"), tmp_path / "run")
+    assert load(tmp_path / "run" / FILE)["audit"] is None
+    assert "holds no audit" in (tmp_path / "run" / "report.html").read_text()
+    (tmp_path / "run" / AUDIT).write_text((made / "found.json").read_text())
+    assert any("added later" in one.verdict for one in verify(tmp_path / "run"))
+
+
+def test_where_it_cannot_be_written_nothing_is_played(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for out in (tmp_path, tmp_path / "none" / "audit.json"):
+        assert main(["audit", str(made / "study.toml"), "--runs", "2", "--out", str(out)]) == 2
+        assert "expected --out" in capsys.readouterr().err
