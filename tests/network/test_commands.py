@@ -238,6 +238,8 @@ def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp
     found.write_text(json.dumps({**said, "study": "00" * 32}))
     refuses(command, *job(home), "--audit", found, says="make it again")
     assert json.loads(kept.read_text()) == said
+    ask(*approval(home, "aggregator", "--withdraw"))
+    assert Site.opened(home / "aggregator").audit(study.id) is None
 
 
 def test_serve_writes_no_job_of_a_study_that_was_not_approved_here(command, home):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -14,8 +16,8 @@ import pytest
 import hubbub
 from hubbub.cli import main
 from hubbub.disk import write_text
-from hubbub.errors import StudyError, UserError
-from hubbub.evidence.audited import AUDIT, read_audit
+from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.evidence.audited import AUDIT, audit_finding, bounds_of, read_audit
 from hubbub.evidence.claims import check
 from hubbub.evidence.collecting import FILE
 from hubbub.evidence.finding import SIGNED, Finding
@@ -23,6 +25,7 @@ from hubbub.evidence.reading import load, with_signature
 from hubbub.identity import Keys
 from hubbub.privacy.guesses import Rates, lower_bound
 from hubbub.runners import local
+from hubbub.runners.reporting import write_report
 from hubbub.transcript.heading import plain_roster, roster_of
 from hubbub.verification.checking import verify
 from run.finished import a_study
@@ -97,9 +100,10 @@ def test_an_unchanged_audit_holds_whoever_signs(lied: Callable[..., str]) -> Non
     ("changed", "why"),
     [
         ({"epsilon_lower": 0.4}, "epsilon_lower"),
-        ({"epsilon_lower": None}, "cannot be read"),
-        ({"epsilon_audited": 40.0}, "epsilon_audited"),
-        ({"epsilon_audited": "0.5"}, "cannot be read|epsilon_audited"),
+        ({"epsilon_lower": None}, "epsilon_lower is None"),
+        ({"epsilon_audited": 0.45}, "epsilon_audited is 0.45"),
+        ({"epsilon_audited": "0.5"}, "epsilon_audited is '0.5'"),
+        ({"epsilon_audited": None}, "epsilon_audited is None"),
         ({"epsilon_promised": 0.1}, "epsilon_promised"),
         ({"adversary": "outsider"}, "adversary"),
         ({"delta": 1e-4}, "delta"),
@@ -108,20 +112,24 @@ def test_an_unchanged_audit_holds_whoever_signs(lied: Callable[..., str]) -> Non
         ({"contradicted": 0}, "contradicted is 0"),
         ({"study": "00" * 32}, "of another study"),
         ({"format": "hubbub audit 2"}, "another format"),
-        ({"version": 7}, "version"),
+        ({"version": 7}, "TypeError"),
+        ({"version": "1.0 (re-derived: all sound)"}, "words that are in no audit"),
         ({"seconds": "long"}, "finite number"),
-        ({"runs": 3}, "judged 500 canaries, 1000 were there"),
+        ({"seconds": -5}, "between 0 and"),
+        ({"runs": 3}, "500 canaries, 1000 were judged"),
         ({"runs": 1}, "between 2 and"),
         ({"runs": "many"}, "whole number"),
+        ({"runs": 2**53}, "between 2 and"),
         ({"canaries": 0}, "between 1 and"),
         ({"confidence": 1.0}, "between 0.5 and"),
-        ({"more": "words"}, "has or lacks more"),
-        ({"rule": {"says": 7}}, "says is 7"),
+        ({"more": "words"}, "has or lacks 'more'"),
+        ({"rule": {"says": 7}}, "words that are in no audit"),
         ({"rule": {"true": 10**6}}, "more canaries than were there"),
         ({"rule": {"false": 10**6}}, "more canaries than were there"),
         ({"rule": {"true": 250, "positives": 250, "false": 0, "negatives": 250}}, "epsilon_lower"),
         ({"rule": {"negatives": -1}}, "between 0 and"),
-        ({"rule": {"more": 1}}, "has or lacks more"),
+        ({"rule": {"more": 1}}, "has or lacks 'more'"),
+        ({"\x1b[2J": 1}, re.escape(r"has or lacks '\x1b[2J'")),
     ],
     ids=str,
 )
@@ -151,13 +159,13 @@ def contradicting(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_evidence_with_an_audit_that_contradicts_it_is_wrong(lied: Callable[..., str]) -> None:
-    assert "more was seen than is promised" in lied(lambda a: a.update(contradicting(dict(a))))
+    assert "more was seen than they may tell" in lied(lambda a: a.update(contradicting(dict(a))))
 
 
 def test_no_run_begins_with_an_audit_that_contradicts_it(made: Path, tmp_path: Path) -> None:
     study, audit = hubbub.Study.load(made / "study.toml"), tmp_path / "bad.json"
     audit.write_text(json.dumps(contradicting(json.loads((made / "found.json").read_text()))))
-    with pytest.raises(StudyError, match="do not train with this installation"):
+    with pytest.raises(StudyError, match=r"once in 100000 audits: .* do not train with this"):
         hubbub.run(study, tmp_path / "run", audit=audit)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["bad.json"]
 
@@ -217,8 +225,165 @@ def test_a_run_without_one_says_so(made: Path, tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written_nothing_is_played(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("hubbub.auditing.audit", lambda *_given, **_named: pytest.fail("played"))
     for out in (tmp_path, tmp_path / "none" / "audit.json"):
         assert main(["audit", str(made / "study.toml"), "--runs", "2", "--out", str(out)]) == 2
         assert "expected --out" in capsys.readouterr().err
+
+
+def test_what_was_found_is_shown_before_it_is_written(
+    made: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_given: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hubbub.cli.audit.write_text", full)
+    few = ["--runs", "2", "--canaries", "50", "--confidence", SURE, "--json"]
+    command = ["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")]
+    assert main(command) == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["canaries"] == 50
+    assert "No space left" in said.err
+
+
+def test_an_audit_of_a_model_whose_size_was_not_known_yet_is_taken(
+    made: Path, tmp_path: Path
+) -> None:
+    """Ten million parameters are assumed then, which moves last digits of the bounds."""
+    study = a_study(changes=(('kind = "logistic"', 'kind = "python:some:model"'),))
+    found = json.loads((made / "found.json").read_text())
+    before, run = (bounds_of(hubbub.plan(study, dimension=size)) for size in (None, 2**39))
+    assert before != run
+    moved = {name: value * (1 - 1e-4) for name, value in before.items()}
+    (tmp_path / "audit.json").write_text(json.dumps({**found, **moved, "study": study.id.hex()}))
+    taken = read_audit(tmp_path / "audit.json", hubbub.plan(study, dimension=2**39))
+    assert {name: taken[name] for name in run} == run
+    assert taken["rule"] == found["rule"]
+
+
+def test_an_audit_that_this_runs_plan_makes_a_contradiction_is_refused(
+    made: Path, tmp_path: Path
+) -> None:
+    """The file's own bound is larger than the run's, and what was seen lies between the two."""
+    plan = hubbub.plan(
+        a_study(steps=3, changes=(("[model]", "standardise = { epsilon = 0.4 }\n\n[model]"),))
+    )
+    assert plan.epsilon_of_training < 0.3
+    found = {**json.loads((made / "found.json").read_text()), "study": plan.study.id.hex()}
+    rule, lower = _between(found, 0.3, 0.5)
+    bounds = {"epsilon_audited": 0.5, "epsilon_promised": 0.5}
+    text = json.dumps({**found, **bounds, "rule": rule, "epsilon_lower": lower})
+    (tmp_path / "audit.json").write_text(text)
+    with pytest.raises(StudyError, match="do not train"):
+        read_audit(tmp_path / "audit.json", plan)
+
+
+def _between(found: dict[str, Any], least: float, most: float) -> tuple[dict[str, Any], float]:
+    """Counts from which a bound within these two follows."""
+    for true in range(1, 251):
+        rule = {"true": true, "positives": 250, "false": 20, "negatives": 250}
+        lower = lower_bound(Rates(**rule), found["delta"], found["confidence"])
+        if least < lower < most:
+            return {**rule, "says": "there"}, lower
+    raise AssertionError
+
+
+@pytest.mark.parametrize("bound", [None, 40.0, 0.51, -0.1, "0.5"])
+def test_where_no_plan_can_be_made_an_audit_is_held_against_the_studys_epsilon(
+    made: Path, bound: object
+) -> None:
+    study = a_study(changes=(('kind = "logistic"', 'kind = "python:some:model"'),))
+    own = {"epsilon_audited": 0.4999, "epsilon_promised": 0.5, "study": study.id.hex()}
+    found = {**json.loads((made / "found.json").read_text()), **own}
+    assert audit_finding(found, study, None).verdict == SIGNED
+    seen = contradicting(found)
+    assert not audit_finding(seen, study, None).holds
+    with pytest.raises(StudyError, match="epsilon_audited"):
+        audit_finding({**seen, "epsilon_audited": bound, "contradicted": False}, study, None)
+
+
+def test_the_file_and_the_evidence_say_the_same(made: Path, tmp_path: Path) -> None:
+    """An aggregator that lists one audit and shows another has signed both."""
+    content, keys = load(made / "run" / FILE), Keys.generate("aggregator", "aggregator")
+    unlisted = {name: digest for name, digest in content["files"].items() if name != AUDIT}
+    for lie in ({"audit": None}, {"files": unlisted}):
+        assert "unlike what an audit has found" in wrongs(
+            _found({**content, **lie}, keys, tmp_path / "lie.json")
+        )
+    folder = tmp_path / "run"
+    shutil.copytree(made / "run", folder)
+    other = json.loads((folder / AUDIT).read_text()) | {"seconds": 77.0}
+    (folder / AUDIT).write_text(json.dumps(other))
+    content["files"][AUDIT] = hashlib.sha256((folder / AUDIT).read_bytes()).hexdigest()
+    _found(content, keys, folder / FILE)
+    assert "audit.json is what evidence.json says" in wrongs(verify(folder))
+    (folder / AUDIT).write_text("{")
+    content["files"][AUDIT] = hashlib.sha256(b"{").hexdigest()
+    _found(content, keys, folder / FILE)
+    assert "audit.json is what evidence.json says" in wrongs(verify(folder))
+
+
+def test_an_audit_survives_whatever_stops_the_run_before_it_begins(
+    made: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ledgers").mkdir()
+    bad = tmp_path / "ledgers" / "cleveland.sqlite"
+    bad.write_text("no ledger")
+    study = hubbub.Study.load(made / "study.toml")
+    with pytest.raises(IntegrityError):
+        hubbub.run(study, tmp_path / "run", audit=made / "found.json")
+    bad.unlink()
+    hubbub.resume(tmp_path / "run")
+    assert load(tmp_path / "run" / FILE)["audit"]
+
+
+def test_the_report_tells_no_audit_that_does_not_hold(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(made / "run", folder)
+    content = load(folder / FILE)
+    content["audit"]["epsilon_lower"] = 0.4
+    _found(content, Keys.generate("aggregator", "aggregator"), folder / FILE)
+    page = write_report(folder).read_text(encoding="utf-8")
+    assert "epsilon_lower is 0.4" in page
+    assert "trainings of this study" not in page
+
+
+def test_a_file_that_is_too_large_for_an_audit_is_not_read(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "it").write_text(" " * 100_000)
+    with pytest.raises(UserError, match="more than 65536 bytes"):
+        read_audit(tmp_path / "it", hubbub.plan(hubbub.Study.load(made / "study.toml")))
+
+
+def test_evidence_is_checked_where_no_plan_can_be_made(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(made / "run", folder)
+    for module in ("verification.checking", "evidence.claims"):
+        monkeypatch.setattr(f"hubbub.{module}.remade", lambda *_: None)
+    found = verify(folder)
+    assert wrongs(found) == ""
+    assert sum("only its own code or data know" in one.claim for one in found) == 1
+    content = load(folder / FILE)
+    content["audit"]["epsilon_lower"] = 0.4
+    _found(content, Keys.generate("aggregator", "aggregator"), folder / FILE)
+    assert "epsilon_lower is 0.4" in wrongs(verify(folder))
+
+
+def test_nothing_in_an_audit_moves_the_cursor(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads((made / "found.json").read_text()) | {"\x1b[2J\nhubbub: accepted": 1}
+    (tmp_path / "it.json").write_text(json.dumps(found))
+    command = ["run", str(made / "study.toml"), "--out", str(tmp_path / "run")]
+    assert main([*command, "--audit", str(tmp_path / "it.json")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,9 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub.auditing.canaries import Canaries, losses
 from hubbub.errors import StudyError
-from hubbub.evidence.audited import audit_as_plain, bounds_of
+from hubbub.evidence.audited import SIDES, audit_as_plain, bounds_of, check_size
 from hubbub.plan import Plan, plan
-from hubbub.privacy import parameters
-from hubbub.privacy.guesses import Rates, Trials, chosen_rule, lower_bound, rates_of
+from hubbub.privacy.guesses import Rates, Trials, chosen_rule, rates_of
 from hubbub.round import decoded
 from hubbub.runners.federation import federate, layout_of, terms_of
 from hubbub.study import Study
@@ -31,8 +31,6 @@ from hubbub.version import VERSION
 # Called after every step with how many are done, of all runs together.
 Progress = Callable[[int], None]
 
-_MOST_CANARIES = 10_000  # a record of each has as many features
-
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
@@ -40,7 +38,6 @@ class Audit:
 
     Args:
         plan: of the study.
-        lower: epsilon of the training's sums is at least so large, at the study's delta.
         confidence: the chance that `lower` is right, under P18's premises.
         runs: trainings that were played, half of them to choose a rule.
         canaries: of each run.
@@ -50,7 +47,6 @@ class Audit:
     """
 
     plan: Plan = field(repr=False)
-    lower: float
     confidence: float
     runs: int
     canaries: int
@@ -58,30 +54,8 @@ class Audit:
     says: bool
     seconds: float
 
-    @property
-    def promised(self) -> float:
-        """The epsilon that is promised against the stated adversary."""
-        return self.plan.stated.epsilon
-
-    @property
-    def audited(self) -> float:
-        """What the training's sums have of it: less, if the study asks for other releases too."""
-        return self.plan.epsilon_of_training
-
-    @property
-    def contradicted(self) -> bool:
-        """Whether more was seen than those sums may tell."""
-        return self.lower > self.audited
-
-    @property
-    def side(self) -> str:
-        """What the rule says of a canary, in words."""
-        if self.plan.study.privacy.relation == "substitute":
-            return "adds" if self.says else "subtracts"
-        return "there" if self.says else "not there"
-
-    def as_json(self) -> dict[str, Any]:
-        """It as plain values, which a run can be given; an epsilon past 50 is null."""
+    @cached_property
+    def _plain(self) -> dict[str, Any]:
         return audit_as_plain(
             self.plan.study,
             bounds_of(self.plan),
@@ -93,6 +67,36 @@ class Audit:
             seconds=self.seconds,
             version=VERSION,
         )
+
+    @property
+    def lower(self) -> float:
+        """Epsilon of the training's sums is at least so large, at the study's delta (P18)."""
+        return float(self._plain["epsilon_lower"])
+
+    @property
+    def promised(self) -> float:
+        """The epsilon that is promised against the stated adversary."""
+        return float(self._plain["epsilon_promised"])
+
+    @property
+    def audited(self) -> float:
+        """What the training's sums have of it: less, if the study asks for other releases too."""
+        return float(self._plain["epsilon_audited"])
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether more was seen than those sums may tell."""
+        return bool(self._plain["contradicted"])
+
+    @property
+    def side(self) -> str:
+        """What the rule says of a canary, in words."""
+        one, other = SIDES[self.plan.study.privacy.relation]
+        return one if self.says else other
+
+    def as_json(self) -> dict[str, Any]:
+        """It as plain values, which a run can be given."""
+        return dict(self._plain)
 
 
 def audit(
@@ -127,9 +131,7 @@ def audit(
             shape in question, cannot be read.
     """
     Study.expect(study)
-    runs = parameters.whole("runs", runs, least=2, most=10**6)
-    canaries = parameters.whole("canaries", canaries, least=1, most=_MOST_CANARIES)
-    confidence = parameters.within("confidence", confidence, least=0.5, most=0.999999)
+    runs, canaries, confidence = check_size(runs, canaries, confidence)
     _refuse_unable(study)
     made, start, delta = plan(study), time.perf_counter(), study.privacy.delta
     steps, said = study.training.steps, progress or _ignore
@@ -140,7 +142,6 @@ def audit(
     rates = rates_of(rule, _joined(trials[half:]))
     return Audit(
         plan=made,
-        lower=lower_bound(rates, delta, confidence),
         confidence=confidence,
         runs=runs,
         canaries=canaries,

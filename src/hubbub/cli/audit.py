@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.disk import write_text
 from hubbub.errors import UserError
+from hubbub.evidence.audited import remedy
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def _audit(options: argparse.Namespace) -> int:
             confidence=options.confidence,
             progress=progress.reach,
         )
-    if out is not None:
-        _write(out, found)
     if options.json:
         emit(found.as_json())
     else:
         _show(study, found)
+    if out is not None:
+        _write(out, found)
     return int(found.contradicted)
 
 
@@ -87,11 +88,7 @@ def _show(study: Study, found: Audit) -> None:
     )
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
     if found.contradicted:
-        say(
-            "CONTRADICTED: more was seen than is promised, which happens by chance once in "
-            f"{1 / (1 - found.confidence):.0f} audits; repeat it with a higher --confidence, and "
-            "do not train with this installation before"
-        )
+        say(f"CONTRADICTED: more was seen than these sums may tell; {remedy(found.confidence)}")
     else:
         say("not contradicted; that proves nothing, and more runs look more closely")
 

@@ -176,6 +176,8 @@ def _serve(options: argparse.Namespace) -> int:
         raise UserError("expected a study that was approved here, got another; hubbub approve it")
     if options.audit is not None:
         site.keep_audit(study.id, read_audit(options.audit, made))
+    if (kept := site.audit(study.id)) and not options.json:
+        say(f"the evidence will hold the audit in {kept}")
     if options.job is not None:
         write_job(options.job, study, site.roster, made.quorum)
         emit({"job": str(options.job)}) if options.json else say(f"job written to {options.job}")

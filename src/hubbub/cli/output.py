@@ -50,7 +50,7 @@ def say(text: str = "") -> None:
 
 def warn(text: str) -> None:
     """A line on stderr."""
-    print(f"hubbub: {text}", file=sys.stderr)
+    print(f"hubbub: {_printable(text)}", file=sys.stderr)
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -7,15 +7,16 @@ but whoever made the audit.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
-from math import inf
 from pathlib import Path
 
 from hubbub.errors import StudyError
-from hubbub.evidence.comparing import difference
+from hubbub.evidence.comparing import CLOSE, difference
 from hubbub.evidence.finding import Finding, signed, wrong
 from hubbub.evidence.reading import MALFORMED, Plain, plain_json, read_whole
 from hubbub.plan import Plan
+from hubbub.plan.exposure import stated_adversary
 from hubbub.privacy import parameters
 from hubbub.privacy.guesses import Rates, lower_bound
 from hubbub.report.figures import at_least, at_most
@@ -23,9 +24,27 @@ from hubbub.study import Study
 
 FORMAT = "hubbub audit 1"
 AUDIT = "audit.json"
+# What a rule says of a canary: the True side of its coin, and the other.
+SIDES = {"add-remove": ("there", "not there"), "substitute": ("adds", "subtracts")}
 _COUNTS = ("true", "positives", "false", "negatives")
-_BOUNDS = ("adversary", "epsilon_audited", "epsilon_promised")
-_MOST = 2**53
+_BOUNDS = ("epsilon_audited", "epsilon_promised")
+_MOST_RUNS, _MOST_CANARIES = 10**6, 10_000  # a record of each canary has as many features
+_MOST = _MOST_RUNS * _MOST_CANARIES
+_MOST_BYTES = 2**16  # there are some twenty numbers
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
+
+
+def check_size(runs: object, canaries: object, confidence: object) -> tuple[int, int, float]:
+    """What may be asked of an audit.
+
+    Raises:
+        StudyError: one of them is out of range.
+    """
+    return (
+        parameters.whole("runs", runs, least=2, most=_MOST_RUNS),
+        parameters.whole("canaries", canaries, least=1, most=_MOST_CANARIES),
+        parameters.within("confidence", confidence, least=0.5, most=0.999999),
+    )
 
 
 def audit_as_plain(
@@ -46,22 +65,23 @@ def audit_as_plain(
         study: that was audited.
         bounds: of its plan; see `bounds_of`.
         runs, canaries, confidence: as for `hubbub.audit`.
-        says: what its rule says of a canary.
+        says: what its rule says of a canary, one of `SIDES`.
         rates: of the rule, in the half of the runs that did not choose it.
         seconds: that it took.
         version: of hubbub that made it.
     """
-    lower, audited = lower_bound(rates, study.privacy.delta, confidence), bounds["epsilon_audited"]
+    lower = lower_bound(rates, study.privacy.delta, confidence)
     return {
         "format": FORMAT,
         "version": version,
         "study": study.id.hex(),
         "delta": study.privacy.delta,
         "relation": study.privacy.relation,
+        "adversary": stated_adversary(study),
         **bounds,
         "epsilon_lower": lower,
         "confidence": confidence,
-        "contradicted": lower > (inf if audited is None else audited),
+        "contradicted": lower > bounds["epsilon_audited"],
         "runs": runs,
         "canaries": canaries,
         "rule": {"says": says, **asdict(rates)},
@@ -70,40 +90,49 @@ def audit_as_plain(
 
 
 def bounds_of(plan: Plan) -> Plain:
-    """What an audit is held against; an epsilon past 50 is None."""
-    audited, promised = plan.epsilon_of_training, plan.stated.epsilon
+    """What an audit is held against: the promise, and what the training's sums have of it."""
     return {
-        "adversary": plan.stated.adversary,
-        "epsilon_audited": audited if audited < inf else None,
-        "epsilon_promised": promised if promised < inf else None,
+        "epsilon_audited": plan.epsilon_of_training,
+        "epsilon_promised": plan.stated.epsilon,
     }
 
 
 def read_audit(path: Path, plan: Plan) -> Plain:
-    """An audit that a run of a plan can be given.
+    """The audit in a file, held against the plan of a run.
+
+    Whoever audits may not know yet how large the model is, which changes last digits of a plan.
 
     Raises:
         UserError: the file cannot be read.
         StudyError: it holds no audit of this study, or one that contradicts the promise.
     """
-    content, said = read_whole(path), {}
+    content, made = read_whole(path, most=_MOST_BYTES), {}
     try:
         said = plain_json(content)
-        why = _flaw(said, plan.study, bounds_of(plan))
+        why = difference(said, _made_again(said, plan.study, _own_bounds(said, plan.study)))
+        made = _made_again(said, plan.study, bounds_of(plan))
     except MALFORMED as error:
-        why = f"it cannot be read ({type(error).__name__})"
+        why = f"it cannot be read ({type(error).__name__}: {error})"
     if why:
         raise StudyError(
             f"expected an audit of “{plan.study.name}” in {path}, but {why}; make it again with "
             "hubbub audit --out"
         )
-    if said["contradicted"]:
+    if made["contradicted"]:
         raise StudyError(
             f"expected an audit that agrees with the promise in {path}, it saw epsilon of at least "
-            f"{at_least(said['epsilon_lower'])} in sums that may tell "
-            f"{at_most(said['epsilon_audited'])}; do not train with this installation"
+            f"{at_least(made['epsilon_lower'])} in sums that may tell "
+            f"{at_most(made['epsilon_audited'])}; {remedy(made['confidence'])}"
         )
-    return said
+    return made
+
+
+def remedy(confidence: float) -> str:
+    """What to do about an audit that contradicts the promise."""
+    return (
+        f"by chance that happens once in {1 / (1 - confidence):.0f} audits: repeat it with a "
+        "higher --confidence, and do not train with this installation before"
+    )
 
 
 def audit_finding(said: Plain, study: Study, plan: Plan | None) -> Finding:
@@ -112,49 +141,58 @@ def audit_finding(said: Plain, study: Study, plan: Plan | None) -> Finding:
     Args:
         said: what the evidence says of it.
         study: of the evidence.
-        plan: made again; None if that cannot be done from the study alone.
+        plan: made again; None if that cannot be done from the study alone, and its bounds are then
+            only known to be no more than the study's epsilon.
 
     Raises:
         one of MALFORMED: it is nothing of the kind.
     """
-    why = _flaw(said, study, bounds_of(plan) if plan else {name: said[name] for name in _BOUNDS})
+    bounds = bounds_of(plan) if plan else _own_bounds(said, study)
+    made = _made_again(said, study, bounds)
     claim = (
-        f"an audit by hubbub {said['version']} of {said['runs']} runs with {said['canaries']} "
-        f"canaries saw epsilon of at least {at_least(said['epsilon_lower'])} "
-        f"({100 * said['confidence']:.6g} % confidence) in sums that may tell "
-        f"{at_most(said['epsilon_audited'])}"
+        f"an audit by hubbub {made['version']} of {made['runs']} runs with {made['canaries']} "
+        f"canaries saw epsilon of at least {at_least(made['epsilon_lower'])} "
+        f"({100 * made['confidence']:.6g} % confidence) in sums that may tell "
+        f"{at_most(made['epsilon_audited'])}"
     )
-    if why or said["contradicted"]:
-        return wrong(claim, why or "more was seen than is promised")
+    why = difference(said, made)
+    if why or made["contradicted"]:
+        return wrong(claim, why or "more was seen than they may tell")
     return signed(claim)
 
 
-def _flaw(said: Plain, study: Study, bounds: Plain) -> str:
-    """Why this is no audit of the study, or not what follows from its own counts; "" if it is.
+def _made_again(said: Plain, study: Study, bounds: Plain) -> Plain:
+    """What follows of an audit of this study from what was counted.
 
     Raises:
         one of MALFORMED: it is nothing of the kind.
     """
     if (said["format"], said["study"]) != (FORMAT, study.id.hex()):
-        return "it is of another format or of another study"
-    rule, counts = said["rule"], {}
-    for name in _COUNTS:
-        counts[name] = parameters.whole(name, rule[name], least=0, most=_MOST)
-    rates = Rates(**counts)
-    made = audit_as_plain(
+        raise StudyError("it is of another format or of another study")
+    rule, version = said["rule"], said["version"]
+    if rule["says"] not in SIDES[study.privacy.relation] or not _VERSION.fullmatch(version):
+        raise ValueError("words that are in no audit")
+    runs, canaries, confidence = check_size(said["runs"], said["canaries"], said["confidence"])
+    counts = {name: parameters.whole(name, rule[name], least=0, most=_MOST) for name in _COUNTS}
+    rates, judged = Rates(**counts), (runs - runs // 2) * canaries
+    if rates.positives + rates.negatives != judged:
+        raise ValueError(f"{rates.positives + rates.negatives} canaries, {judged} were judged")
+    if rates.true > rates.positives or rates.false > rates.negatives:
+        raise ValueError("a rule that spoke of more canaries than were there")
+    return audit_as_plain(
         study,
         bounds,
-        runs=parameters.whole("runs", said["runs"], least=2, most=_MOST),
-        canaries=parameters.whole("canaries", said["canaries"], least=1, most=_MOST),
-        confidence=parameters.within("confidence", said["confidence"], least=0.5, most=0.999999),
-        says=str(rule["says"]),
+        runs=runs,
+        canaries=canaries,
+        confidence=confidence,
+        says=rule["says"],
         rates=rates,
-        seconds=parameters.real("seconds", said["seconds"]),
-        version=str(said["version"]),
+        seconds=parameters.within("seconds", said["seconds"], least=0, most=1e12),
+        version=version,
     )
-    judged = (made["runs"] - made["runs"] // 2) * made["canaries"]
-    if rates.positives + rates.negatives != judged:
-        return f"its rule judged {rates.positives + rates.negatives} canaries, {judged} were there"
-    if rates.true > rates.positives or rates.false > rates.negatives:
-        return "its rule spoke of more canaries than were there"
-    return difference(said, made, "its")
+
+
+def _own_bounds(said: Plain, study: Study) -> Plain:
+    """What an audit says that it was held against: never more than the study's epsilon."""
+    most = study.privacy.epsilon * (1 + CLOSE)
+    return {name: parameters.within(name, said[name], least=0, most=most) for name in _BOUNDS}

@@ -13,7 +13,7 @@ from math import ceil, inf
 from pathlib import Path
 
 from hubbub.errors import IntegrityError
-from hubbub.evidence.audited import audit_finding
+from hubbub.evidence.audited import AUDIT, audit_finding
 from hubbub.evidence.comparing import difference
 from hubbub.evidence.finding import Finding, judged, on_trust, signed, wrong
 from hubbub.evidence.reading import MALFORMED, Plain, load, part_words
@@ -282,7 +282,10 @@ def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
 
 
 def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    said = content.get("audit")
+    said, kept = content.get("audit"), AUDIT in content["files"]
+    if (said is not None) != kept:
+        why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
+        yield wrong("an audit's file goes with what it has found", why)
     if said is not None:
         yield audit_finding(said, study, remade(study, content["plan"]["dimension"]))
 

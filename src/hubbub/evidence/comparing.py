@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import isclose
 from typing import Any
 
-_CLOSE = 1e-6
+CLOSE = 1e-6
 
 
 def difference(found: Any, made: Any, where: str = "it") -> str:
@@ -16,7 +16,7 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
     if isinstance(found, dict) and isinstance(made, dict):
         if set(found) != set(made):
             odd = min(map(str, set(found) ^ set(made)))
-            return f"{where} has or lacks {odd}, unlike what follows from the study"
+            return f"{where} has or lacks {odd!r}, unlike what follows from the study"
         pairs = ((found[key], made[key], key) for key in made)
     elif isinstance(found, list) and isinstance(made, list | tuple) and len(found) == len(made):
         pairs = (
@@ -27,7 +27,7 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
         same = (
             found == made and isinstance(found, int)
             if counted
-            else isclose(found, made, rel_tol=_CLOSE)
+            else isclose(found, made, rel_tol=CLOSE)
         )
         return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
     else:

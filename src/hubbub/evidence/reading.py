@@ -41,36 +41,36 @@ def load(path: Path) -> Plain:
     content = _verified(whole)
     if content is None:
         raise IntegrityError(
-            f"expected {path} to be as its aggregator signed it, it was altered; get it again from "
-            "whom it came from, or restore a backup"
+            f"expected {path} to be evidence as its aggregator signed it, it was altered or is "
+            "another file; get it again from whom it came from, or restore a backup"
         )
     return content
 
 
-def read_whole(path: Path) -> bytes:
+def read_whole(path: Path, *, most: int = _MOST_BYTES) -> bytes:
     """A file of a run as it is on disk; it may come from anybody, who may mean harm.
 
     Raises:
-        UserError: it is no ordinary file, cannot be read, or is larger than any run makes it.
+        UserError: it is no ordinary file, cannot be read, or has more than `most` bytes.
     """
-    check_ordinary(path)
+    check_ordinary(path, most=most)
     try:
         return path.read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
-def check_ordinary(path: Path) -> None:
+def check_ordinary(path: Path, *, most: int = _MOST_BYTES) -> None:
     """Refuse to read what is no file of a run: to open a pipe would wait for whoever writes to it.
 
     Raises:
-        UserError: it is no ordinary file, or is larger than any run makes it.
+        UserError: it is no ordinary file, or has more than `most` bytes, which no run needs.
     """
     try:
         if not path.is_file():
             raise FileNotFoundError(0, "no ordinary file there")
-        if path.stat().st_size > _MOST_BYTES:
-            raise OSError(0, f"more than {_MOST_BYTES} bytes")
+        if path.stat().st_size > most:
+            raise OSError(0, f"more than {most} bytes")
     except OSError as error:
         raise _unreadable(path, error) from None
 

@@ -8,7 +8,7 @@ new ones, and what the silos say that they have paid for counts as spent (docs/p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -88,9 +88,9 @@ def serve(
     whose = [sources.TEST] if sources.has_test_set(study) else []
     setting = Setting.of(study, whose=whose, folder=site.home)
     with ExitStack() as stack:
-        folder, start = stack.enter_context(_folder(out, setting, journal))
-        if (kept := site.audit(study.id)) is not None:
-            folder.keep_audit(read_audit(kept, setting.plan))
+        kept = site.audit(study.id)
+        audit = None if kept is None else read_audit(kept, setting.plan)
+        folder, start = stack.enter_context(_folder(out, setting, audit, journal))
         exchange = Exchange(site.roster, phase, journal)
         conductor = Conductor(site, study, exchange, patience or Patience())
         sessions = Sessions(
@@ -190,11 +190,12 @@ def _closed(sessions: Sessions, trained: State) -> list[dict[str, Any]]:
 
 @contextmanager
 def _folder(
-    out: Path, setting: Setting, journal: Journal
+    out: Path, setting: Setting, audit: Mapping[str, Any] | None, journal: Journal
 ) -> Iterator[tuple[RunFolder, State | None]]:
     """The run's folder, and where an interrupted run stood."""
     if not (out / "run.json").is_file():
-        with RunFolder.fresh(out, setting.plan, baseline=None, ledgers=None) as folder:
+        fresh = RunFolder.fresh(out, setting.plan, baseline=None, ledgers=None, audit=audit)
+        with fresh as folder:
             yield folder, None
         return
     with RunFolder.again(out) as (folder, study):
@@ -203,6 +204,8 @@ def _folder(
                 f"expected this networked study's run in {out}, got another; choose another --out"
             )
         check_plan(out / "plan.json", setting.plan)
+        if audit is not None:
+            folder.keep_audit(audit)
         found = folder.last_checkpoint()
         if found is not None:
             journal.note("resumed", step=found.state.step)

@@ -223,10 +223,11 @@ class Site:
         return path if path.is_file() else None
 
     def withdraw(self, study: bytes) -> bool:
-        """Take an approval back; whether there was one."""
+        """Take an approval back, and forget what an audit has found; whether there was one."""
         path = self._approval(study)
         there = path.is_file()
         path.unlink(missing_ok=True)
+        self._audit(study).unlink(missing_ok=True)
         return there
 
     def approves(self, study: bytes) -> bool:

@@ -45,7 +45,9 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
         parts.append(tag("div", heading, tag("ul", *items), class_="warnings"))
     caption = "The claims of evidence.json when this page was written"
     parts.append(table(caption, ("Verdict", "claims", "what it means"), rows, numeric=(1,)))
-    return section("How to check it", *parts, *_trusted(findings), *_audited(audit))
+    if not wrongs:
+        parts += _audited(audit)
+    return section("How to check it", *parts, *_trusted(findings))
 
 
 def briefly(findings: Sequence[Finding]) -> str:
@@ -73,10 +75,10 @@ def _audited(audit: Audit) -> list[Html]:
     if audit is None:
         return [tag("p", "The evidence of this run holds no audit of the study.")]
     said = (
-        f"Before, hubbub {audit['version']} played {amount(audit['runs'])} trainings of this study "
-        f"with {amount(audit['canaries'])} canaries each in the place of records. It saw ε of at "
-        f"least {at_least(audit['epsilon_lower'])} in sums that may tell "
+        f"An audit by hubbub {audit['version']} played {amount(audit['runs'])} trainings of this "
+        f"study with {amount(audit['canaries'])} canaries each in the place of records. It saw ε "
+        f"of at least {at_least(audit['epsilon_lower'])} in sums that may tell "
         f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; a larger one than "
-        "promised would have shown a defect."
+        "that would have shown a defect."
     )
     return [tag("p", said)]

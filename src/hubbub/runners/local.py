@@ -18,7 +18,7 @@ from typing import Any
 
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.evidence.audited import read_audit
+from hubbub.evidence.audited import AUDIT, read_audit
 from hubbub.evidence.collecting import STANDARDISED
 from hubbub.evidence.comparing import difference
 from hubbub.ledger import Ledger
@@ -110,6 +110,7 @@ def run(
 
     Raises:
         StudyError: the study cannot be run, or its audit is of another or contradicts it.
+        UserError: the folder holds something, or an audit cannot be read or has no place.
         DataError: a silo's records do not fit it.
         BudgetError: a silo's cap refuses a step.
         IntegrityError: a ledger cannot be written or was altered.
@@ -137,13 +138,17 @@ def run(
         if out is not None:
             home = home or Path(out).parent / "ledgers"
             folder = stack.enter_context(
-                RunFolder.fresh(Path(out), setting.plan, baseline=baseline, ledgers=home.absolute())
+                RunFolder.fresh(
+                    Path(out),
+                    setting.plan,
+                    baseline=baseline,
+                    ledgers=home.absolute(),
+                    audit=audited,
+                )
             )
         books = opened_ledgers(home, study, stack) if baseline is None else {}
         if folder is not None:
             folder.begin(_heads(study, books))
-            if audited:
-                folder.keep_audit(audited)
         watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
         return _finished(setting, baseline, watch, books, folder, None)
 
@@ -189,6 +194,8 @@ def resume(
         _check_heads(study, books, found)
         opened.begin(_heads(study, books))
         check_plan(opened.path / "plan.json", setting.plan)
+        if (opened.path / AUDIT).exists():
+            read_audit(opened.path / AUDIT, setting.plan)
         start = found.state if found else State(parameters=setting.initial)
         rows = charged_in(books, study, opened, TRAINING)
         charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch

@@ -44,13 +44,13 @@ def write_report(
             "that --out named"
         )
     try:
-        page = _page(folder, comparison, seconds)
+        page = _page(folder, comparison, seconds).encode()
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise IntegrityError(
             f"expected plan, metrics, comparison and evidence in {folder} as a run writes them, "
             f"found something else ({type(error).__name__}); restore them from a backup"
         ) from None
-    write_bytes(folder / REPORT, page.encode())
+    write_bytes(folder / REPORT, page)
     return folder / REPORT
 
 

@@ -88,9 +88,15 @@ class RunFolder:
     @classmethod
     @contextmanager
     def fresh(
-        cls, path: Path, plan: Plan, *, baseline: str | None, ledgers: Path | None
+        cls,
+        path: Path,
+        plan: Plan,
+        *,
+        baseline: str | None,
+        ledgers: Path | None,
+        audit: Mapping[str, Any] | None = None,
     ) -> Iterator[RunFolder]:
-        """Make the folder of a new run and put the study and the plan into it.
+        """Make the folder of a new run and put the study, the plan and its audit into it.
 
         Raises:
             UserError: it holds something already, or cannot be written.
@@ -110,6 +116,8 @@ class RunFolder:
             with _usable(path):
                 write_text(path / "study.toml", plan.study.as_toml())
                 write_text(path / "plan.json", plan.json())
+                if audit is not None:
+                    folder.keep_audit(audit)
                 folder._write_notes()
             yield folder
 

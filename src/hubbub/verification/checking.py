@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hubbub.errors import HubbubError, IntegrityError, UserError
+from hubbub.evidence.audited import AUDIT
 from hubbub.evidence.claims import MODEL, check_content, remade
 from hubbub.evidence.collecting import FILE, STANDARDISED
 from hubbub.evidence.comparing import difference
@@ -61,17 +62,17 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
         made = remade(study, stated["dimension"])
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
-    if made is None:
-        return [
-            *found,
-            on_trust("the plan: how many features a record has, only its own code or data know"),
-        ]
     if content is not None and content["study"].get("id") != study.id.hex():
         why = f"it is about another study; {RESTORE}"
         return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
-    why = _unlike(stated, made)
-    found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
     claims = [_without_evidence()] if content is None else check_content(content)
+    if content is not None and (folder / AUDIT).exists():
+        claims.append(_audit_kept(folder / AUDIT, content))
+    if made is None:
+        unknown = "the plan: how many features a record has, only its own code or data know"
+        return [*found, *([on_trust(unknown)] if content is None else []), *claims]
+    why = _unlike(stated, made.as_json())
+    found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
     if found[-1].holds:
         sound = content if all(one.holds for one in claims) else None
         found += _played(folder, made, sound, look)
@@ -80,10 +81,19 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     return found + claims
 
 
-def _unlike(stated: Plain, made: Plan) -> str:
-    """Where a plan that was written down differs from the one that follows; "" if nowhere."""
+def _audit_kept(path: Path, content: Plain) -> Finding:
+    """Whether the evidence says of an audit what its file does."""
     try:
-        return difference(stated, made.as_json())
+        why = _unlike(plain_json(read_whole(path)), content.get("audit") or {})
+    except MALFORMED as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    return judged(f"{path.name} is what {FILE} says that an audit has found", why)
+
+
+def _unlike(stated: Plain, made: Plain) -> str:
+    """Where plain values that were written down differ from those that follow; "" if nowhere."""
+    try:
+        return difference(stated, made)
     except OverflowError:
         return "it has a number past all measure"
 
