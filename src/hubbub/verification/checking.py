@@ -65,16 +65,16 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     if content is not None and content["study"].get("id") != study.id.hex():
         why = f"it is about another study; {RESTORE}"
         return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
-    claims = [_without_evidence()] if content is None else check_content(content)
     if content is not None and (folder / AUDIT).exists():
-        claims.append(_audit_kept(folder / AUDIT, content))
+        found.append(_audit_kept(folder / AUDIT, content))
+    claims = [_without_evidence()] if content is None else check_content(content)
     if made is None:
         unknown = "the plan: how many features a record has, only its own code or data know"
         return [*found, *([on_trust(unknown)] if content is None else []), *claims]
     why = _unlike(stated, made.as_json())
     found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
     if found[-1].holds:
-        sound = content if all(one.holds for one in claims) else None
+        sound = content if all(one.holds for one in [*found, *claims]) else None
         found += _played(folder, made, sound, look)
         if sound is not None:
             found.append(check_rows(folder / METRICS, made, sound))
