@@ -12,6 +12,7 @@ from hubbub.auditing import audit
 from hubbub.errors import StudyError
 from hubbub.evidence.claims import check
 from hubbub.evidence.reading import with_signature
+from hubbub.network import serving
 from hubbub.runners.local import run
 from hubbub.transcript.heading import plain_roster
 from hubbub.verification import checking
@@ -45,6 +46,22 @@ def test_the_aggregator_puts_an_audit_into_the_evidence(audited):
     parties.serve()
     assert json.loads((parties.home / "run" / "evidence.json").read_text())["audit"] == found
     assert all(one.holds for one in verify(parties.home / "run"))
+
+
+def test_an_audit_that_is_withdrawn_leaves_a_run_that_goes_on(audited, tmp_path):
+    parties = Consortium.gather(tmp_path, table(HOSPITALS[:3]))
+    found = {**audited[1], "study": parties.study.id.hex()}
+    parties.aggregator.keep_audit(parties.study.id, found)
+    with (
+        mock.patch.object(serving, "write_bytes", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        parties.serve()
+    assert (tmp_path / "run" / "audit.json").exists()
+    parties.aggregator.withdraw(parties.study.id)
+    parties.aggregator.approve(parties.study, parties.aggregator.roster)
+    parties.serve()
+    assert json.loads((tmp_path / "run" / "evidence.json").read_text())["audit"] is None
 
 
 def test_evidence_of_another_roster_than_the_study_names_is_wrong(tmp_path):

@@ -20,7 +20,7 @@ from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.evidence.audited import AUDIT, audit_finding, bounds_of, read_audit
 from hubbub.evidence.claims import check
 from hubbub.evidence.collecting import FILE
-from hubbub.evidence.finding import SIGNED, Finding
+from hubbub.evidence.finding import ON_TRUST, SIGNED, Finding
 from hubbub.evidence.reading import load, with_signature
 from hubbub.identity import Keys
 from hubbub.privacy.guesses import Rates, lower_bound
@@ -209,8 +209,10 @@ def test_a_run_that_goes_on_still_has_it(
     monkeypatch.undo()
     altered = (tmp_path / "run" / AUDIT).read_text()
     write_text(tmp_path / "run" / AUDIT, altered.replace('"runs": 2', '"runs": 4'))
+    monkeypatch.setattr(local, "_finished", lambda *_given: pytest.fail("trained first"))
     with pytest.raises(StudyError, match="make it again"):
         hubbub.resume(tmp_path / "run")
+    monkeypatch.undo()
     write_text(tmp_path / "run" / AUDIT, altered)
     hubbub.resume(tmp_path / "run")
     assert load(tmp_path / "run" / FILE)["audit"] == json.loads(altered)
@@ -371,11 +373,19 @@ def test_evidence_is_checked_where_no_plan_can_be_made(
         monkeypatch.setattr(f"hubbub.{module}.remade", lambda *_: None)
     found = verify(folder)
     assert wrongs(found) == ""
-    assert sum("only its own code or data know" in one.claim for one in found) == 1
-    content = load(folder / FILE)
+    trusted = "\n".join(one.claim for one in found if one.verdict == ON_TRUST)
+    assert trusted.count("only its own code or data know") == 1
+    assert "what the transcripts make of them" in trusted
+    content, keys = load(folder / FILE), Keys.generate("aggregator", "aggregator")
     content["audit"]["epsilon_lower"] = 0.4
-    _found(content, Keys.generate("aggregator", "aggregator"), folder / FILE)
-    assert "epsilon_lower is 0.4" in wrongs(verify(folder))
+    content["plan"]["noise_multiplier"] = 0.001
+    _found(content, keys, folder / FILE)
+    said = wrongs(verify(folder))
+    assert "epsilon_lower is 0.4" in said
+    assert "plan.json is the plan of evidence.json" in said
+    for odd in ([1], None):
+        _found({**content, "study": odd}, keys, folder / FILE)
+        assert "is about another study" in wrongs(verify(folder))
 
 
 def test_nothing_in_an_audit_moves_the_cursor(
@@ -387,3 +397,53 @@ def test_nothing_in_an_audit_moves_the_cursor(
     assert main([*command, "--audit", str(tmp_path / "it.json")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable()
+
+
+def test_an_audit_is_written_though_nobody_reads_what_it_says(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hung_up(*_given: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("hubbub.cli.audit.table", hung_up)
+    few = ["--runs", "2", "--canaries", "50", "--confidence", SURE]
+    main(["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")])
+    assert json.loads((tmp_path / "audit.json").read_text())["canaries"] == 50
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("[training]", "[training]\nprojection = 4"),
+        ("colluders = 1", 'colluders = 1\ntrust = "tee"'),
+    ],
+)
+def test_no_audit_is_believed_of_what_cannot_be_audited(
+    made: Path, tmp_path: Path, change: tuple[str, str]
+) -> None:
+    study = a_study(steps=3, changes=(change,))
+    found = {**json.loads((made / "found.json").read_text()), "study": study.id.hex()}
+    (tmp_path / "it.json").write_text(json.dumps(found))
+    with pytest.raises(StudyError, match="for an audit"):
+        read_audit(tmp_path / "it.json", hubbub.plan(study))
+    with pytest.raises(StudyError, match="for an audit"):
+        audit_finding(found, study, None)
+
+
+def test_an_audit_that_is_put_into_a_stopped_run_is_held_against_its_plan(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_given: Any) -> None:
+        raise KeyboardInterrupt
+
+    study = hubbub.Study.load(made / "study.toml")
+    monkeypatch.setattr(local, "write_evidence", killed)
+    with pytest.raises(KeyboardInterrupt):
+        hubbub.run(study, tmp_path / "run")
+    monkeypatch.undo()
+    other = json.loads((made / "found.json").read_text())
+    other["epsilon_audited"] *= 1 - 1e-4  # of a plan with other last digits
+    (tmp_path / "run" / AUDIT).write_text(json.dumps(other))
+    hubbub.resume(tmp_path / "run")
+    assert all(one.holds for one in verify(tmp_path / "run"))
+    assert load(tmp_path / "run" / FILE)["audit"]["runs"] == 2

@@ -19,8 +19,7 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub.auditing.canaries import Canaries, losses
-from hubbub.errors import StudyError
-from hubbub.evidence.audited import SIDES, audit_as_plain, bounds_of, check_size
+from hubbub.evidence.audited import SIDES, audit_as_plain, bounds_of, check_auditable, check_size
 from hubbub.plan import Plan, plan
 from hubbub.privacy.guesses import Rates, Trials, chosen_rule, rates_of
 from hubbub.round import decoded
@@ -132,7 +131,7 @@ def audit(
     """
     Study.expect(study)
     runs, canaries, confidence = check_size(runs, canaries, confidence)
-    _refuse_unable(study)
+    check_auditable(study)
     made, start, delta = plan(study), time.perf_counter(), study.privacy.delta
     steps, said = study.training.steps, progress or _ignore
     with learning.threads_for(canaries):
@@ -184,26 +183,6 @@ def _joined(trials: list[Trials]) -> Trials:
         scores=np.concatenate([one.scores for one in trials]),
         coins=np.concatenate([one.coins for one in trials]),
     )
-
-
-def _refuse_unable(study: Study) -> None:
-    """What cannot be run, and what canaries with a coordinate of their own cannot test."""
-    if study.parties.trust != "none":
-        raise StudyError(
-            f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": such a '
-            "study cannot be run yet; leave trust out"
-        )
-    if study.training.sampling == "without-replacement":
-        raise StudyError(
-            'expected training.sampling = "poisson" or "none" for an audit, got '
-            '"without-replacement": canaries in joint batches are no trials of their own; audit '
-            "the same study with Poisson batches"
-        )
-    if study.training.projection:
-        raise StudyError(
-            f"expected training.projection = 0 for an audit, got {study.training.projection}: "
-            "projected canaries are no trials of their own; audit the same study without"
-        )
 
 
 def _ignore(_done: int) -> None:

@@ -52,12 +52,14 @@ def _audit(options: argparse.Namespace) -> int:
             confidence=options.confidence,
             progress=progress.reach,
         )
-    if options.json:
-        emit(found.as_json())
-    else:
-        _show(study, found)
-    if out is not None:
-        _write(out, found)
+    try:
+        if options.json:
+            emit(found.as_json())
+        else:
+            _show(study, found)
+    finally:  # hours of work must not go with whoever stops reading
+        if out is not None:
+            _write(out, found)
     return int(found.contradicted)
 
 

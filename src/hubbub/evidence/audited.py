@@ -34,6 +34,30 @@ _MOST_BYTES = 2**16  # there are some twenty numbers
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 
+def check_auditable(study: Study) -> None:
+    """Refuse what cannot be run, and what canaries with a coordinate of their own cannot test.
+
+    Raises:
+        StudyError: the study is one of these.
+    """
+    if study.parties.trust != "none":
+        raise StudyError(
+            f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": such a '
+            "study cannot be run yet; leave trust out"
+        )
+    if study.training.sampling == "without-replacement":
+        raise StudyError(
+            'expected training.sampling = "poisson" or "none" for an audit, got '
+            '"without-replacement": canaries in joint batches are no trials of their own; audit '
+            "the same study with Poisson batches"
+        )
+    if study.training.projection:
+        raise StudyError(
+            f"expected training.projection = 0 for an audit, got {study.training.projection}: "
+            "projected canaries are no trials of their own; audit the same study without"
+        )
+
+
 def check_size(runs: object, canaries: object, confidence: object) -> tuple[int, int, float]:
     """What may be asked of an audit.
 
@@ -169,6 +193,7 @@ def _made_again(said: Plain, study: Study, bounds: Plain) -> Plain:
     """
     if (said["format"], said["study"]) != (FORMAT, study.id.hex()):
         raise StudyError("it is of another format or of another study")
+    check_auditable(study)
     rule, version = said["rule"], said["version"]
     if rule["says"] not in SIDES[study.privacy.relation] or not _VERSION.fullmatch(version):
         raise ValueError("words that are in no audit")

@@ -51,10 +51,10 @@ def check_content(content: Plain) -> list[Finding]:
     if content.get("format") != FORMAT:
         why = "it is of another; use the version of hubbub that wrote it"
         return [wrong(f"the file has the format “{FORMAT}”", why)]
-    odd = [key for key, kind in _KINDS.items() if not isinstance(content.get(key), kind)]
-    odd += sorted(set(content) - _MEMBERS)
-    if odd:
-        return [wrong("the file has the members of its format", f"{', '.join(odd)}: another kind")]
+    odd = {key for key, kind in _KINDS.items() if not isinstance(content.get(key), kind)}
+    if odd := odd | (set(content) ^ _MEMBERS):
+        why = f"{', '.join(sorted(odd))}: another kind"
+        return [wrong("the file has the members of its format", why)]
     found = [signed("the file is as the aggregator of its roster signed it, to the last byte")]
     found += _guarded("the study has the id that is claimed", _study_claims, content)
     if not all(one.holds for one in found):
@@ -275,14 +275,14 @@ def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
     frames = sum(one["frames"] for one in content["transcripts"])
     yield signed(
         f"{len(training)} sessions of training and {len(content['transcripts']) - len(training)} "
-        f"others, {frames} messages; `hubbub verify` of the run's folder plays them again"
+        f"others, {frames} messages, which are in the run's folder"
     )
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     yield signed(f"made by {versions}")
 
 
 def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    said, kept = content.get("audit"), AUDIT in content["files"]
+    said, kept = content["audit"], AUDIT in content["files"]
     if (said is not None) != kept:
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
         yield wrong("an audit's file goes with what it has found", why)

@@ -204,8 +204,7 @@ def _folder(
                 f"expected this networked study's run in {out}, got another; choose another --out"
             )
         check_plan(out / "plan.json", setting.plan)
-        if audit is not None:
-            folder.keep_audit(audit)
+        folder.keep_audit(audit)
         found = folder.last_checkpoint()
         if found is not None:
             journal.note("resumed", step=found.state.step)

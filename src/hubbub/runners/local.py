@@ -195,7 +195,7 @@ def resume(
         opened.begin(_heads(study, books))
         check_plan(opened.path / "plan.json", setting.plan)
         if (opened.path / AUDIT).exists():
-            read_audit(opened.path / AUDIT, setting.plan)
+            opened.keep_audit(read_audit(opened.path / AUDIT, setting.plan))
         start = found.state if found else State(parameters=setting.initial)
         rows = charged_in(books, study, opened, TRAINING)
         charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch

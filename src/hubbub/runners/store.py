@@ -116,8 +116,7 @@ class RunFolder:
             with _usable(path):
                 write_text(path / "study.toml", plan.study.as_toml())
                 write_text(path / "plan.json", plan.json())
-                if audit is not None:
-                    folder.keep_audit(audit)
+                folder.keep_audit(audit)
                 folder._write_notes()
             yield folder
 
@@ -166,10 +165,13 @@ class RunFolder:
             with _usable(self.path):
                 self._write_notes()
 
-    def keep_audit(self, audit: Mapping[str, Any]) -> None:
-        """Have the run's evidence say what an audit has found; see `read_audit`."""
+    def keep_audit(self, audit: Mapping[str, Any] | None) -> None:
+        """Have the run's evidence say what an audit has found, see `read_audit`, or nothing."""
         with _usable(self.path):
-            write_text(self.path / AUDIT, json.dumps(dict(audit), indent=2) + "\n")
+            if audit is None:
+                (self.path / AUDIT).unlink(missing_ok=True)
+            else:
+                write_text(self.path / AUDIT, json.dumps(dict(audit), indent=2) + "\n")
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""

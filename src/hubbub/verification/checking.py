@@ -62,15 +62,14 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
         made = remade(study, stated["dimension"])
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
-    if content is not None and content["study"].get("id") != study.id.hex():
+    if content is not None and _study_id(content) != study.id.hex():
         why = f"it is about another study; {RESTORE}"
         return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
     if content is not None and (folder / AUDIT).exists():
         found.append(_audit_kept(folder / AUDIT, content))
     claims = [_without_evidence()] if content is None else check_content(content)
     if made is None:
-        unknown = "the plan: how many features a record has, only its own code or data know"
-        return [*found, *([on_trust(unknown)] if content is None else []), *claims]
+        return [*found, *_without_plan(stated, content), *claims]
     why = _unlike(stated, made.as_json())
     found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
     if found[-1].holds:
@@ -81,21 +80,37 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     return found + claims
 
 
+def _study_id(content: Plain) -> object:
+    """The study id that evidence claims."""
+    said = content.get("study")
+    return said.get("id") if isinstance(said, dict) else None
+
+
+def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
+    """What can be said where a plan cannot be made again, and nothing played without one."""
+    if content is None:
+        yield on_trust("the plan: how many features a record has, only its own code or data know")
+    else:
+        why = _unlike(stated, content.get("plan"))
+        yield judged(f"plan.json is the plan of {FILE}", f"{why}; {RESTORE}" if why else "")
+    yield on_trust("that sums, attempts and the model are what the transcripts make of them")
+
+
 def _audit_kept(path: Path, content: Plain) -> Finding:
     """Whether the evidence says of an audit what its file does."""
     try:
-        why = _unlike(plain_json(read_whole(path)), content.get("audit") or {})
+        why = _unlike(plain_json(read_whole(path)), content.get("audit"))
     except MALFORMED as error:
         why = f"it cannot be read ({type(error).__name__})"
     return judged(f"{path.name} is what {FILE} says that an audit has found", why)
 
 
-def _unlike(stated: Plain, made: Plain) -> str:
+def _unlike(stated: Plain, made: Plain | None) -> str:
     """Where plain values that were written down differ from those that follow; "" if nowhere."""
     try:
         return difference(stated, made)
-    except OverflowError:
-        return "it has a number past all measure"
+    except (OverflowError, RecursionError):
+        return "it has something past all measure"
 
 
 def steps_of(folder: Path) -> int:
