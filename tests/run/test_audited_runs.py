@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -196,17 +197,19 @@ def test_a_run_that_leaves_no_evidence_takes_no_audit(
         hubbub.run(a_study(steps=3), folder, baseline=baseline, audit=made / "found.json")
 
 
+def _stopped(made: Path, out: Path, audit: Path | None) -> None:
+    """A run that was killed when only the evidence was missing."""
+    study = hubbub.Study.load(made / "study.toml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "write_evidence", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            hubbub.run(study, out, audit=audit)
+
+
 def test_a_run_that_goes_on_still_has_it(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_given: Any) -> None:
-        raise KeyboardInterrupt
-
-    study = hubbub.Study.load(made / "study.toml")
-    monkeypatch.setattr(local, "write_evidence", killed)
-    with pytest.raises(KeyboardInterrupt):
-        hubbub.run(study, tmp_path / "run", audit=made / "found.json")
-    monkeypatch.undo()
+    _stopped(made, tmp_path / "run", made / "found.json")
     altered = (tmp_path / "run" / AUDIT).read_text()
     write_text(tmp_path / "run" / AUDIT, altered.replace('"runs": 2', '"runs": 4'))
     monkeypatch.setattr(local, "_finished", lambda *_given: pytest.fail("trained first"))
@@ -247,7 +250,7 @@ def test_what_was_found_is_shown_before_it_is_written(
     def full(*_given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hubbub.cli.audit.write_text", full)
+    monkeypatch.setattr("hubbub.cli.audit.write_audit", full)
     few = ["--runs", "2", "--canaries", "50", "--confidence", SURE, "--json"]
     command = ["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")]
     assert main(command) == 2
@@ -431,16 +434,9 @@ def test_no_audit_is_believed_of_what_cannot_be_audited(
 
 
 def test_an_audit_that_is_put_into_a_stopped_run_is_held_against_its_plan(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Path, tmp_path: Path
 ) -> None:
-    def killed(*_given: Any) -> None:
-        raise KeyboardInterrupt
-
-    study = hubbub.Study.load(made / "study.toml")
-    monkeypatch.setattr(local, "write_evidence", killed)
-    with pytest.raises(KeyboardInterrupt):
-        hubbub.run(study, tmp_path / "run")
-    monkeypatch.undo()
+    _stopped(made, tmp_path / "run", None)
     other = json.loads((made / "found.json").read_text())
     other["epsilon_audited"] *= 1 - 1e-4  # of a plan with other last digits
     (tmp_path / "run" / AUDIT).write_text(json.dumps(other))

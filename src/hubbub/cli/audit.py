@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.output import add_json, bar, emit, number, say, table
-from hubbub.disk import write_text
+from hubbub.cli.output import add_json, bar, emit, number, say, table, writing
 from hubbub.errors import UserError
-from hubbub.evidence.audited import remedy
+from hubbub.evidence.audited import remedy, write_audit
 from hubbub.study import Study
 
 if TYPE_CHECKING:
     from hubbub.auditing import Audit
 
 _WORDS = "look for canaries in a study's training: a lower bound on epsilon, beside the promise"
-
 _OUT = "also write what was found to this file, for --audit of hubbub run and hubbub serve"
 
 
@@ -59,18 +56,9 @@ def _audit(options: argparse.Namespace) -> int:
             _show(study, found)
     finally:  # hours of work must not go with whoever stops reading
         if out is not None:
-            _write(out, found)
+            with writing(out):
+                write_audit(out, found.as_json())
     return int(found.contradicted)
-
-
-def _write(path: Path, found: Audit) -> None:
-    """What was found, as a file that a run can be given."""
-    try:
-        write_text(path, json.dumps(found.as_json(), indent=2) + "\n")
-    except OSError as error:
-        raise UserError(
-            f"expected a file that can be written, got {path}: {error.strerror}"
-        ) from None
 
 
 def _show(study: Study, found: Audit) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub
-from hubbub.errors import UserError
+from hubbub.cli.output import writing
 
 Array = NDArray[np.float64]
 
@@ -30,12 +30,8 @@ def write_curve(path: Path, mechanism: dict[str, Any], delta: float, epsilon: fl
         curve = hubbub.trade_off(**mechanism, epsilons=np.linspace(0, last, _POINTS))
     lowest = max(log10(min(max(delta, 1e-30), _LEAST_DELTA)), _LOWEST)
     points = list(zip(curve.epsilon.tolist(), curve.delta.tolist(), strict=True))
-    try:
+    with writing(path):
         path.write_text(_picture(points, last, lowest, epsilon, delta), encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"expected a file that can be written, got {path}: {error.strerror}"
-        ) from None
 
 
 def _picture(

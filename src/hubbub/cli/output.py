@@ -8,12 +8,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from hubbub.errors import UserError
 
 _out, _err = Console(), Console(stderr=True)
 # Where `emit` writes while everything else that is printed goes to stderr.
@@ -46,6 +49,17 @@ def emit(content: dict[str, Any]) -> None:
 def say(text: str = "") -> None:
     """A line for people."""
     _out.print(_printable(text), highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """The disk's errors with a file that somebody has named, as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"expected a file that can be written, got {path}: {error.strerror}"
+        ) from None
 
 
 def warn(text: str) -> None:

@@ -7,10 +7,14 @@ but whoever made the audit.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from hubbub.disk import write_text
 from hubbub.errors import StudyError
 from hubbub.evidence.comparing import CLOSE, difference
 from hubbub.evidence.finding import Finding, signed, wrong
@@ -119,6 +123,11 @@ def bounds_of(plan: Plan) -> Plain:
         "epsilon_audited": plan.epsilon_of_training,
         "epsilon_promised": plan.stated.epsilon,
     }
+
+
+def write_audit(path: Path, audit: Mapping[str, Any]) -> None:
+    """Write what an audit has found, as `read_audit` reads it."""
+    write_text(path, json.dumps(dict(audit), indent=2) + "\n")
 
 
 def read_audit(path: Path, plan: Plan) -> Plain:

@@ -16,7 +16,6 @@ roster if the study names its digest.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import stat
@@ -26,8 +25,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hubbub.disk import write_bytes, write_text
+from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.evidence.audited import write_audit
 from hubbub.identity import Identity, Keys, Roster
 from hubbub.network.papers import (
     check_name,
@@ -215,7 +215,7 @@ class Site:
         """Keep what an audit has found for the evidence of the study's run."""
         path = self._audit(study)
         path.parent.mkdir(exist_ok=True)
-        write_text(path, json.dumps(dict(audit), indent=2) + "\n")
+        write_audit(path, audit)
 
     def audit(self, study: bytes) -> Path | None:
         """The file of the study's audit, if one is kept."""

@@ -30,7 +30,7 @@ from typing import Any
 from hubbub import learning
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.audited import AUDIT
+from hubbub.evidence.audited import AUDIT, write_audit
 from hubbub.identity import Roster
 from hubbub.plan import Plan
 from hubbub.round import Terms
@@ -171,7 +171,7 @@ class RunFolder:
             if audit is None:
                 (self.path / AUDIT).unlink(missing_ok=True)
             else:
-                write_text(self.path / AUDIT, json.dumps(dict(audit), indent=2) + "\n")
+                write_audit(self.path / AUDIT, audit)
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""
