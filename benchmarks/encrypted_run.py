@@ -33,15 +33,16 @@ import torch
 from numpy.typing import NDArray
 
 import hubbub
-from hubbub import learning, noise, ring
-from hubbub.identity import Keys
-from hubbub.plan import SUM_MARGIN, Plan, largest_batch
-from hubbub.randomness import SecureSource
-from hubbub.round import LocalTask, Terms
-from hubbub.runners.federation import Federation, federate, layout_of, terms_of
+from hubbub import learning
+from hubbub.planning import SUM_MARGIN, Plan, largest_batch
+from hubbub.protocol import noise, ring
+from hubbub.protocol.agreement.mask_stream import add_mask
+from hubbub.protocol.identity import Keys
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import LocalTask, Terms
+from hubbub.session.in_process import Federation, federate, layout_of, terms_of
 from hubbub.study import Study
-from hubbub.summation.mask import add_mask
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 
 PIXELS, CLASSES, HIDDEN = 784, 10, (536, 536, 536)
 SILOS, RECORDS, BATCH, STEPS = 100, 600, 400, 1250
@@ -152,7 +153,7 @@ class ClearSilo:
         self._task, self._terms, self._source = task, terms, SecureSource()
 
     def contribute(self, parameters: Parameters) -> ring.Residues:
-        """Noised and rounded, as `hubbub.round.Silo` does it."""
+        """Noised and rounded, as `hubbub.protocol.round.Silo` does it."""
         terms = self._terms
         chosen = self._source.chosen(self._task.count, terms.sample_rate)
         vector = self._task.clipped_sum(parameters, chosen)
@@ -242,7 +243,7 @@ class Ready:
             bias=False,
             seed=study.id,
         )
-        initial, plan = learning.parameters_vector(model), hubbub.plan(study)
+        initial, plan = learning.parameters_vector(model), hubbub.planning(study)
         return cls(
             study=study,
             plan=plan,

@@ -41,20 +41,20 @@ import numpy as np
 
 from hubbub.cli.forecasting import formats_of
 from hubbub.cli.rates import measured
+from hubbub.network.endpoint import Seat
 from hubbub.network.engine import Phase, in_process
-from hubbub.network.journal import Journal
-from hubbub.network.node import NodeSeat
-from hubbub.network.papers import roster_of
-from hubbub.network.patience import Patience
-from hubbub.network.seat import Seat
-from hubbub.network.serving import serve
-from hubbub.network.silo import SiloSeat
-from hubbub.network.site import Site
-from hubbub.plan import Plan, plan
-from hubbub.plan.forecast import Forecast, forecast
-from hubbub.plan.loads import AGGREGATOR, Rates
+from hubbub.network.event_log import Journal
+from hubbub.network.key_files import roster_of
+from hubbub.network.node_endpoint import NodeSeat
+from hubbub.network.party_folder import Site
+from hubbub.network.serve import serve
+from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.network.timeouts import Patience
+from hubbub.planning import Plan, plan
+from hubbub.planning.forecast import Forecast, forecast
+from hubbub.planning.loads import AGGREGATOR, Rates
 from hubbub.study import Study
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 
 RESULTS = Path(__file__).parent / "results"
 INPUTS, RECORDS, BATCH, TEST_RECORDS = 784, 200, 10, 64
@@ -178,7 +178,7 @@ def measure(silos: int, nodes: int, parameters: int, steps: int) -> Row:
         aggregator, study, phase = gathered(Path(folder), table)
         made, journal = plan(study), Journal(party="aggregator")
         watch = Watch(made, journal, steps)
-        with suppress(Done), mock.patch("hubbub.network.silo._TELL_EVERY", inf):
+        with suppress(Done), mock.patch("hubbub.network.silo_endpoint._TELL_EVERY", inf):
             out, options = Path(folder) / "run", {"journal": journal, "patience": _PATIENT}
             serve(aggregator, study, out, phase, progress=watch, **options)
     rates = typical(watch.rates, early)

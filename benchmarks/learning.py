@@ -44,7 +44,7 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.learning import build_model, clipped_sum
-from hubbub.learning.layered import LayerProjection
+from hubbub.learning.layer_projection import LayerProjection
 
 CLIP = 1.0
 DIMENSION = 400

@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from hubbub.ledger.book import Cap, Entry, Kind, Ledger
+from hubbub.assurance.ledger.privacy_ledger import Cap, Entry, Kind, Ledger
 from hubbub.privacy import Certificate
 
 ROUNDS, EARLIER = 1250, 250

@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.cli.output import bar
-from hubbub.round import Charge, Terms
-from hubbub.runners.federation import Federation, federate
-from hubbub.runners.members import Layout
+from hubbub.protocol.round import Charge, Terms
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import Layout
 
 RESULTS = Path(__file__).parent / "results"
 SIGMA = 4.0

@@ -17,7 +17,7 @@ from pathlib import Path
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.privacy.fractions import equal_rate, quantile_rate
+from hubbub.privacy.effective_sampling_rate import equal_rate, quantile_rate
 
 RECORDS, NOISE, DELTA = 50_000, 2.0, 1e-5
 STEPS, SMALL_STEPS = 1250, 20

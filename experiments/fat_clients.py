@@ -30,7 +30,7 @@ from experiments.command import Shown, fill, options_of, parser_of
 from experiments.medians import medians, runs_of, summarise_medians
 from experiments.results import Row, Table
 from experiments.step_times import APART, Case, compared, processor_seconds
-from hubbub.summation import graph
+from hubbub.protocol.agreement import mask_graph
 
 STEPS = 1  # a step of 100 silos on the complete graph is long, and so is its set-up
 COMPLETE = "complete"
@@ -87,7 +87,7 @@ class Point:
         fine = [
             colluders
             for colluders in range(max(1, self.silos - 1))
-            if graph.degree(self.silos, colluders + 1, 0) <= self.degree
+            if mask_graph.degree(self.silos, colluders + 1, 0) <= self.degree
         ]
         return str(max(fine)) if fine else "none"
 

@@ -25,9 +25,9 @@ from rich.console import Console
 import hubbub
 from experiments.command import Shown, fill, options_of, parser_of, stepwise
 from experiments.results import Row, Table, summarise
-from hubbub import sources
-from hubbub.datasets import HEART_SILOS, RAND_SITES
 from hubbub.errors import DataError
+from hubbub.study import sources
+from hubbub.study.datasets import HEART_SILOS, RAND_SITES
 
 STUDY = Template("""
 [study]
@@ -125,7 +125,7 @@ def study_of(data: str, epsilon: float, split: int) -> hubbub.Study:
 @lru_cache(maxsize=16)
 def planned(data: str, epsilon: float) -> hubbub.Plan:
     """The plan, which is the same for every split."""
-    return hubbub.plan(study_of(data, epsilon, 0))
+    return hubbub.planning(study_of(data, epsilon, 0))
 
 
 def measured(data: str, method: str, epsilon: float, split: int, shown: Shown) -> dict[str, object]:

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 import hubbub
 import hubbub.learning as learning
-from hubbub.randomness import SecureSource
-from hubbub.runners.federation import Lists, layout_of
-from hubbub.runners.local import Result
-from hubbub.runners.series import Series, Stage
-from hubbub.runners.setting import Parameters, Setting
-from hubbub.runners.training import Progress, Summed, train
-from hubbub.transcript.writing import TRAINING
+from hubbub.planning import TRAINING
+from hubbub.protocol.randomness import SecureSource
+from hubbub.session.in_process import Lists, layout_of
+from hubbub.session.noisy_sums import Series, Stage
+from hubbub.training.loop import Progress, Summed, train
+from hubbub.training.prepared_study import Parameters, Setting
+from hubbub.training.run import Result
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from experiments.command import Shown
-from hubbub.noise import standard_normal
-from hubbub.randomness import KEY_BYTES, SecureSource
-from hubbub.sampling import Scheme, partition, without_replacement
+from hubbub.protocol.noise import standard_normal
+from hubbub.protocol.randomness import KEY_BYTES, SecureSource
+from hubbub.protocol.token_lists import Scheme, partition, without_replacement
 
 NOISE = 2.0  # noise multiplier: the noise of a sum divided by C
 KEPT, PARTS, FRESH, POISSON = "kept list", "kept list in parts", "fresh lists", "poisson"

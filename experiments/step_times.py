@@ -39,14 +39,15 @@ from benchmarks.encrypted_run import (
     study_of,
 )
 
-from hubbub import learning, ring, wire
-from hubbub.datasets import mnist
+from hubbub import learning
 from hubbub.errors import DataError
-from hubbub.runners.federation import Federation, federate, layout_of
-from hubbub.summation.agreement import Session
-from hubbub.summation.mask import Masking
-from hubbub.summation.secrets import active_digest
-from hubbub.tabular import Records
+from hubbub.protocol import ring, wire
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.pair_secrets import active_digest
+from hubbub.session.in_process import Federation, federate, layout_of
+from hubbub.study.datasets import mnist
+from hubbub.study.tabular import Records
 
 APART = 0  # in the place of a number of threads: every party on its own
 _MASKINGS = 5  # silos whose masks are timed alone

@@ -15,8 +15,8 @@ from typing import TypeVar
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
-from hubbub.summation.agreement import Agreement, Session, sent_digest
-from hubbub.wire import Tag
+from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 
 _MOST_CHANGES = 3

@@ -12,8 +12,8 @@ import struct
 from typing import Any
 
 from fuzz.reading import Reader
-from hubbub.identity import Keys
-from hubbub.wire import EVERYBODY
+from hubbub.protocol.identity import Keys
+from hubbub.protocol.wire import EVERYBODY
 from protocol.parties import World
 
 _HEADER = struct.Struct("<BB32s16sIIIIQ")

@@ -17,10 +17,10 @@ from unittest.mock import patch
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
-from hubbub.randomness import SecureSource
-from hubbub.summation import joint
-from hubbub.summation.joint import JointSeed, SeedCheck
-from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES
+from hubbub.protocol.agreement import joint_seed
+from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES
 from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, world
 
@@ -42,7 +42,7 @@ _CHAINS = {
     index: ref.links(STUDY, SESSION, index, SecureSource(_secret(index)).bytes(32), _LENGTH)
     for index in _WORLD.roster.silos
 }
-_below = vars(joint)["_below"]
+_below = vars(joint_seed)["_below"]
 
 
 def check(data: bytes) -> None:
@@ -166,7 +166,7 @@ class Game:
             self.hashed += 1
             return _below(place, number, link)
 
-        with patch.object(joint, "_below", below):
+        with patch.object(joint_seed, "_below", below):
             try:
                 return call()
             except ProtocolError:

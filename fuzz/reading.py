@@ -54,7 +54,7 @@ class Reader:
 def likeness(thing: object) -> object:
     """What a party remembers, so that two looks at it can be compared.
 
-    Parties of `hubbub.round` are taken apart; what they were given (keys, roster) is frozen.
+    Parties of `hubbub.protocol.round` are taken apart; what they were given (keys, roster) is frozen.
     """
     if isinstance(thing, np.ndarray):
         return thing.tobytes()
@@ -62,6 +62,6 @@ def likeness(thing: object) -> object:
         return tuple(likeness(value) for value in thing)
     if isinstance(thing, dict):
         return {key: likeness(value) for key, value in thing.items()}
-    if type(thing).__module__.startswith("hubbub.round") and not is_dataclass(thing):
+    if type(thing).__module__.startswith("hubbub.protocol.round") and not is_dataclass(thing):
         return {key: likeness(value) for key, value in vars(thing).items()}
     return thing

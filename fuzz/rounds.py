@@ -18,9 +18,9 @@ import numpy as np
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold, likeness
 from hubbub.errors import ProtocolError
-from hubbub.round import Aggregator, Answering, ComputeNode, Terms
-from hubbub.summation.mask import Masking
-from hubbub.wire import DIGEST_BYTES, HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.protocol.wire import DIGEST_BYTES, HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
 
 _MOST_MOVES = 40

@@ -125,7 +125,7 @@ def check(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """Three studies, each also with one line wrong or missing; and what TOML itself refuses."""
-    heart = resources.files("hubbub.datasets").joinpath("heart.toml").read_text()
+    heart = resources.files("hubbub.study.datasets").joinpath("heart.toml").read_text()
     texts = [changed for text in (heart, _FULL, _OWN) for changed in (text, *_one_line_wrong(text))]
     return [text.encode() for text in (*_NO_TOML, *texts)]
 

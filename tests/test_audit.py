@@ -14,14 +14,14 @@ import pytest
 from scipy.stats import binom, ks_2samp, norm
 
 import hubbub
-from hubbub import noise
-from hubbub.auditing import game
-from hubbub.auditing.canaries import Canaries, losses
-from hubbub.auditing.game import played
+from hubbub.assurance.audit import canary_audit
+from hubbub.assurance.audit.canaries import Canaries, losses
+from hubbub.assurance.audit.canary_audit import played
 from hubbub.cli import main
 from hubbub.errors import StudyError
-from hubbub.privacy.guesses import Rates, Rule, Trials, chosen_rule, lower_bound, rates_of
-from hubbub.randomness import SecureSource
+from hubbub.privacy.canary_guesses import Rates, Rule, Trials, chosen_rule, lower_bound, rates_of
+from hubbub.protocol import noise
+from hubbub.protocol.randomness import SecureSource
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999
@@ -99,7 +99,7 @@ def test_a_sound_study_is_not_contradicted(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_canaries_are_as_strong_as_the_account_takes_records_to_be(kind: str) -> None:
     """Their scores have the law of P1's pair: no weaker, or nothing would be found; no stronger."""
-    made, generator, count = hubbub.plan(study(**KINDS[kind])), np.random.default_rng(3), 50_000
+    made, generator, count = hubbub.planning(study(**KINDS[kind])), np.random.default_rng(3), 50_000
     z, rate = made.stated.noise_multiplier, made.study.training.sample_rate
     exchanged = made.study.privacy.relation == "substitute"
     trials = played(made, 3000, 0, lambda _: None)
@@ -133,14 +133,14 @@ def _long_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _colluders_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = game.terms_of
+    honest = canary_audit.terms_of
 
     def terms(made: hubbub.Plan, *rest: Any) -> Any:
         found = honest(made, *rest)
         share = sqrt(made.shares / made.study.parties.silos)
         return replace(found, sigma_grid=found.sigma_grid * share)
 
-    monkeypatch.setattr(game, "terms_of", terms)
+    monkeypatch.setattr(canary_audit, "terms_of", terms)
 
 
 def _noise_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,9 @@ def test_the_few_largest_scores_are_looked_at() -> None:
 def test_the_rule_is_chosen_on_runs_that_do_not_judge_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first runs call for one rule, the others would call for its opposite."""
     first, others = planted(true=[1], false=[0]), planted(true=[0], false=[1])
-    monkeypatch.setattr(game, "played", lambda _m, _c, before, _p: others if before else first)
+    monkeypatch.setattr(
+        canary_audit, "played", lambda _m, _c, before, _p: others if before else first
+    )
     found = hubbub.audit(study(), runs=2, confidence=0.9)
     assert found.rates == Rates(true=0, positives=500, false=500, negatives=500)
     assert found.lower == 0
@@ -298,7 +300,7 @@ def test_the_rule_is_chosen_on_runs_that_do_not_judge_it(monkeypatch: pytest.Mon
 def test_the_bound_has_the_studys_delta_and_the_callers_confidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(game, "played", lambda *_: planted(true=[0, 0, 0, 1], false=[0]))
+    monkeypatch.setattr(canary_audit, "played", lambda *_: planted(true=[0, 0, 0, 1], false=[0]))
     found = hubbub.audit(study(), runs=2, confidence=0.9)
     assert found.rates == Rates(true=500, positives=2000, false=0, negatives=500)
     assert found.lower == lower_bound(found.rates, 1e-3, 0.9)
@@ -310,14 +312,16 @@ def test_other_releases_do_not_cover_for_the_trainings_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = study(sampling="sample_rate = 0.3", extra="standardise = { epsilon = 1.2 }")
-    monkeypatch.setattr(game, "played", lambda *_: planted(true=[0, 1], false=[0, 0, 0, 0, 0, 1]))
+    monkeypatch.setattr(
+        canary_audit, "played", lambda *_: planted(true=[0, 1], false=[0, 0, 0, 0, 0, 1])
+    )
     found = hubbub.audit(asked, runs=2)
     assert found.audited < found.lower < found.promised
     assert found.contradicted
 
 
 def test_a_canary_is_one_coordinate_of_the_clipping_norm() -> None:
-    made = hubbub.plan(study(relation="substitute", silos=4, colluders=1))
+    made = hubbub.planning(study(relation="substitute", silos=4, colluders=1))
     canaries = Canaries.tossed(made, 9)
     tasks = canaries.tasks(made.shares)
     sums = [
@@ -332,13 +336,13 @@ def test_silos_of_the_adversary_have_neither_records_nor_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = []
-    honest = game.federate
+    honest = canary_audit.federate
 
     def watched(*given: Any, **options: Any) -> Any:
         seen.append(honest(*given, **options))
         return seen[-1]
 
-    monkeypatch.setattr(game, "federate", watched)
+    monkeypatch.setattr(canary_audit, "federate", watched)
     hubbub.audit(study(silos=6, colluders=2, steps=1), runs=2, canaries=12)
     # The aggregator with two silos, and the one of them that looks on (P3).
     for parties in seen:

@@ -24,11 +24,11 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.cli import bench, main
-from hubbub.ledger.book import Cap, Ledger
-from hubbub.runners.baselines import BASELINES
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
+from hubbub.cli import bench_command, main
+from hubbub.training.baselines import BASELINES
 
-HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 MODES = ("federated", *BASELINES)
 MECHANISM = ("--sample-rate", ".2", "--steps", "5")
 PARSER = importlib.import_module("hubbub.cli.main")._parser()
@@ -158,7 +158,7 @@ def test_plan_prints_what_the_design_of_the_study_means(ask, study):
     stated = next(row for row in rows if row["adversary"] == "aggregator + 1 silo")
     assert 7.9 < stated["epsilon"] <= 8
     assert found["word_bits"] in (16, 32, 64)
-    assert found == json.loads(json.dumps(hubbub.plan(Study.load(study)).as_json()))
+    assert found == json.loads(json.dumps(hubbub.planning(Study.load(study)).as_json()))
 
 
 def test_run_prints_where_it_wrote_and_what_it_promises(ask, study, tmp_path):
@@ -257,8 +257,8 @@ def test_budget_set_is_kept(ask, ledger):
 
 
 def test_bench_measures_beside_its_limit(ask, monkeypatch):
-    monkeypatch.setattr(bench, "_COORDINATES", 3000)
-    monkeypatch.setattr(bench, "_ROUNDS", 1)
+    monkeypatch.setattr(bench_command, "_COORDINATES", 3000)
+    monkeypatch.setattr(bench_command, "_ROUNDS", 1)
     rows = ask("bench")["results"]
     assert {row["name"] for row in rows} >= {"mask-16", "mask-32", "noise", "round"}
     for row in rows:
@@ -287,8 +287,8 @@ def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, stu
 
 
 def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, monkeypatch):
-    monkeypatch.setattr(bench, "_COORDINATES", 3000)
-    monkeypatch.setattr(bench, "_ROUNDS", 1)
+    monkeypatch.setattr(bench_command, "_COORDINATES", 3000)
+    monkeypatch.setattr(bench_command, "_ROUNDS", 1)
     for arguments in (
         ("delta", "--noise-multiplier", "1.5", "--epsilon", ".5", *MECHANISM),
         ("noise", "--epsilon", "2", "--delta", "1e-5", *MECHANISM),
@@ -390,7 +390,7 @@ def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hubbub.runners.local.run", interrupt)
+    monkeypatch.setattr("hubbub.training.run.run", interrupt)
     done = command("run", study, "--json")
     assert_one_sentence(done, 1)
     assert "ledger" in done.err

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
-from hubbub.datasets import HEART_COLUMNS, HEART_SILOS, cifar10, heart, mnist, spam
-from hubbub.datasets.images import load_cifar10, load_mnist
-from hubbub.datasets.spam_mails import _unpack, token_ids, words_of
 from hubbub.errors import DataError, StudyError
+from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS, cifar10, heart, mnist, spam
+from hubbub.study.datasets.images import load_cifar10, load_mnist
+from hubbub.study.datasets.spam_mails import _unpack, token_ids, words_of
 
 SHA256 = "574f2fa2b43012fa25fca4fcdb36bd7c6bccdd0af4242f6c0e4c8633c5a072ae"
 ROWS = {"cleveland": 303, "hungary": 294, "switzerland": 123, "va-long-beach": 200}
 
 
 def test_the_vendored_file_is_the_one_that_provenance_names():
-    folder = resources.files("hubbub.datasets")
+    folder = resources.files("hubbub.study.datasets")
     assert hashlib.sha256((folder / "heart.csv").read_bytes()).hexdigest() == SHA256
     assert SHA256 in (folder / "PROVENANCE.md").read_text(encoding="utf-8")
 
@@ -201,7 +201,9 @@ def test_the_real_images_are_whole(load, shape, counts):
     try:
         parts = load(fetch=False)
     except DataError as error:
-        pytest.skip(f"call hubbub.datasets.images.{load.__name__}() once to fetch them: {error}")
+        pytest.skip(
+            f"call hubbub.study.datasets.images.{load.__name__}() once to fetch them: {error}"
+        )
     for part, count in zip(parts, counts, strict=True):
         assert part.inputs.shape == (count, *shape)
         assert part.inputs.min() == 0
@@ -341,7 +343,7 @@ def test_the_real_mails_are_whole():
     try:
         parties = [spam(party, fetch=False) for party in (*SILOS, "test")]
     except DataError as error:
-        pytest.skip(f'call hubbub.datasets.spam("test") once to fetch them: {error}')
+        pytest.skip(f'call hubbub.study.datasets.spam("test") once to fetch them: {error}')
     assert [len(party) for party in parties] == [1232, 1209, 1177, 1209, 1219]
     assert sum(int(party.targets.sum()) for party in parties) == 1896
 

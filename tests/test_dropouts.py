@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import hubbub
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, StudyError
-from hubbub.ledger.book import Cap, Ledger
-from hubbub.runners.local import run
+from hubbub.training.run import run
 
 STEPS = 8
 
@@ -39,7 +39,7 @@ def study(**parties: int) -> hubbub.Study:
 
 def capped(folder: Path, one: hubbub.Study, steps: int) -> None:
     """Give hungary a cap that holds for so many steps of the study."""
-    made = hubbub.plan(one)
+    made = hubbub.planning(one)
     spent = hubbub.epsilon(
         noise_multiplier=made.noise_multiplier, sample_rate=0.2, steps=steps, delta=1e-5
     )
@@ -103,4 +103,4 @@ def test_a_plan_of_another_study_is_refused() -> None:
     """One step's noise under sixty steps would be reported as one step's epsilon."""
     cheap = replace(study(), training=replace(study().training, steps=1))
     with pytest.raises(StudyError, match="a plan of this study"):
-        run(study(), plan=hubbub.plan(cheap, dimension=27))
+        run(study(), plan=hubbub.planning(cheap, dimension=27))

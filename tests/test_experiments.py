@@ -147,7 +147,7 @@ def test_joint_batches_are_charged_by_the_life_of_their_lists(small):
 
 
 def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
-    randomness = importlib.import_module("hubbub.randomness")
+    randomness = importlib.import_module("hubbub.protocol.randomness")
     lists = experiment("joint_batches").dealt((3, 1, 2), randomness.SecureSource(bytes(16)))
     orders = set()
     for attempt in range(50):
@@ -172,14 +172,14 @@ def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
     )
     for sampling, level in (("poisson", 4.0), ("fresh-lists", 1.0)):
         point = study.Point(method="hubbub", sampling=sampling, level=level)
-        planned = hubbub.plan(setting.study(point, 1), dimension=913_152)
+        planned = hubbub.planning(setting.study(point, 1), dimension=913_152)
         assert planned.total_noise_multiplier == pytest.approx(level, rel=1e-3)
         assert (planned.study.privacy.delta == 1e-5) == (setting.accounted(point) < study.LARGEST)
     # Who sees all sums adds what the claim says, though fewer silos are played.
     trusted = study.Point(method="trusted", sampling="fresh-lists", level=4.0)
     local = study.Point(method="local-dp-one-sum", level=4.0)
     for point, noise in ((trusted, 4.0), (local, 4.0 * sqrt(31))):
-        planned = hubbub.plan(setting.study(point, 1), dimension=913_152)
+        planned = hubbub.planning(setting.study(point, 1), dimension=913_152)
         assert planned.noise_multiplier == pytest.approx(noise, rel=1e-3)
         assert planned.study.parties.silos == 4
     assert setting.accounted(trusted) < setting.accounted(
@@ -242,7 +242,7 @@ def test_joining_leaves_out_data_that_cannot_be_had_and_says_so(experiment, monk
 
 @pytest.mark.parametrize("data", ["heart", "rand"])
 def test_joining_asks_for_records_of_the_width_that_its_source_has(experiment, data):
-    joining, datasets = experiment("joining"), importlib.import_module("hubbub.datasets")
+    joining, datasets = experiment("joining"), importlib.import_module("hubbub.study.datasets")
     columns = {"heart": datasets.HEART_COLUMNS, "rand": datasets.RAND_COLUMNS}[data]
     study = joining.study_of(data, 1.0, 3)
     assert study.parties.names == joining.SITES[data].silos

@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from hubbub.plan.mask_graph import mask_degree
+from hubbub.planning.mask_degree import mask_degree
 from hubbub.study import Study
 
 torch = pytest.importorskip("torch", reason="training needs pip install hubbub[learn]")

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.cli import main, rates, training
+from hubbub.cli import main, rates, training_commands
 from hubbub.cli.forecasting import asked, forecast_of, formats_of
 from hubbub.errors import StudyError, UserError
-from hubbub.network import seat
-from hubbub.network.journal import Journal
-from hubbub.network.patience import Patience
-from hubbub.plan import exposure, plan
-from hubbub.plan.forecast import Forecast, Lines, forecast
-from hubbub.plan.loads import AGGREGATOR, NODE, RELAY, SILO, Rates
-from hubbub.plan.traffic import users_of
-from hubbub.runners import setting
-from hubbub.runners.members import Layout
-from hubbub.tabular import Records
+from hubbub.network import endpoint
+from hubbub.network.event_log import Journal
+from hubbub.network.timeouts import Patience
+from hubbub.planning import exposure, plan
+from hubbub.planning.forecast import Forecast, Lines, forecast
+from hubbub.planning.loads import AGGREGATOR, NODE, RELAY, SILO, Rates
+from hubbub.planning.traffic_forecast import users_of
+from hubbub.session.layout import Layout
+from hubbub.study.tabular import Records
+from hubbub.training import prepared_study
 from network.consortium import Consortium, table
 
 BASE, LEARNING = 100 << 20, 300 << 20
@@ -118,7 +118,10 @@ def test_bytes_of_set_up_and_steps_are_those_that_the_journal_counts(
     tmp_path, changes, monkeypatch
 ):
     monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
-    for module in (seat, setting):  # everybody would come to the same plan, in much more time
+    for module in (
+        endpoint,
+        prepared_study,
+    ):  # everybody would come to the same plan, in much more time
         monkeypatch.setattr(module, "plan_study", plan_once)
     made = table(("a", "b", "c", "d"))
     made["data"] = {"source": "python:test_forecast:records", "records": 200}
@@ -145,7 +148,7 @@ def test_bytes_of_set_up_and_steps_are_those_that_the_journal_counts(
 def test_bytes_of_lists_are_those_that_the_journal_counts(tmp_path, tokens, due, monkeypatch):
     """Silos of other sizes, so that a list is not the same at any two of them."""
     monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
-    for module in (seat, setting):
+    for module in (endpoint, prepared_study):
         monkeypatch.setattr(module, "plan_study", plan_once)
     counts = {"a": 7, "b": 5, "c": 9}
     made = table(tuple(counts), 2)
@@ -358,7 +361,7 @@ def command(capsys, file: Path, *options: str) -> tuple[int, str, str]:
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     quick(monkeypatch)
-    monkeypatch.setattr(training, "plan", plan_once)
+    monkeypatch.setattr(training_commands, "plan", plan_once)
     path = tmp_path / "study.toml"
     path.write_text(study(nodes=2).as_toml())
     return path

@@ -30,8 +30,8 @@ from torch import nn
 from hubbub import Study, learning, run
 from hubbub.errors import DataError, HubbubError, ModelError, ProtocolError
 from hubbub.learning import TrainingTask
-from hubbub.runners import setting
-from hubbub.wire import Frame, Tag
+from hubbub.protocol.wire import Frame, Tag
+from hubbub.training import prepared_study
 
 DOSE, AGE = 0.7317529481, 62.83917361
 NAME = "Zebulon Quackenbush"
@@ -354,7 +354,7 @@ def test_a_metric_of_the_training_records_is_found(home, outside, monkeypatch):
     def told(model, records, **options):
         return original(model, records, **options) | {"ill": ILL / COUNT}
 
-    monkeypatch.setattr(setting.learning, "evaluate_records", told)
+    monkeypatch.setattr(prepared_study.learning, "evaluate_records", told)
     runs = [outside.places(home / str(k), training()) for k in range(2)]
     share = "the share of the ill"
     assert leaks(*runs) >= {(share, "file .jsonl"), (share, "screen"), (share, "caller")}

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom, chi2, kstest, norm
 
-from hubbub import ring
 from hubbub.errors import HubbubError
-from hubbub.noise import (
+from hubbub.protocol import ring
+from hubbub.protocol.noise import (
     _EDGE,
     _INNER,
     _SCALE,
@@ -27,7 +27,7 @@ from hubbub.noise import (
     add_noise_and_round,
     standard_normal,
 )
-from hubbub.randomness import SecureSource
+from hubbub.protocol.randomness import SecureSource
 
 Array = NDArray[np.float64]
 

@@ -19,23 +19,25 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.plan import (
+from hubbub.planning import (
     Plan,
     exposure,
     is_dimension,
     noise_left,
-    planning,
     sharing_silos,
     told_shape,
 )
-from hubbub.plan.pairing import bounded_projection, mechanism_of, releases
-from hubbub.plan.precision import certificate_for, grid_for
+from hubbub.planning import (
+    plan as planning,
+)
+from hubbub.planning.pairing import bounded_projection, mechanism_of, releases
+from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.agreement.joint_seed import LINK_BYTES
+from hubbub.protocol.wire import OVERHEAD
 from hubbub.report import render
-from hubbub.runners.members import Layout
-from hubbub.summation import graph
-from hubbub.summation.joint import LINK_BYTES
-from hubbub.wire import OVERHEAD
+from hubbub.session.layout import Layout
 
 INSIDER = "aggregator + "
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # which would take minutes
@@ -431,14 +433,14 @@ def test_p4_the_degree_is_the_least_that_keeps_the_promise():
     for _ in range(300):
         silos = draw.randint(17, 400)
         counts = (silos, draw.randint(0, silos - 1), draw.randint(0, silos // 2))
-        least = graph.degree(*counts)
+        least = mask_graph.degree(*counts)
         for each in range(2, silos - 1, 2):
-            kept = graph.failure_bits(*counts, each) >= graph.FAILURE_BITS
+            kept = mask_graph.failure_bits(*counts, each) >= mask_graph.FAILURE_BITS
             assert kept == (each >= least)
 
 
 def test_p4_many_silos_of_which_many_are_missing_take_no_time():
-    assert graph.degree(100_000, 30_000, 20_000) > 20_000
+    assert mask_graph.degree(100_000, 30_000, 20_000) > 20_000
 
 
 def survivors(silos: int, degree: int, gone: set[int]) -> Iterator[set[int]]:

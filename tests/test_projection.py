@@ -19,9 +19,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.errors import StudyError, UserError
-from hubbub.projection import KINDS, Draw, Effort, Projection, gaussian, lift, project, signs
-from hubbub.projection.grid import joined, limbs, quantum
-from hubbub.randomness import cipher_at, keystream_into
+from hubbub.protocol.projection import (
+    KINDS,
+    Draw,
+    Effort,
+    Projection,
+    gaussian_matrix,
+    lift,
+    project,
+    sign_matrix,
+)
+from hubbub.protocol.projection.exact_grid import joined, limbs, quantum
+from hubbub.protocol.randomness import cipher_at, keystream_into
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")
 SEED = bytes(range(32))
@@ -44,7 +53,7 @@ def matrix(kind: str, d: int, k: int) -> np.ndarray:
     one = shape(kind, d, k, records=1)
     if kind == "sign":
         return np.stack([project(row, one, DRAW) for row in np.eye(d)], axis=1)
-    columns = [part.copy() for _, part in gaussian._entries(DRAW.key(one), 0, d, k)]
+    columns = [part.copy() for _, part in gaussian_matrix._entries(DRAW.key(one), 0, d, k)]
     return np.concatenate(columns) / 2**20 / sqrt(k)
 
 
@@ -79,11 +88,11 @@ def test_signs_are_those_of_a_naive_matrix_exactly() -> None:
     naive = naive_signs(d, k, DRAW.key(one))
     x = np.rint(vector(d, norm=3.9) / one.quantum).astype(np.int64)
     exact = [sum(int(s) * int(v) for s, v in zip(row, x, strict=True)) for row in naive]
-    got = signs.Signs().project(x, k, DRAW.key(one), Effort())
+    got = sign_matrix.Signs().project(x, k, DRAW.key(one), Effort())
     assert got.tolist() == exact
     y = np.arange(1, k + 1) * 2**40 + 1
     lifted = [sum(int(s) * int(v) for s, v in zip(row, y, strict=True)) for row in naive.T]
-    assert signs.Signs().lift(y, d, DRAW.key(one), Effort()).tolist() == lifted
+    assert sign_matrix.Signs().lift(y, d, DRAW.key(one), Effort()).tolist() == lifted
 
 
 def test_gaussian_entries_are_those_of_box_and_muller_to_the_stated_error() -> None:
@@ -91,7 +100,7 @@ def test_gaussian_entries_are_those_of_box_and_muller_to_the_stated_error() -> N
     blocks[:4, :2] = [[0, 0], [1, 0], [2**32 - 1, 2**32 - 1], [0, 1]]
     blocks[:2, 2] = [2**25, 0]
     one, other = np.empty(500), np.empty(500)
-    gaussian.normal_pairs(blocks, one, other)
+    gaussian_matrix.normal_pairs(blocks, one, other)
     import mpmath as mp
 
     for row, *got in zip(blocks.tolist(), one, other, strict=True):
@@ -113,7 +122,7 @@ def test_gaussian_products_are_exact_on_the_grid() -> None:
     whole = [[round(v) for v in row] for row in entries.tolist()]
     x = np.rint(vector(d, norm=3.9) / one.quantum).astype(np.int64)
     exact = [sum(a * int(b) for a, b in zip(row, x, strict=True)) for row in whole]
-    got = gaussian.Gaussian().project(x, k, DRAW.key(one), Effort()) * 2**20
+    got = gaussian_matrix.Gaussian().project(x, k, DRAW.key(one), Effort()) * 2**20
     assert [int(v) for v in got] == [int(float(v)) for v in exact]
 
 
@@ -204,7 +213,7 @@ def test_columns_and_rows_are_uncorrelated(kind: str) -> None:
 
 def test_any_nine_of_twenty_signs_are_independent() -> None:
     """The code dual to the twenty columns has no word lighter than ten."""
-    masks = signs.column_masks()
+    masks = sign_matrix.column_masks()
     weights = []
     for chosen in product((0, 1), repeat=4):
         relation = 0
@@ -218,7 +227,9 @@ def test_any_nine_of_twenty_signs_are_independent() -> None:
 @pytest.mark.parametrize("scale", [1.0, 1.1])
 def test_rows_of_signs_have_no_heavier_tail_than_a_gaussian(scale: float) -> None:
     """log E exp<r, g> <= |g|^2 / 2 over all 2^16 rows; 1.1 times the signs is refused (P8)."""
-    rows = (signs._HIGH[:, :, None] * signs._LOW.swapaxes(0, 1).reshape(20, 1, 256)).reshape(20, -1)
+    rows = (
+        sign_matrix._HIGH[:, :, None] * sign_matrix._LOW.swapaxes(0, 1).reshape(20, 1, 256)
+    ).reshape(20, -1)
     rng, worst = np.random.default_rng(3), -np.inf
     for size in (0.3, 1.0, 3.0, 6.0):
         for direction in (*rng.normal(size=(6, 20)), np.ones(20), rows[:, 77], *np.eye(20)[:2]):
@@ -245,7 +256,7 @@ def test_norms_stay_below_the_accounted_tail(kind: str) -> None:
     trial = np.zeros((3, d))
     trial[0], trial[1, 3], trial[2, :2] = 1 / sqrt(d), 1, sqrt(0.5)
     one = shape(kind, d, k, records=1)
-    engine = gaussian.Gaussian() if kind == "gaussian" else signs.Signs()
+    engine = gaussian_matrix.Gaussian() if kind == "gaussian" else sign_matrix.Signs()
     squares = np.empty((draws, 3))
     for step in range(draws):
         key = Draw(seed=SEED, step=step + 1).key(one)
@@ -285,7 +296,7 @@ def test_lift_in_several_batches_of_tables_is_the_same() -> None:
 def test_a_projection_in_several_spans_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     one, x = shape("sign", 150_000, 45), vector(150_000)
     whole = project(x, one, DRAW)
-    monkeypatch.setattr(signs, "_SPAN", 1 << 16)  # three, the last of them short
+    monkeypatch.setattr(sign_matrix, "_SPAN", 1 << 16)  # three, the last of them short
     assert (project(x, one, DRAW, Effort(workers=2)) == whole).all()
 
 

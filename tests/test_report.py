@@ -17,8 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hubbub.report import render
-from hubbub.report.figures import at_most
 from hubbub.report.markup import tag
+from hubbub.report.number_format import at_most
 from hubbub.report.scales import bounds, linear
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"

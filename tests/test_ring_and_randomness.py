@@ -25,9 +25,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from hubbub import ring
 from hubbub.errors import StudyError
-from hubbub.randomness import CHUNK_BYTES, MOST_BYTES, SecureSource, cipher_at, keystream_into
+from hubbub.protocol import ring
+from hubbub.protocol.randomness import (
+    CHUNK_BYTES,
+    MOST_BYTES,
+    SecureSource,
+    cipher_at,
+    keystream_into,
+)
 
 FALSE_ALARM = 1e-9
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -281,7 +287,7 @@ def test_p9_equal_words_are_drawn_again_and_not_ranked_by_place():
 def test_a_fork_does_not_repeat_its_parent(key):
     script = (
         "import os, sys\n"
-        "from hubbub.randomness import SecureSource\n"
+        "from hubbub.protocol.randomness import SecureSource\n"
         f"one = SecureSource({key})\n"
         "one.bytes(8)\n"
         "child = os.fork()\n"

@@ -25,31 +25,26 @@ import torch
 from scipy.stats import chisquare
 
 import hubbub
-from hubbub import Study, learning, noise, sources
-from hubbub.errors import (
-    BudgetError,
-    DataError,
-    HubbubError,
-    ProtocolError,
-    StudyError,
-    UserError,
-)
-from hubbub.ledger.book import Cap, Ledger
-from hubbub.plan import Plan
-from hubbub.randomness import SecureSource
-from hubbub.round import Aggregator, Answering, ComputeNode, Silo, Terms
-from hubbub.runners.baselines import BASELINES
-from hubbub.runners.federation import Federation
-from hubbub.runners.local import run
-from hubbub.runners.members import Layout, Members
-from hubbub.runners.setting import Setting
-from hubbub.summation.mask import Masking
-from hubbub.tabular import Records
-from hubbub.verification.checking import verify
-from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
+from hubbub import Study, learning
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
+from hubbub.assurance.verification.verify import verify
+from hubbub.errors import BudgetError, DataError, HubbubError, ProtocolError, StudyError, UserError
+from hubbub.planning import Plan
+from hubbub.protocol import noise
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Silo, Terms
+from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
+from hubbub.session.in_process import Federation
+from hubbub.session.layout import Layout, Members
+from hubbub.study import sources
+from hubbub.study.tabular import Records
+from hubbub.training.baselines import BASELINES
+from hubbub.training.prepared_study import Setting
+from hubbub.training.run import run
 
 FALSE_ALARM = 1e-9
-HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 PARAMETERS = np.zeros(2, dtype=np.float32)
 
@@ -228,7 +223,7 @@ def heart(*, nodes: int = 0, steps: int = 20, **replaced: str) -> Study:
 @lru_cache(maxsize=8)
 def planned(nodes: int = 0, steps: int = 20) -> Plan:
     """The plan of `heart`, made once."""
-    return hubbub.plan(heart(nodes=nodes, steps=steps))
+    return hubbub.planning(heart(nodes=nodes, steps=steps))
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
@@ -517,7 +512,7 @@ def test_parquet_files_hold_the_same_records_as_csv(at_home):
 def test_a_function_of_ones_own_gives_the_records(at_home, monkeypatch):
     (at_home / "ward_of_test_run.py").write_text(
         "import numpy as np\n"
-        "from hubbub.tabular import Records\n"
+        "from hubbub.study.tabular import Records\n"
         "def records(party, *, rows=10):\n"
         "    generator = np.random.default_rng(len(party))\n"
         "    x = generator.normal(size=(rows, 3)).astype(np.float32)\n"
@@ -595,7 +590,7 @@ def test_a_model_that_has_diverged_leaves_a_run_that_verifies(tmp_path, baseline
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("function", [hubbub.run, hubbub.plan])
+@pytest.mark.parametrize("function", [hubbub.run, hubbub.planning])
 def test_the_path_of_a_study_is_no_study(function):
     with pytest.raises(StudyError, match=r"expected a Study, got str; load it"):
         function("study.toml")
@@ -634,7 +629,7 @@ def test_targets_that_the_model_is_not_for_are_refused_before_anything_is_charge
     kind = "np.float32" if "." in targets else "np.int64"
     (at_home / f"{name}.py").write_text(
         "import numpy as np\n"
-        "from hubbub.tabular import Records\n"
+        "from hubbub.study.tabular import Records\n"
         "def records(party):\n"
         "    rows = np.arange(30)\n"
         "    x = np.ones((30, 3), np.float32)\n"
@@ -673,7 +668,7 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
     name = f"own_{abs(hash((model, targets, tested)))}"
     (at_home / f"{name}.py").write_text(
         "import numpy as np, torch\n"
-        "from hubbub.tabular import Records\n"
+        "from hubbub.study.tabular import Records\n"
         "def records(party):\n"
         f"    rows = np.arange({tested} if party == 'test' else 30)\n"
         "    x = np.ones((len(rows), 3), np.float32)\n"
@@ -690,7 +685,7 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
 
 PICTURES = """
 import numpy as np, torch
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 
 class Keeping(torch.nn.Linear):
     "Takes its first weights from the first record that it sees, and keeps it."

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.tabular.column import canonical
+from hubbub.study.tabular.column import canonical
 
 EXAMPLE = """
 [study]
@@ -748,8 +748,8 @@ def test_a_study_put_together_by_hand_that_no_file_can_say_is_refused(epsilon):
     "place",
     [
         "os:system",
-        "hubbub.runners.sums:private_sum",
-        "hubbub.datasets.images:load_mnist",
+        "hubbub.session.secure_sum:private_sum",
+        "hubbub.study.datasets.images:load_mnist",
         "hubbub.datasets:_rows",
         "hubbub.datasets:heart.x",
         "hubbub.datasets:",

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 import hubbub
-from hubbub import ring
 from hubbub.errors import HubbubError, StudyError
-from hubbub.round import Terms
-from hubbub.runners.members import Layout, Members
-from hubbub.summation.mask import Masking
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.round import Terms
+from hubbub.session.layout import Layout, Members
 
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.datasets import HEART_COLUMNS
 from hubbub.errors import DataError, StudyError
-from hubbub.tabular import Column, Records, columns_from, encode_table, read_table
+from hubbub.study.datasets import HEART_COLUMNS
+from hubbub.study.tabular import Column, Records, columns_from, encode_table, read_table
 
 SECRET = "s3cr3t-cell"
 AGE = Column(name="age", low=20, high=90)

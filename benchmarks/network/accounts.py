@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from benchmarks.network.stage import Run
-from hubbub.ledger.book import Ledger
-from hubbub.transcript import kept
-from hubbub.verification.checking import verify
-from hubbub.wire import Tag
+from hubbub.assurance.ledger.privacy_ledger import Ledger
+from hubbub.assurance.transcript import records
+from hubbub.assurance.verification.verify import verify
+from hubbub.protocol.wire import Tag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +82,8 @@ def _used(run: Run, wrong: list[str]) -> dict[str, set[tuple[bytes, int, int]]]:
     roster = run.stage.roster
     used: dict[str, set[tuple[bytes, int, int]]] = {name: set() for name in run.study.parties.names}
     bodies: Counter[bytes] = Counter()
-    for path in kept.files(run.folder):
-        for frame in kept.read(path):
+    for path in records.files(run.folder):
+        for frame in records.read(path):
             if frame.tag is Tag.MASKED:
                 attempt = (frame.session, frame.round, frame.attempt)
                 name = roster.name(frame.sender)

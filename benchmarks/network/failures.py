@@ -22,7 +22,7 @@ from benchmarks.network.blows import BLOWS, DEADLINE, SILO, Blow
 from benchmarks.network.link import Link, linked, possible
 from benchmarks.network.stage import Run, Stage, study_of
 from benchmarks.network.table import write
-from hubbub.network.words import sentence
+from hubbub.network.event_messages import sentence
 
 STEPS, STRUCK = 40, 5
 _BEGIN, _END = 240.0, 420.0

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubbub.datasets import heart
-from hubbub.tabular import Records
+from hubbub.study.datasets import heart
+from hubbub.study.tabular import Records
 
 _KEPT = {"cleveland": 40, "hungary": 200, "switzerland": 10, "va-long-beach": 90}
 

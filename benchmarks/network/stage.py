@@ -21,10 +21,10 @@ from typing import Any
 import tomli_w
 
 from benchmarks.network.link import Link
-from hubbub.identity import Roster
 from hubbub.network.flare.demo import Consortium
 from hubbub.network.flare.outcome import run_folder
-from hubbub.network.site import Site, read_roster
+from hubbub.network.party_folder import Site, read_roster
+from hubbub.protocol.identity import Roster
 from hubbub.study import Study
 
 SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")

@@ -31,15 +31,15 @@ from hubbub.network.flare.kit import prepare
 from hubbub.network.flare.outcome import OUTCOME
 from hubbub.network.flare.parent import Parent, administered
 from hubbub.network.flare.provision import ADMIN
-from hubbub.network.settings import Settings
-from hubbub.network.site import read_roster
-from hubbub.plan import plan
+from hubbub.network.flare.site_settings import Settings
+from hubbub.network.party_folder import read_roster
+from hubbub.planning import plan
 
 HIDDEN = [1000, 971]  # with 26 inputs and one output: 999,943 parameters
 _SKIPPED = 5  # the first steps, in which things are imported and caches fill
 _CLASSES = {
-    "hubbub.network.flare.aggregator.FlareAggregator": "benchmarks.network.timed.TimedAggregator",
-    "hubbub.network.flare.party.FlareParty": "benchmarks.network.timed.TimedParty",
+    "hubbub.network.flare.collab_aggregator.FlareAggregator": "benchmarks.network.timed.TimedAggregator",
+    "hubbub.network.flare.collab_party.FlareParty": "benchmarks.network.timed.TimedParty",
 }
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from nvflare.collab import collab
 
 from hubbub.network.engine import Missing, Phase
-from hubbub.network.flare.aggregator import FlareAggregator
 from hubbub.network.flare.carrier import phase_over_collab
+from hubbub.network.flare.collab_aggregator import FlareAggregator
+from hubbub.network.flare.collab_party import FlareParty
 from hubbub.network.flare.outcome import leave_word, run_folder
-from hubbub.network.flare.party import FlareParty
-from hubbub.network.serving import serve
-from hubbub.network.settings import Settings
+from hubbub.network.flare.site_settings import Settings
+from hubbub.network.serve import serve
 
 TIMES = "times.jsonl"
 _BARE = b"bare"

@@ -31,10 +31,10 @@ from statistics import median
 import numpy as np
 
 from benchmarks.secure_sum import paper
-from hubbub import ring
-from hubbub.noise import add_noise_and_round
-from hubbub.randomness import SecureSource, cipher_at
-from hubbub.summation.mask import Masking
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.noise import add_noise_and_round
+from hubbub.protocol.randomness import SecureSource, cipher_at
 
 COORDINATES = 1_000_000
 SILOS = (10, 100)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from hubbub.plan import Plan, plan
+from hubbub.planning import Plan, plan
 from hubbub.privacy import (
     Bound,
     Step,
@@ -29,9 +29,9 @@ from hubbub.version import VERSION
 
 if TYPE_CHECKING:
     from hubbub import learning as learning
-    from hubbub.auditing import Audit, audit
-    from hubbub.runners.local import Result, resume, run
-    from hubbub.runners.sums import PrivateSum, private_sum, secure_sum
+    from hubbub.assurance.audit import Audit, audit
+    from hubbub.session.secure_sum import PrivateSum, private_sum, secure_sum
+    from hubbub.training.run import Result, resume, run
 
 __version__ = VERSION
 
@@ -63,14 +63,14 @@ __all__ = [
 ]
 
 _LATER = {
-    "Audit": "hubbub.auditing",
-    "PrivateSum": "hubbub.runners.sums",
-    "Result": "hubbub.runners.local",
-    "audit": "hubbub.auditing",
-    "private_sum": "hubbub.runners.sums",
-    "resume": "hubbub.runners.local",
-    "run": "hubbub.runners.local",
-    "secure_sum": "hubbub.runners.sums",
+    "Audit": "hubbub.assurance.audit",
+    "PrivateSum": "hubbub.session.secure_sum",
+    "Result": "hubbub.training.run",
+    "audit": "hubbub.assurance.audit",
+    "private_sum": "hubbub.session.secure_sum",
+    "resume": "hubbub.training.run",
+    "run": "hubbub.training.run",
+    "secure_sum": "hubbub.session.secure_sum",
 }
 
 

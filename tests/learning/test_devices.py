@@ -21,7 +21,7 @@ from hubbub.learning import (
 )
 from hubbub.learning.device import exact_products
 from hubbub.learning.task import replica
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 KINDS = {

@@ -14,7 +14,7 @@ from torch import nn
 
 from hubbub.learning import EvaluationTask, TrainingTask, gradients
 from hubbub.learning.task import pieces, slots_of
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 
 WIDTH, HIDDEN, MOST = 20, 16, 600
 

@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from hubbub import Study, run
-from hubbub.datasets import spam
-from hubbub.datasets.spam_mails import token_ids
 from hubbub.errors import DataError, ModelError
 from hubbub.learning import TrainingTask, build_model, evaluate_records, method_for
-from hubbub.tabular import Records
+from hubbub.study.datasets import spam
+from hubbub.study.datasets.spam_mails import token_ids
+from hubbub.study.tabular import Records
 
 LENGTH, VOCABULARY, WIDTH = 48, 2048, 16
 OPTIONS = f"options = {{ silos = 4, length = {LENGTH}, vocabulary = {VOCABULARY} }}"
@@ -130,7 +130,7 @@ def test_a_transformer_learns_to_find_real_spam_through_the_protocol_with_noise(
     try:
         test = spam("test", length=LENGTH, vocabulary=VOCABULARY, fetch=False)
     except DataError as error:
-        pytest.skip(f'call hubbub.datasets.spam("test") once to fetch the mails: {error}')
+        pytest.skip(f'call hubbub.study.datasets.spam("test") once to fetch the mails: {error}')
     chance = 1 - test.targets.mean()  # most mails are no spam
     assert trained(f'hubbub.datasets:spam"\n{OPTIONS}', 60) > chance + 0.1
 

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import hubbub
+from hubbub.assurance.ledger.privacy_ledger import Cap, Entry, Kind, Ledger
+from hubbub.assurance.ledger.row import digest_of
 from hubbub.errors import IntegrityError
-from hubbub.ledger.book import Cap, Entry, Kind, Ledger
-from hubbub.ledger.row import digest_of
 
 STUDY, OTHER = b"s" * 32, b"o" * 32
 DELTA, RELATION = 1e-5, "add-remove"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.ledger.book import Ledger
+from hubbub.assurance.ledger.privacy_ledger import Ledger
 from ledger.book import ROWS, entry
 
 

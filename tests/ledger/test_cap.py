@@ -8,8 +8,8 @@ from math import exp
 import pytest
 
 import hubbub
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, IntegrityError, StudyError, UserError
-from hubbub.ledger.book import Cap, Ledger
 from hubbub.privacy import Certificate
 from ledger.book import (
     DELTA,

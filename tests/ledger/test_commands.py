@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.cli import main
-from hubbub.ledger.book import Ledger
 from ledger.book import (
     DELTA,
     OTHER,

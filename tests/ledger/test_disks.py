@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.assurance.ledger import hash_chain
+from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError
-from hubbub.ledger import chain
-from hubbub.ledger.book import Ledger
 from ledger.book import DELTA, RELATION, ROWS, assert_one_sentence, entry, verified
 
 NOBODY = 65534
@@ -24,7 +24,7 @@ FILL = """
 import resource, sys
 from pathlib import Path
 from hubbub.errors import IntegrityError
-from hubbub.ledger.book import Entry, Kind, Ledger
+from hubbub.assurance.ledger.privacy_ledger import Entry, Kind, Ledger
 most = int(sys.argv[2])
 charged = 0
 try:
@@ -146,7 +146,7 @@ def test_a_new_ledger_in_a_folder_that_may_only_be_read_says_so_and_leaves_nothi
 
 
 def test_a_lock_that_another_process_holds_is_waited_for_and_then_named(path, monkeypatch):
-    monkeypatch.setattr(chain, "_LOCK_SECONDS", 0.3)
+    monkeypatch.setattr(hash_chain, "_LOCK_SECONDS", 0.3)
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)],
         stdin=subprocess.PIPE,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import HubbubError
-from hubbub.ledger.book import Ledger
-from hubbub.round import Charge, Terms
-from hubbub.runners.federation import Federation, federate
-from hubbub.runners.members import Layout
+from hubbub.protocol.round import Charge, Terms
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import Layout
 from ledger.book import STUDY, cap_for, charges, entry
 
 

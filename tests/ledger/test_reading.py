@@ -10,8 +10,8 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from hubbub.assurance.ledger.privacy_ledger import Entry, Kind, Ledger
 from hubbub.errors import HubbubError
-from hubbub.ledger.book import Entry, Kind, Ledger
 from ledger.book import (
     DELTA,
     RELATION,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from hubbub.assurance.ledger.privacy_ledger import Ledger
+from hubbub.assurance.ledger.row import Head
+from hubbub.assurance.ledger.statement import Statement, Witnessed, confirm, countersign, exchange
+from hubbub.assurance.ledger.witness import Witness
 from hubbub.errors import HubbubError, IntegrityError, ProtocolError
-from hubbub.ledger.book import Ledger
-from hubbub.ledger.row import Head
-from hubbub.ledger.statement import Statement, Witnessed, confirm, countersign, exchange
-from hubbub.ledger.witness import Witness
 from ledger.book import ROWS, assert_noticed, assert_one_sentence, entry, key_of, note_of, put
 
 NOON = "2030-01-01T12:00:00+00:00"

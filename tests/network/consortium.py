@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubbub.network.endpoint import Seat
 from hubbub.network.engine import Phase, in_process
-from hubbub.network.journal import Journal
-from hubbub.network.node import NodeSeat
-from hubbub.network.papers import roster_of
-from hubbub.network.patience import Patience
-from hubbub.network.seat import Seat
-from hubbub.network.serving import serve
-from hubbub.network.silo import SiloSeat
-from hubbub.network.site import Site
-from hubbub.randomness import SecureSource
-from hubbub.runners.local import Result
+from hubbub.network.event_log import Journal
+from hubbub.network.key_files import roster_of
+from hubbub.network.node_endpoint import NodeSeat
+from hubbub.network.party_folder import Site
+from hubbub.network.serve import serve
+from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.network.timeouts import Patience
+from hubbub.protocol.randomness import SecureSource
 from hubbub.study import Study
+from hubbub.training.run import Result
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 QUICK = Patience(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0)

@@ -18,24 +18,23 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import HubbubError
-from hubbub.network.assembly import Assembly
-from hubbub.network.conductor import Conductor, Patience
+from hubbub.network.coordinator import Conductor, Patience
 from hubbub.network.engine import Missing, Phase, in_process
-from hubbub.network.exchange import Exchange
-from hubbub.network.journal import Journal
-from hubbub.network.opening import Opening, part_of_plan
-from hubbub.network.parcel import Call, answer, read_answer, request
-from hubbub.network.silo import SiloSeat
-from hubbub.plan import Plan
-from hubbub.plan import plan as planned
-from hubbub.round import Terms
-from hubbub.runners.asides import Standardisation
-from hubbub.runners.federation import terms_of
-from hubbub.runners.setting import Setting
+from hubbub.network.envelope import Call, answer, read_answer, request
+from hubbub.network.event_log import Journal
+from hubbub.network.requests import Exchange
+from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.planning import TRAINING, Plan
+from hubbub.planning import plan as planned
+from hubbub.protocol.round import Terms
+from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
+from hubbub.session.in_process import terms_of
+from hubbub.session.rounds import Assembly
+from hubbub.session.session_offer import Opening, part_of_plan
 from hubbub.study import Study
-from hubbub.tabular import Records
-from hubbub.transcript import TRAINING
-from hubbub.wire import EVERYBODY, Frame, Tag, unverified
+from hubbub.study.tabular import Records
+from hubbub.training.auxiliary_sums import Standardisation
+from hubbub.training.prepared_study import Setting
 from network.consortium import Consortium, table
 from protocol.view import Spy
 

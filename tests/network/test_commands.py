@@ -15,8 +15,8 @@ import pytest
 import tomli_w
 
 from hubbub.cli import main
-from hubbub.network.journal import Journal
-from hubbub.network.site import Site
+from hubbub.network.event_log import Journal
+from hubbub.network.party_folder import Site
 from hubbub.study import Study
 from network.consortium import HOSPITALS, table
 

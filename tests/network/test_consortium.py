@@ -8,15 +8,15 @@ from unittest import mock
 
 import pytest
 
-from hubbub.auditing import audit
+from hubbub.assurance.audit import audit
+from hubbub.assurance.evidence.claims import check
+from hubbub.assurance.evidence.evidence_file import with_signature
+from hubbub.assurance.transcript.header import plain_roster
+from hubbub.assurance.verification import verify as checking
+from hubbub.assurance.verification.verify import verify
 from hubbub.errors import StudyError
-from hubbub.evidence.claims import check
-from hubbub.evidence.reading import with_signature
-from hubbub.network import serving
-from hubbub.runners.local import run
-from hubbub.transcript.heading import plain_roster
-from hubbub.verification import checking
-from hubbub.verification.checking import verify
+from hubbub.network import serve
+from hubbub.training.run import run
 from network.consortium import HOSPITALS, Consortium, table
 
 
@@ -53,7 +53,7 @@ def test_an_audit_that_is_withdrawn_leaves_a_run_that_goes_on(audited, tmp_path)
     found = {**audited[1], "study": parties.study.id.hex()}
     parties.aggregator.keep_audit(parties.study.id, found)
     with (
-        mock.patch.object(serving, "write_bytes", side_effect=KeyboardInterrupt),
+        mock.patch.object(serve, "write_bytes", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         parties.serve()

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from hubbub.assurance.ledger import Cap
+from hubbub.assurance.verification.verify import verify
 from hubbub.errors import BudgetError, HubbubError
-from hubbub.ledger import Cap
-from hubbub.network.conductor import Patience, WaitedError
+from hubbub.network.coordinator import Patience, WaitedError
 from hubbub.network.engine import Missing, in_process
-from hubbub.network.exchange import AbsentError
-from hubbub.network.journal import Journal
-from hubbub.network.serving import serve
-from hubbub.network.silo import SiloSeat
-from hubbub.runners.local import Result
-from hubbub.verification.checking import verify
+from hubbub.network.event_log import Journal
+from hubbub.network.requests import AbsentError
+from hubbub.network.serve import serve
+from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.training.run import Result
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")

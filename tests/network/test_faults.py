@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
+from hubbub.assurance.ledger import Ledger
 from hubbub.errors import ProtocolError
-from hubbub.ledger import Ledger
-from hubbub.network.conductor import Patience, WaitedError
+from hubbub.network.coordinator import Patience, WaitedError
 from hubbub.network.engine import Missing
-from hubbub.network.exchange import AbsentError
-from hubbub.network.silo import SiloSeat
-from hubbub.round import Answering
-from hubbub.round.terms import Turn
-from hubbub.summation.secrets import PairSecret
-from hubbub.wire import Frame
+from hubbub.network.requests import AbsentError
+from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.protocol.agreement.pair_secrets import PairSecret
+from hubbub.protocol.round import Answering
+from hubbub.protocol.round.round_parameters import Turn
+from hubbub.protocol.wire import Frame
 from network.relay import NAMES, Watched, flipped, gathered, opened
 
 # In the n-th phase of a name, for a party: what happens, and a number that says more.
@@ -260,7 +260,7 @@ def mask_without_session(patch: pytest.MonkeyPatch) -> None:
 
 def pays_nothing(patch: pytest.MonkeyPatch) -> None:
     """A silo that does not write its charges down."""
-    patch.setattr("hubbub.ledger.Ledger.charge", lambda *_, **__: None)
+    patch.setattr("hubbub.assurance.ledger.Ledger.charge", lambda *_, **__: None)
 
 
 BROKEN = {

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from hubbub.errors import StudyError, UserError
-from hubbub.identity import Keys, Roster
 from hubbub.network.flare.job import write_job
 from hubbub.network.flare.kit import check_code, is_admin, is_server, prepare
-from hubbub.network.papers import roster_of
-from hubbub.network.settings import FILE, Settings
+from hubbub.network.flare.site_settings import FILE, Settings
+from hubbub.network.key_files import roster_of
+from hubbub.protocol.identity import Keys, Roster
 from network.consortium import HOSPITALS, Consortium, table
 
 ENGINE = pytest.mark.skipif(

@@ -18,27 +18,28 @@ import numpy as np
 import pytest
 
 from hubbub import learning
+from hubbub.assurance.verification.verify import verify
 from hubbub.errors import ProtocolError
-from hubbub.network import lists, seat
-from hubbub.network.conductor import WaitedError
-from hubbub.network.opening import RefusedError
-from hubbub.network.parcel import Call, answer, read_answer, request
-from hubbub.network.setup import SetUp
-from hubbub.network.silo import SiloSeat
-from hubbub.plan import Plan, exposure, mechanism_of, plan
-from hubbub.round import Silo, decoded
-from hubbub.runners import setting
-from hubbub.runners.federation import terms_of
-from hubbub.runners.setting import Setting
-from hubbub.runners.training import Parameters, Summed, train
-from hubbub.sampling import Mixer, Publication, layers
-from hubbub.sampling.layers import Done, Job, Wrap
-from hubbub.sampling.lists import commitment
-from hubbub.sampling.venue import repeated
+from hubbub.network import endpoint as seat
+from hubbub.network.coordinator import WaitedError
+from hubbub.network.envelope import Call, answer, read_answer, request
+from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.planning import Plan, exposure, mechanism_of, plan
+from hubbub.protocol.round import Silo, decoded
+from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
+from hubbub.protocol.token_lists.list_context import repeated
+from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
+from hubbub.protocol.token_lists.token_list import commitment
+from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
+from hubbub.session import silo_token_lists
+from hubbub.session.in_process import terms_of
+from hubbub.session.session_offer import RefusedError
+from hubbub.session.setup import SetUp
 from hubbub.study import Study
-from hubbub.tabular import Records
-from hubbub.verification.checking import verify
-from hubbub.wire import EVERYBODY, Frame, Tag, unverified
+from hubbub.study.tabular import Records
+from hubbub.training import prepared_study
+from hubbub.training.loop import Parameters, Summed, train
+from hubbub.training.prepared_study import Setting
 from network.relay import (
     FEATURES,
     HASTY,
@@ -109,7 +110,7 @@ def planned(study: Study, dimension: int | None = None) -> Plan:
 def cheap_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """One adversary is enough, and everybody comes to the same plan."""
     monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
-    for module in (seat, setting):
+    for module in (seat, prepared_study):
         monkeypatch.setattr(module, "plan_study", planned)
 
 
@@ -351,14 +352,14 @@ class Dropping(Mixer):
 
     def mix(self, forms: Sequence[bytes], *labour: Any) -> Publication:
         made = super().mix(forms, *labour)
-        size = layers.form_bytes(len(self._counts) - self._step)
-        own = set(pieces(self._own[self._step].tobytes(), layers.NAME_BYTES))
-        there = pieces(payload_of(made.names), layers.NAME_BYTES)
+        size = onion_layers.form_bytes(len(self._counts) - self._step)
+        own = set(pieces(self._own[self._step].tobytes(), onion_layers.NAME_BYTES))
+        there = pieces(payload_of(made.names), onion_layers.NAME_BYTES)
         gone = next(k for k, name in enumerate(there) if name not in own)
         left = pieces(payload_of(made.forms), size)
         left[gone] = os.urandom(size)
         whole = b"".join(left)
-        names = layers.names_in(layers.named(self._places[self._step], whole, size))
+        names = onion_layers.names_in(onion_layers.named(self._places[self._step], whole, size))
         return self._publication(names, whole, size, self._step)
 
 
@@ -367,9 +368,9 @@ class Changing(Mixer):
 
     def submit(self, commits: Sequence[bytes]) -> Publication:
         super().submit(commits)
-        size = layers.form_bytes(len(self._counts))
+        size = onion_layers.form_bytes(len(self._counts))
         whole = os.urandom(size * self._counts[self._index])
-        names = layers.names_in(layers.named(self._places[0], whole, size))
+        names = onion_layers.names_in(onion_layers.named(self._places[0], whole, size))
         return self._publication(names, whole, size, told=repeated(self._commits))
 
 
@@ -387,7 +388,7 @@ class Ordering(Mixer):
 
     def mix(self, forms: Sequence[bytes], *labour: Any) -> Publication:
         made = super().mix(forms, *labour)
-        first, second, *rest = pieces(payload_of(made.names), layers.NAME_BYTES)
+        first, second, *rest = pieces(payload_of(made.names), onion_layers.NAME_BYTES)
         names = b"".join((second, first, *rest))
         return replace(made, names=self._frame(Tag.MIX_NAMES, names, self._step))
 
@@ -396,7 +397,7 @@ class Closed(Mixer):
     """Wraps tokens that the third silo cannot open."""
 
     def commit(self, keys: Sequence[bytes], *_: Any) -> bytes:
-        other = layers.public_of(layers.fresh_private())
+        other = onion_layers.public_of(onion_layers.fresh_private())
 
         def labour(jobs: Iterable[Job]) -> Iterator[Done]:
             for job in jobs:
@@ -411,7 +412,7 @@ class Short(Mixer):
 
     def submit(self, commits: Sequence[bytes]) -> Publication:
         made = super().submit(commits)
-        names = payload_of(made.names)[: -layers.NAME_BYTES]
+        names = payload_of(made.names)[: -onion_layers.NAME_BYTES]
         return replace(made, names=self._frame(Tag.MIX_NAMES, names))
 
 
@@ -448,7 +449,7 @@ def cheating(monkeypatch: pytest.MonkeyPatch, cheat: type[Mixer]) -> None:
     def made(**given: Any) -> Mixer:
         return (cheat if given["index"] == 2 else Mixer)(**given)
 
-    monkeypatch.setattr(lists, "Mixer", made)
+    monkeypatch.setattr(silo_token_lists, "Mixer", made)
 
 
 @pytest.mark.parametrize(("cheat", "says"), CHEATS.values(), ids=CHEATS)
@@ -481,9 +482,9 @@ class Again(Mixer):
 
     def commit_to(self, forms: bytes) -> tuple[bytes, Publication]:
         """A second commitment, and what fits it: own forms but one, which is another silo's."""
-        size = layers.form_bytes(len(self._counts))
+        size = onion_layers.form_bytes(len(self._counts))
         whole = forms[:size] + self._forms[size:]
-        names = layers.names_in(layers.named(self._places[0], whole, size))
+        names = onion_layers.names_in(onion_layers.named(self._places[0], whole, size))
         hidden = commitment(self._places[0], self._index, np.sort(names).tobytes())
         commit = self._frame(Tag.MIX_COMMIT, hidden + repeated(self._key_posts))
         return commit, self._publication(names, whole, size, told=repeated(self._commits))
@@ -614,9 +615,9 @@ def another(parties: Ward) -> Callable[[list[bytes]], list[bytes]]:
         if where.attempt != 2:
             return parts
         mixer = parties.seats["bob"]._playing[where.session].lists._mixer
-        own = mixer._own[2].tobytes()[: layers.NAME_BYTES]
-        kept = [one for one in pieces(payload_of(names), layers.NAME_BYTES) if one != own]
-        other = b"".join(sorted([*kept, os.urandom(layers.NAME_BYTES)]))
+        own = mixer._own[2].tobytes()[: onion_layers.NAME_BYTES]
+        kept = [one for one in pieces(payload_of(names), onion_layers.NAME_BYTES) if one != own]
+        other = b"".join(sorted([*kept, os.urandom(onion_layers.NAME_BYTES)]))
         made = sealed_as(parties, "bob", where, Tag.MIX_NAMES, other)
         return [made if one == names else one for one in parts]
 
@@ -644,7 +645,7 @@ def test_who_misses_its_token_in_a_list_that_was_shown_to_it_alone_is_not_blamed
         where = unverified(names)
         if where.attempt != 2:
             return parts
-        junk = b"".join(sorted(os.urandom(layers.NAME_BYTES) for _ in range(ALL)))
+        junk = b"".join(sorted(os.urandom(onion_layers.NAME_BYTES) for _ in range(ALL)))
         made = sealed_as(parties, "bob", where, Tag.MIX_NAMES, junk)
         return [made if one == names else one for one in parts]
 

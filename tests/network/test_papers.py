@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.errors import StudyError
-from hubbub.identity import Identity, Keys, Roster
-from hubbub.network import papers
-from hubbub.network.papers import (
+from hubbub.network import key_files
+from hubbub.network.key_files import (
     fingerprint,
     identities,
     identity_toml,
@@ -23,6 +22,7 @@ from hubbub.network.papers import (
     roster_of,
     roster_toml,
 )
+from hubbub.protocol.identity import Identity, Keys, Roster
 from protocol.parties import fixed_keys, fixed_opening
 
 ROLES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}
@@ -55,7 +55,7 @@ def mixed(**parts: bytes) -> str:
     """The key file of ann with other halves."""
     secret = KEYS["ann"].secret_parts() | parts
     told = {name: b64encode(part).decode() for name, part in secret.items()}
-    told["digest"] = papers._digest(secret)
+    told["digest"] = key_files._digest(secret)
     text = keys_toml(KEYS["ann"])
     return text[: text.index("[private]")] + tomli_w.dumps({"private": told})
 

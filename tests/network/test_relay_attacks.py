@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from hubbub.errors import ProtocolError
-from hubbub.network.conductor import WaitedError
-from hubbub.network.exchange import AbsentError, Exchange
-from hubbub.network.journal import Journal
-from hubbub.network.parcel import NO_SESSION, Call, answer, read_answer, read_request, request
-from hubbub.network.setup import SetUp
-from hubbub.network.site import ROSTER
-from hubbub.round.terms import Terms
-from hubbub.wire import EVERYBODY, VERSION, Tag, unverified
+from hubbub.network.coordinator import WaitedError
+from hubbub.network.envelope import NO_SESSION, Call, answer, read_answer, read_request, request
+from hubbub.network.event_log import Journal
+from hubbub.network.party_folder import ROSTER
+from hubbub.network.requests import AbsentError, Exchange
+from hubbub.protocol.round.round_parameters import Terms
+from hubbub.protocol.wire import EVERYBODY, VERSION, Tag, unverified
+from hubbub.session.setup import SetUp
 from network.relay import (
     HASTY,
     NAMES,

@@ -18,14 +18,14 @@ import pytest
 
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.engine import Missing
-from hubbub.network.exchange import AbsentError
-from hubbub.network.parcel import Call, answer, read_answer, request
-from hubbub.plan import EVALUATION, STANDARDISATION
-from hubbub.plan import plan as planned
-from hubbub.runners.asides import Standardisation
-from hubbub.runners.federation import terms_of
-from hubbub.runners.setting import Setting
-from hubbub.wire import EVERYBODY, Tag, unverified
+from hubbub.network.envelope import Call, answer, read_answer, request
+from hubbub.network.requests import AbsentError
+from hubbub.planning import EVALUATION, STANDARDISATION
+from hubbub.planning import plan as planned
+from hubbub.protocol.wire import EVERYBODY, Tag, unverified
+from hubbub.session.in_process import terms_of
+from hubbub.training.auxiliary_sums import Standardisation
+from hubbub.training.prepared_study import Setting
 from network.relay import (
     HASTY,
     NAMES,

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from hubbub import learning
-from hubbub.network.setup import SetUp
-from hubbub.randomness import SecureSource
-from hubbub.round import decoded
-from hubbub.runners.federation import Federation, federate, layout_of, terms_of
-from hubbub.runners.setting import Setting
-from hubbub.runners.training import Parameters, Summed, train
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import decoded
+from hubbub.session.in_process import Federation, federate, layout_of, terms_of
+from hubbub.session.setup import SetUp
+from hubbub.training.loop import Parameters, Summed, train
+from hubbub.training.prepared_study import Setting
 from network.relay import HASTY, Watched, opened, tiny
 
 KINDS = pytest.mark.parametrize(

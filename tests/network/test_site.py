@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from hubbub.errors import StudyError, UserError
-from hubbub.identity import Roster
-from hubbub.network import site
-from hubbub.network.conductor import WaitedError
-from hubbub.network.papers import identities, roster_of, roster_toml
-from hubbub.network.parcel import Call, read_answer
-from hubbub.network.patience import Patience
-from hubbub.network.site import (
+from hubbub.network import party_folder as site
+from hubbub.network.coordinator import WaitedError
+from hubbub.network.envelope import Call, read_answer
+from hubbub.network.key_files import identities, roster_of, roster_toml
+from hubbub.network.party_folder import (
     APPROVED,
     IDENTITY,
     KEYS,
@@ -29,8 +27,10 @@ from hubbub.network.site import (
     read_identity,
     read_roster,
 )
+from hubbub.network.timeouts import Patience
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.identity import Roster
 from hubbub.study import Study
-from hubbub.summation import graph
 from network.consortium import Consortium
 from network.relay import Relay, Watched, open_frame, opened, refusal, tiny
 
@@ -257,7 +257,7 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
     monkeypatch.setattr(site, "MOST_GRAPHS", 2)
     names = tuple(f"s{number:02}" for number in range(17))
     parties = gather(names=names)
-    assert graph.degree(len(names), 2, 0) < len(names) - 1
+    assert mask_graph.degree(len(names), 2, 0) < len(names) - 1
     opened(parties)
     opened(parties)
     for name in names:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hubbub.ledger import Ledger
-from hubbub.network import opening
-from hubbub.network.conductor import WaitedError
+from hubbub.assurance.ledger import Ledger
+from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import in_process
-from hubbub.network.parcel import Call, request
-from hubbub.network.patience import Patience
-from hubbub.wire import VERSION
+from hubbub.network.envelope import Call, request
+from hubbub.network.timeouts import Patience
+from hubbub.protocol.wire import VERSION
+from hubbub.session import session_offer
 from network.consortium import HOSPITALS, Consortium, table
 
 IMPATIENT = Patience(deadline=20.0, opening=60.0, waiting=0.0, ask_again=0.0)
@@ -51,9 +51,9 @@ def test_a_party_answers_no_parcel_of_another_wire(parties):
 
 
 def test_a_party_whose_plan_differs_names_the_first_number(parties, monkeypatch):
-    told = opening.Opening.payload
+    told = session_offer.Opening.payload
     monkeypatch.setattr(
-        opening.Opening,
+        session_offer.Opening,
         "payload",
         lambda one: told(one).replace(b'"sigma_grid": ', b'"sigma_grid": 1'),
     )

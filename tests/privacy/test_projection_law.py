@@ -24,12 +24,13 @@ from scipy.stats import binom, chi
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.plan import Plan, exposure, mechanism_of, planning
-from hubbub.plan.precision import CLIP_MARGIN, SUM_MARGIN, certificate_for, projection_for
+from hubbub.planning import Plan, exposure, mechanism_of
+from hubbub.planning import plan as planning
+from hubbub.planning.precision import CLIP_MARGIN, SUM_MARGIN, certificate_for, projection_for
 from hubbub.privacy import Composition, Step, projection_factor
 from hubbub.privacy.laws import Exchange, Mixture, Removal
 from hubbub.privacy.mechanism import release_by_signs, release_projected, sign_tail
-from hubbub.projection import signs
+from hubbub.protocol.projection import sign_matrix as signs
 from hubbub.study import Study
 from privacy import oracle
 

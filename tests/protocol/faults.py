@@ -27,13 +27,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from hubbub import ring
 from hubbub.errors import ProtocolError
-from hubbub.randomness import SecureSource
-from hubbub.round import Aggregator, Answering, ComputeNode, Silo
-from hubbub.round.answering import Attempt
-from hubbub.summation.agreement import Agreement, Session, sent_digest
-from hubbub.wire import Frame, Tag, parse
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Silo
+from hubbub.protocol.round.masking import Attempt
+from hubbub.protocol.wire import Frame, Tag, parse
 from protocol.parties import DIMENSION, STUDY, World
 from protocol.view import Spy
 

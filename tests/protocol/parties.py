@@ -21,14 +21,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
 
 from hubbub.errors import ProtocolError
-from hubbub.identity import Identity, Keys, Roster
-from hubbub.randomness import SecureSource
-from hubbub.round import Aggregator, Answering, ComputeNode, Terms
-from hubbub.runners.members import Layout
-from hubbub.summation.agreement import Agreement, Session, sent_digest
-from hubbub.summation.joint import JointSeed, SeedCheck
-from hubbub.summation.mask import Masking
-from hubbub.wire import EVERYBODY, Frame, Tag
+from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.protocol.wire import EVERYBODY, Frame, Tag
+from hubbub.session.layout import Layout
 
 STUDY = hashlib.sha256(b"a study for tests").digest()
 SESSION = bytes(range(16))

@@ -20,14 +20,14 @@ from math import sqrt
 
 import numpy as np
 
-from hubbub import ring
 from hubbub.errors import ProtocolError
-from hubbub.randomness import SecureSource
-from hubbub.round import Aggregator, Answering, ComputeNode, Silo
-from hubbub.round.answering import Attempt
-from hubbub.summation.agreement import Session
-from hubbub.summation.joint import JointSeed
-from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Silo
+from hubbub.protocol.round.masking import Attempt
+from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from protocol import faults
 from protocol import reference as ref
 from protocol import reference_draws as draws

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hubbub.randomness import SecureSource
-from hubbub.round import Aggregator, Answering
-from hubbub.round.terms import Turn
-from hubbub.summation.secrets import PairSecret
+from hubbub.protocol.agreement.pair_secrets import PairSecret
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Aggregator, Answering
+from hubbub.protocol.round.round_parameters import Turn
 from protocol.faults import NAMES, UNIT, Operation, Simulation, orderly, session_of
 from protocol.parties import World, world
 

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from hubbub.errors import BudgetError, ProtocolError
-from hubbub.randomness import SecureSource
-from hubbub.round import Aggregator, Silo, Terms
-from hubbub.round.answering import Answering
-from hubbub.runners.federation import AbandonedError, Federation, federate
-from hubbub.runners.members import Layout
-from hubbub.summation.joint import JointSeed, SeedCheck, _below
-from hubbub.summation.mask import Masking
-from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck, _below
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Aggregator, Silo, Terms
+from hubbub.protocol.round.masking import Answering
+from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.session.in_process import AbandonedError, Federation, federate
+from hubbub.session.layout import Layout
 from protocol.parties import (
     SESSION,
     STUDY,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hubbub.learning.layer_matrix import layer_matrices
-from hubbub.projection import Draw, Projection, project
-from hubbub.sampling import partition, without_replacement
-from hubbub.summation.agreement import Agreement
+from hubbub.protocol.agreement.key_agreement import Agreement
+from hubbub.protocol.projection import Draw, Projection, project
+from hubbub.protocol.token_lists import partition, without_replacement
 from protocol import reference as ref
 from protocol import reference_draws as draws
 from protocol.parties import SESSION, STUDY, fixed_keys, refused

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.errors import ProtocolError
-from hubbub.sampling import Mixer
-from hubbub.summation import joint
-from hubbub.summation.joint import JointSeed, SeedCheck
-from hubbub.wire import EVERYBODY, Tag
+from hubbub.protocol.agreement import joint_seed
+from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.protocol.token_lists import Mixer
+from hubbub.protocol.wire import EVERYBODY, Tag
 from protocol.parties import SESSION, STUDY, world
 
 W = world(3, quorum=2, joint=True)
@@ -157,8 +157,8 @@ def culprit(take: Callable[[Sequence[bytes]], Any], frames: list[bytes]) -> str 
 def test_a_false_link_costs_no_more_hashes_than_the_chain_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hashed, below, check = [], joint._below, checker()
-    monkeypatch.setattr(joint, "_below", lambda *args: hashed.append(args[1]) or below(*args))
+    hashed, below, check = [], joint_seed._below, checker()
+    monkeypatch.setattr(joint_seed, "_below", lambda *args: hashed.append(args[1]) or below(*args))
     wrong = W.forge(2, Tag.SEED_LINK, bytes(32), round=9, attempt=1)
     with pytest.raises(ProtocolError, match="committed to"):
         check.seed(9, 1, {2}, [wrong])

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hubbub import ring
 from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError
-from hubbub.randomness import SecureSource
-from hubbub.round import Aggregator, Answering, Charge, ComputeNode, Silo
-from hubbub.runners.federation import Federation
-from hubbub.summation.mask import Masking
-from hubbub.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Aggregator, Answering, Charge, ComputeNode, Silo
+from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.session.in_process import Federation
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, set_up, world
 
 PAIRWISE = world()

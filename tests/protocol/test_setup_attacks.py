@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hubbub.identity import Roster
-from hubbub.summation.agreement import Agreement
-from hubbub.wire import EVERYBODY, Tag, parse
+from hubbub.protocol.agreement.key_agreement import Agreement
+from hubbub.protocol.identity import Roster
+from hubbub.protocol.wire import EVERYBODY, Tag, parse
 from protocol.parties import (
     SESSION,
     STUDY,

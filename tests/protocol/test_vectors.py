@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from hubbub import ring
-from hubbub.network.opening import context_of
-from hubbub.network.parcel import read_answer, read_request
-from hubbub.round import Aggregator, Answering, ComputeNode
-from hubbub.summation import graph
-from hubbub.summation.agreement import Agreement, Session
-from hubbub.summation.mask import Masking
-from hubbub.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
+from hubbub.network.envelope import read_answer, read_request
+from hubbub.protocol import ring
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.round import Aggregator, Answering, ComputeNode
+from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
+from hubbub.session.session_offer import context_of
 from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, fixed_keys, fixed_opening, refused
 from protocol.vectors import make
@@ -180,7 +180,7 @@ def test_reference_draws_the_same_mask_graph(case: Any) -> None:
     seed, silos, degree = bytes.fromhex(GRAPHS["seed"]), case["silos"], case["degree"]
     for one, found in case["neighbours"].items():
         assert ref.neighbours(int(one), silos, degree, seed) == found
-        assert graph.neighbours_of(int(one), silos, degree, seed) == found
+        assert mask_graph.neighbours_of(int(one), silos, degree, seed) == found
 
 
 def test_reference_gives_every_silo_the_same_nodes() -> None:

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from hubbub import Study
-from hubbub.evidence.collecting import FILE, collect, part_of
-from hubbub.ledger.book import Ledger
-from hubbub.runners import series
-from hubbub.runners.federation import Federation
-from hubbub.runners.local import Result, run
-from hubbub.transcript.heading import TRAINING
-from hubbub.transcript.kept import files, read_header
+from hubbub.assurance.evidence.collecting import FILE, collect, part_of
+from hubbub.assurance.ledger.privacy_ledger import Ledger
+from hubbub.assurance.transcript.records import files, read_header
+from hubbub.planning import TRAINING
+from hubbub.session import noisy_sums
+from hubbub.session.in_process import Federation
+from hubbub.training.run import Result, run
 
-HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 
 
 def a_study(
@@ -36,14 +36,14 @@ def a_study(
 def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
     """A run of it, with evidence; and the parties, whose keys are the only ones that can sign."""
     seen: list[Federation] = []
-    real = series.federate
+    real = noisy_sums.federate
 
     def spied(*given: Any, **named: Any) -> Federation:
         seen.append(real(*given, **named))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(series, "federate", spied)
+        patch.setattr(noisy_sums, "federate", spied)
         result = run(study, folder)
     if not (folder / FILE).exists():
         write_evidence(result, seen[-1], folder)

@@ -15,24 +15,26 @@ from unittest.mock import Mock
 import pytest
 
 import hubbub
+from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding, bounds_of, read_audit
+from hubbub.assurance.evidence.claims import check
+from hubbub.assurance.evidence.collecting import FILE
+from hubbub.assurance.evidence.evidence_file import load, with_signature
+from hubbub.assurance.evidence.finding import ON_TRUST, SIGNED, Finding
+from hubbub.assurance.transcript.header import plain_roster, roster_of
+from hubbub.assurance.verification.verify import verify
 from hubbub.cli import main
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.evidence.audited import AUDIT, audit_finding, bounds_of, read_audit
-from hubbub.evidence.claims import check
-from hubbub.evidence.collecting import FILE
-from hubbub.evidence.finding import ON_TRUST, SIGNED, Finding
-from hubbub.evidence.reading import load, with_signature
-from hubbub.identity import Keys
-from hubbub.privacy.guesses import Rates, lower_bound
-from hubbub.runners import local
-from hubbub.runners.reporting import write_report
-from hubbub.transcript.heading import plain_roster, roster_of
-from hubbub.verification.checking import verify
+from hubbub.privacy.canary_guesses import Rates, lower_bound
+from hubbub.protocol.identity import Keys
+from hubbub.training import run as local
+from hubbub.training.write_report import write_report
 from run.finished import a_study
 from run.test_evidence import wrongs
 
-SCHEMA = json.loads((resources.files("hubbub.evidence") / "evidence.schema.json").read_text())
+SCHEMA = json.loads(
+    (resources.files("hubbub.assurance.evidence") / "evidence.schema.json").read_text()
+)
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = "0.99999"
 
@@ -173,7 +175,7 @@ def test_no_run_begins_with_an_audit_that_contradicts_it(made: Path, tmp_path: P
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": "hubbub audit 1"}', "\xff", "null"])
 def test_a_file_of_anything_else_is_refused(made: Path, tmp_path: Path, text: str) -> None:
-    made_plan = hubbub.plan(hubbub.Study.load(made / "study.toml"))
+    made_plan = hubbub.planning(hubbub.Study.load(made / "study.toml"))
     (tmp_path / "it").write_text(text, encoding="latin-1")
     with pytest.raises(StudyError, match="make it again with hubbub audit --out"):
         read_audit(tmp_path / "it", made_plan)
@@ -235,7 +237,9 @@ def test_where_it_cannot_be_written_nothing_is_played(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hubbub.auditing.audit", lambda *_given, **_named: pytest.fail("played"))
+    monkeypatch.setattr(
+        "hubbub.assurance.audit.audit", lambda *_given, **_named: pytest.fail("played")
+    )
     for out in (tmp_path, tmp_path / "none" / "audit.json"):
         assert main(["audit", str(made / "study.toml"), "--runs", "2", "--out", str(out)]) == 2
         assert "expected --out" in capsys.readouterr().err
@@ -250,7 +254,7 @@ def test_what_was_found_is_shown_before_it_is_written(
     def full(*_given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hubbub.cli.audit.write_audit", full)
+    monkeypatch.setattr("hubbub.cli.audit_command.write_audit", full)
     few = ["--runs", "2", "--canaries", "50", "--confidence", SURE, "--json"]
     command = ["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")]
     assert main(command) == 2
@@ -265,11 +269,11 @@ def test_an_audit_of_a_model_whose_size_was_not_known_yet_is_taken(
     """Ten million parameters are assumed then, which moves last digits of the bounds."""
     study = a_study(changes=(('kind = "logistic"', 'kind = "python:some:model"'),))
     found = json.loads((made / "found.json").read_text())
-    before, run = (bounds_of(hubbub.plan(study, dimension=size)) for size in (None, 2**39))
+    before, run = (bounds_of(hubbub.planning(study, dimension=size)) for size in (None, 2**39))
     assert before != run
     moved = {name: value * (1 - 1e-4) for name, value in before.items()}
     (tmp_path / "audit.json").write_text(json.dumps({**found, **moved, "study": study.id.hex()}))
-    taken = read_audit(tmp_path / "audit.json", hubbub.plan(study, dimension=2**39))
+    taken = read_audit(tmp_path / "audit.json", hubbub.planning(study, dimension=2**39))
     assert {name: taken[name] for name in run} == run
     assert taken["rule"] == found["rule"]
 
@@ -278,7 +282,7 @@ def test_an_audit_that_this_runs_plan_makes_a_contradiction_is_refused(
     made: Path, tmp_path: Path
 ) -> None:
     """The file's own bound is larger than the run's, and what was seen lies between the two."""
-    plan = hubbub.plan(
+    plan = hubbub.planning(
         a_study(steps=3, changes=(("[model]", "standardise = { epsilon = 0.4 }\n\n[model]"),))
     )
     assert plan.epsilon_of_training < 0.3
@@ -364,7 +368,7 @@ def test_the_report_tells_no_audit_that_does_not_hold(made: Path, tmp_path: Path
 def test_a_file_that_is_too_large_for_an_audit_is_not_read(made: Path, tmp_path: Path) -> None:
     (tmp_path / "it").write_text(" " * 100_000)
     with pytest.raises(UserError, match="more than 65536 bytes"):
-        read_audit(tmp_path / "it", hubbub.plan(hubbub.Study.load(made / "study.toml")))
+        read_audit(tmp_path / "it", hubbub.planning(hubbub.Study.load(made / "study.toml")))
 
 
 def test_evidence_is_checked_where_no_plan_can_be_made(
@@ -408,7 +412,7 @@ def test_an_audit_is_written_though_nobody_reads_what_it_says(
     def hung_up(*_given: Any) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("hubbub.cli.audit.table", hung_up)
+    monkeypatch.setattr("hubbub.cli.audit_command.table", hung_up)
     few = ["--runs", "2", "--canaries", "50", "--confidence", SURE]
     main(["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")])
     assert json.loads((tmp_path / "audit.json").read_text())["canaries"] == 50
@@ -428,7 +432,7 @@ def test_no_audit_is_believed_of_what_cannot_be_audited(
     found = {**json.loads((made / "found.json").read_text()), "study": study.id.hex()}
     (tmp_path / "it.json").write_text(json.dumps(found))
     with pytest.raises(StudyError, match="for an audit"):
-        read_audit(tmp_path / "it.json", hubbub.plan(study))
+        read_audit(tmp_path / "it.json", hubbub.planning(study))
     with pytest.raises(StudyError, match="for an audit"):
         audit_finding(found, study, None)
 

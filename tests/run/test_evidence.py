@@ -22,19 +22,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hubbub
+from hubbub.assurance.evidence.claims import check
+from hubbub.assurance.evidence.collecting import FILE, ONE_PROCESS, part_of
+from hubbub.assurance.evidence.comparing import difference
+from hubbub.assurance.evidence.evidence_file import load, part_words, with_signature
+from hubbub.assurance.evidence.finding import ON_TRUST, REDERIVED, SIGNED, Finding
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.claims import check
-from hubbub.evidence.collecting import FILE, ONE_PROCESS, part_of
-from hubbub.evidence.comparing import difference
-from hubbub.evidence.finding import ON_TRUST, REDERIVED, SIGNED, Finding
-from hubbub.evidence.reading import load, part_words, with_signature
-from hubbub.identity import Keys
-from hubbub.runners.federation import Federation
-from hubbub.runners.local import Result
+from hubbub.protocol.identity import Keys
+from hubbub.session.in_process import Federation
+from hubbub.training.run import Result
 from run.finished import a_study, finished
 
-SCHEMA = json.loads((resources.files("hubbub.evidence") / "evidence.schema.json").read_text())
+SCHEMA = json.loads(
+    (resources.files("hubbub.assurance.evidence") / "evidence.schema.json").read_text()
+)
 
 
 @cache
@@ -124,7 +126,7 @@ def test_it_holds_what_the_run_says_it_holds(evidence: Path) -> None:
 
 
 def test_fewer_attempts_cost_less_and_are_counted_as_the_accountant_does(evidence: Path) -> None:
-    from hubbub.evidence.claims import spent
+    from hubbub.assurance.evidence.claims import spent
 
     plan = _made()[1].plan
     steps = plan.study.training.steps
@@ -168,7 +170,7 @@ def fewer_attempts(content: dict[str, Any]) -> None:
 
 
 def fewer_attempts_with_their_epsilon(content: dict[str, Any]) -> None:
-    from hubbub.evidence.claims import spent
+    from hubbub.assurance.evidence.claims import spent
 
     content["epsilon"] |= {"attempts": 3, "after_attempts": spent(_made()[1].plan, 3)}
 
@@ -333,7 +335,7 @@ import sys
 sys.modules["torch"] = None
 sys.modules["safetensors"] = None
 from pathlib import Path
-from hubbub.evidence.claims import check
+from hubbub.assurance.evidence.claims import check
 assert all(one.holds for one in check(Path(sys.argv[1])))
 print("holds")
 """

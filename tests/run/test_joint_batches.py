@@ -20,17 +20,18 @@ import pytest
 from scipy.stats import chi2, hypergeom
 
 import hubbub
+from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.errors import BudgetError, DataError, StudyError
-from hubbub.ledger import Cap, Ledger
-from hubbub.plan import Plan, mechanism_of
-from hubbub.plan.batches import as_table
-from hubbub.round import Silo, Terms
-from hubbub.round.answering import Attempt
-from hubbub.runners import baselines, lists
-from hubbub.runners.federation import federate, terms_of
-from hubbub.runners.local import resume, run
-from hubbub.runners.members import Layout
-from hubbub.sampling import chosen_records, create_tokens
+from hubbub.planning import Plan, mechanism_of
+from hubbub.planning.joint_batches import as_table
+from hubbub.protocol.round import Silo, Terms
+from hubbub.protocol.round.masking import Attempt
+from hubbub.protocol.token_lists import chosen_records, create_tokens
+from hubbub.session import lists_in_process as lists
+from hubbub.session.in_process import federate, terms_of
+from hubbub.session.layout import Layout
+from hubbub.training import baselines
+from hubbub.training.run import resume, run
 
 COUNTS, BATCH, STEPS = (5, 6, 4, 5), 6, 10
 ALL, EPOCH = sum(COUNTS), 4
@@ -46,7 +47,7 @@ kept_list = pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 
 WARD = """
 import numpy as np
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 COUNTS = {"a": 5, "b": 6, "c": 4, "d": 5, "test": 40}
 def records(party, **_):
     generator = np.random.default_rng(len(party) + ord(party[0]))
@@ -87,7 +88,7 @@ def study(tokens: str = "per-step", **changed: dict[str, Any]) -> hubbub.Study:
 
 @lru_cache(maxsize=4)
 def planned(tokens: str) -> Plan:
-    return hubbub.plan(study(tokens), dimension=4)
+    return hubbub.planning(study(tokens), dimension=4)
 
 
 @pytest.fixture(autouse=True)
@@ -620,7 +621,7 @@ def hospitals(colluders: int, silos: int = 6) -> hubbub.Study:
 def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders(
     colluders: int,
 ) -> None:
-    plan = hubbub.plan(hospitals(colluders), dimension=4)
+    plan = hubbub.planning(hospitals(colluders), dimension=4)
     said = plan.as_json()["without_replacement"]["colluders"]
     assert [one["colluding_silos"] for one in said] == list(range(colluders + 1))
     # The one that looks on owns records too.
@@ -651,7 +652,7 @@ def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_collud
 
 
 def test_the_table_of_many_colluders_leaves_some_out_and_keeps_both_ends() -> None:
-    found = hubbub.plan(hospitals(30, silos=40), dimension=4).joint_batches
+    found = hubbub.planning(hospitals(30, silos=40), dimension=4).joint_batches
     shown = as_table(found)
     assert len(shown) == 9
     assert shown[0][0] == "aggregator + 0 silos"

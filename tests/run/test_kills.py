@@ -25,20 +25,21 @@ import pytest
 import torch
 
 import hubbub
+from hubbub.assurance.ledger.privacy_ledger import Ledger
+from hubbub.assurance.transcript.writer import Transcript
 from hubbub.errors import HubbubError
-from hubbub.ledger.book import Ledger
-from hubbub.plan import Plan
-from hubbub.round import Aggregator, Silo
-from hubbub.runners import checkpoint, local, store
-from hubbub.runners.local import resume, run
-from hubbub.runners.store import RunFolder
-from hubbub.transcript.writing import Transcript
-from hubbub.wire import HEADER, HEADER_BYTES, Frame, Tag
+from hubbub.planning import Plan
+from hubbub.protocol.round import Aggregator, Silo
+from hubbub.protocol.wire import HEADER, HEADER_BYTES, Frame, Tag
+from hubbub.training import checkpoint, run_folder
+from hubbub.training import run as local
+from hubbub.training.run import resume, run
+from hubbub.training.run_folder import RunFolder
 
 STEPS = 10
 KILLS = int(os.environ.get("HUBBUB_KILLS", "16"))
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
-HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 STUDY = hubbub.Study.parse(
     HEART.replace("steps = 60", f"steps = {STEPS}").replace("epsilon = 0.5", "epsilon = 8.0")
 )
@@ -47,7 +48,7 @@ STUDY = hubbub.Study.parse(
 @lru_cache(maxsize=1)
 def planned() -> Plan:
     """The plan, and all that planning remembers, made once before the first fork."""
-    made = hubbub.plan(STUDY)
+    made = hubbub.planning(STUDY)
     for steps in range(1, STEPS + 1):
         made.epsilon_after(steps)
     return made
@@ -180,11 +181,11 @@ POINTS = [
     (RunFolder, "new_transcript", 1),
     (RunFolder, "append_rows", 5),
     (RunFolder, "keep", 2),
-    (store, "write_checkpoint", 4),
+    (run_folder, "write_checkpoint", 4),
     (checkpoint, "write_bytes", 3),
     (local, "train", 1),
-    (store, "write_text", 2),
-    (store, "write_model", 1),
+    (run_folder, "write_text", 2),
+    (run_folder, "write_model", 1),
     (local, "write_evidence", 1),
     (local, "write_report", 1),
 ]

@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 import hubbub
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, UserError
-from hubbub.ledger.book import Cap, Ledger
-from hubbub.plan import Plan
-from hubbub.runners.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.runners.local import resume, run
-from hubbub.runners.reporting import write_report
-from hubbub.runners.store import RunFolder
-from hubbub.runners.training import State
+from hubbub.planning import Plan
+from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from hubbub.training.loop import State
+from hubbub.training.run import resume, run
+from hubbub.training.run_folder import RunFolder
+from hubbub.training.write_report import write_report
 
 STEPS = 8
-HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 STUDY = hubbub.Study.parse(
     HEART.replace("steps = 60", f"steps = {STEPS}").replace("epsilon = 0.5", "epsilon = 8.0")
 )
@@ -35,7 +35,7 @@ STUDY = hubbub.Study.parse(
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return hubbub.plan(STUDY)
+    return hubbub.planning(STUDY)
 
 
 def stopped_run(folder: Path, plan: Plan, *, at: int = 4) -> Path:

@@ -18,19 +18,21 @@ import pytest
 from scipy.stats import chi2
 
 import hubbub
-from hubbub import learning, noise
-from hubbub.ledger import Cap, Ledger
-from hubbub.plan import Plan
-from hubbub.projection import Draw, Projection, lift, project
-from hubbub.round import Aggregator, Silo, Terms, decoded, projected, silo
-from hubbub.runners import baselines, training
-from hubbub.runners.federation import Federation, federate, terms_of
-from hubbub.runners.local import run
-from hubbub.runners.members import Layout
-from hubbub.tabular import Records
-from hubbub.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
+from hubbub import learning
+from hubbub.assurance.ledger import Cap, Ledger
+from hubbub.planning import Plan
+from hubbub.protocol import noise
+from hubbub.protocol.projection import Draw, Projection, lift, project
+from hubbub.protocol.round import Aggregator, Silo, Terms, decoded, silo
+from hubbub.protocol.round import projected_sum as projected
+from hubbub.protocol.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
+from hubbub.session.in_process import Federation, federate, terms_of
+from hubbub.session.layout import Layout
+from hubbub.study.tabular import Records
+from hubbub.training import baselines, loop
+from hubbub.training.run import run
 
-HEART = (resources.files("hubbub.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 KINDS = ("gaussian", "sign", "layers")
 WHOLE, SENT, RECORDS, STUDY = 27, 10, 6, bytes(range(32))
@@ -299,7 +301,7 @@ def study(kind: str = "", *, k: int = SENT, steps: int = 8, **replaced: str) -> 
 
 @lru_cache(maxsize=16)
 def planned(kind: str = "", k: int = SENT, nodes: int = 0, dropouts: int = 0) -> Plan:
-    return hubbub.plan(shaped(kind, k, nodes, dropouts), dimension=WHOLE)
+    return hubbub.planning(shaped(kind, k, nodes, dropouts), dimension=WHOLE)
 
 
 def shaped(kind: str, k: int = SENT, nodes: int = 0, dropouts: int = 0) -> hubbub.Study:
@@ -345,7 +347,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
 ) -> None:
     plan, totals = planned(kind, SENT, 0, dropouts), []
     steps: list[tuple[np.ndarray, np.ndarray]] = []
-    original, stepped = Aggregator.integers, training.stepped
+    original, stepped = Aggregator.integers, loop.stepped
 
     def summed(self: Aggregator) -> np.ndarray:
         totals.append(original(self))
@@ -356,7 +358,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
         return stepped(optimizer, now, gradient, divisor)
 
     monkeypatch.setattr(Aggregator, "integers", summed)
-    monkeypatch.setattr(training, "stepped", step)
+    monkeypatch.setattr(loop, "stepped", step)
     if dropouts:  # hungary pays for nothing, so the first round takes two attempts
         with Ledger(tmp_path / "hungary.sqlite") as book:
             book.set_cap(Cap(epsilon=1e-3, delta=1e-5, relation="add-remove"))

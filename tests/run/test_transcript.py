@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hubbub.assurance.transcript.records import Kept, end_of, head_of, read_header
+from hubbub.assurance.transcript.writer import Transcript, files, path_of, read, recover
 from hubbub.errors import IntegrityError, ProtocolError, UserError
-from hubbub.identity import Keys, Roster
-from hubbub.round import Terms
-from hubbub.transcript.kept import Kept, end_of, head_of, read_header
-from hubbub.transcript.writing import Transcript, files, path_of, read, recover
-from hubbub.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag, parse
+from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.round import Terms
+from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag, parse
 
 KEYS = [Keys.generate("aggregator", "aggregator")] + [
     Keys.generate(f"silo-{k}", "silo") for k in (1, 2, 3)
@@ -247,7 +247,7 @@ from pathlib import Path
 sys.path[:0] = {paths!r}
 from run.test_transcript import FRAMES, ROSTER, STUDY, SESSION
 from hubbub.errors import IntegrityError
-from hubbub.transcript.writing import Transcript, path_of
+from hubbub.assurance.transcript.writer import Transcript, path_of
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])

@@ -15,29 +15,29 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from hubbub.assurance.evidence.claims import check
+from hubbub.assurance.evidence.collecting import FILE
+from hubbub.assurance.evidence.evidence_file import with_signature
+from hubbub.assurance.evidence.finding import ON_TRUST, REDERIVED, Finding
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
+from hubbub.assurance.transcript.records import Kept, files, first_head, read, read_header, start_of
+from hubbub.assurance.transcript.writer import Transcript
+from hubbub.assurance.verification import replay
+from hubbub.assurance.verification.damage import damage
+from hubbub.assurance.verification.verify import verify
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.evidence.claims import check
-from hubbub.evidence.collecting import FILE
-from hubbub.evidence.finding import ON_TRUST, REDERIVED, Finding
-from hubbub.evidence.reading import with_signature
-from hubbub.ledger.book import Cap, Ledger
-from hubbub.plan import plan
-from hubbub.round import Terms
-from hubbub.runners import local
-from hubbub.runners.asides import evaluation
-from hubbub.runners.federation import Federation
-from hubbub.runners.local import Result, resume, run
-from hubbub.runners.reporting import write_report
-from hubbub.runners.series import Stage
-from hubbub.runners.training import Look
+from hubbub.planning import plan
+from hubbub.protocol.round import Terms
+from hubbub.protocol.wire import Frame, Tag, unverified
+from hubbub.session.in_process import Federation
+from hubbub.session.noisy_sums import Stage
 from hubbub.study import Study
-from hubbub.transcript.kept import Kept, files, first_head, read, read_header, start_of
-from hubbub.transcript.writing import Transcript
-from hubbub.verification import replay
-from hubbub.verification.checking import verify
-from hubbub.verification.damage import damage
-from hubbub.wire import Frame, Tag, unverified
+from hubbub.training import run as local
+from hubbub.training.auxiliary_sums import evaluation
+from hubbub.training.loop import Look
+from hubbub.training.run import Result, resume, run
+from hubbub.training.write_report import write_report
 from run.finished import a_study, finished, write_evidence
 
 FLIPS = 2500
@@ -307,7 +307,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    monkeypatch.setattr("hubbub.verification.model._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.assurance.verification.model_check._built", lambda *_, **__: None)
     found = verify(folder)
     assert wrongs(found) == []
     assert "contains the numbers that the last step gave" in claims(found, REDERIVED)
@@ -605,7 +605,9 @@ def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
     stated = plan(study, dimension=10**10 + 1).as_json()
     (folder / "plan.json").write_text(json.dumps(stated))
     built: list[object] = []
-    monkeypatch.setattr("hubbub.verification.model.model_of", lambda *given: built.append(given))
+    monkeypatch.setattr(
+        "hubbub.assurance.verification.model_check.model_of", lambda *given: built.append(given)
+    )
     found = verify(folder)
     assert "no file holds a model of the size" in claims(found, ON_TRUST)
     assert built == []

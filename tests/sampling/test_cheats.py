@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.identity import Roster
-from hubbub.sampling import Mixer, Verdict, layers, verdict
-from hubbub.sampling.layers import Done, Job, Labour, Wrap
-from hubbub.sampling.lists import commitment
-from hubbub.sampling.venue import statement_bytes
-from hubbub.wire import Tag
+from hubbub.protocol.identity import Roster
+from hubbub.protocol.token_lists import Mixer, Verdict, onion_layers, verdict
+from hubbub.protocol.token_lists.list_context import statement_bytes
+from hubbub.protocol.token_lists.onion_layers import Done, Job, Labour, Wrap
+from hubbub.protocol.token_lists.token_list import commitment
+from hubbub.protocol.wire import Tag
 from protocol.parties import fixed_keys, flipped, refused
 from sampling.silos import (
     COUNTS,
@@ -45,7 +45,7 @@ SIZE = sum(COUNTS)
 def relisted(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
     """The cheat's own list of names, changed and signed again, in order unless it says so."""
     return lambda frame: signed(
-        CHEAT, NAMES, CHEAT, b"".join(change(pieces(payload_of(frame), layers.NAME_BYTES)))
+        CHEAT, NAMES, CHEAT, b"".join(change(pieces(payload_of(frame), onion_layers.NAME_BYTES)))
     )
 
 
@@ -79,8 +79,10 @@ def test_the_owner_of_one_replaced_token_sees_it() -> None:
 
     def without_one_of(owner: int) -> Callable[[bytes], bytes]:
         def change(frame: bytes) -> bytes:
-            own = play.mixers[owner]._own[CHEAT].tobytes()[: layers.NAME_BYTES]
-            kept = [name for name in pieces(payload_of(frame), layers.NAME_BYTES) if name != own]
+            own = play.mixers[owner]._own[CHEAT].tobytes()[: onion_layers.NAME_BYTES]
+            kept = [
+                name for name in pieces(payload_of(frame), onion_layers.NAME_BYTES) if name != own
+            ]
             missed.append(len(kept))
             return signed(CHEAT, NAMES, CHEAT, b"".join(sorted([*kept, os.urandom(32)])))
 
@@ -162,7 +164,7 @@ def test_a_mixer_that_publishes_an_old_list_again_is_named() -> None:
 def test_two_messages_in_one_place_name_who_signed_both() -> None:
     silos = Play().mixers
     keys = [one.key() for one in silos.values()]
-    other = signed(CHEAT, Tag.MIX_KEY, 0, layers.public_of(os.urandom(32)))
+    other = signed(CHEAT, Tag.MIX_KEY, 0, onion_layers.public_of(os.urandom(32)))
     with refused(NAME, "got a second"):
         silos[1].commit([*keys, other])
 
@@ -178,7 +180,7 @@ def test_the_same_message_twice_names_the_relay() -> None:
 
 
 def test_two_keys_shown_to_two_silos_name_the_mixer_before_any_token_is_shown() -> None:
-    other = signed(CHEAT, Tag.MIX_KEY, 0, layers.public_of(os.urandom(32)))
+    other = signed(CHEAT, Tag.MIX_KEY, 0, onion_layers.public_of(os.urandom(32)))
     shown = []
 
     def network(phase: str, step: int, sender: int, receiver: int, frame: bytes) -> bytes:
@@ -195,8 +197,8 @@ def test_two_lists_shown_to_two_silos_name_the_mixer() -> None:
 
     def change(frame: bytes) -> bytes:
         """A token of the mixer's own is another; the victim cannot see that on its own."""
-        own = play.mixers[CHEAT]._own[CHEAT].tobytes()[: layers.NAME_BYTES]
-        kept = [name for name in pieces(payload_of(frame), layers.NAME_BYTES) if name != own]
+        own = play.mixers[CHEAT]._own[CHEAT].tobytes()[: onion_layers.NAME_BYTES]
+        kept = [name for name in pieces(payload_of(frame), onion_layers.NAME_BYTES) if name != own]
         return signed(CHEAT, NAMES, CHEAT, b"".join(sorted([*kept, os.urandom(32)])))
 
     play.network = only("names", CHEAT, CHEAT, change, to=[3])
@@ -238,8 +240,8 @@ def test_whoever_copies_a_wrapped_token_is_named_since_it_had_committed() -> Non
         if (phase, step) == ("names", 0):
             seen[sender], told = input_of(frame)
             if sender == CHEAT:
-                own = pieces(seen[CHEAT], layers.NAME_BYTES)
-                copied = sorted([own[0], pieces(seen[1], layers.NAME_BYTES)[0]])
+                own = pieces(seen[CHEAT], onion_layers.NAME_BYTES)
+                copied = sorted([own[0], pieces(seen[1], onion_layers.NAME_BYTES)[0]])
                 return signed(CHEAT, NAMES, 0, b"".join(copied) + told)
         return frame
 
@@ -307,11 +309,11 @@ def test_two_silos_that_hand_in_one_form_are_both_named() -> None:
         for job in jobs:
             assert isinstance(job, Wrap)
             done = job.done()
-            form = layers.form_bytes(4)
+            form = onion_layers.form_bytes(4)
             shared.append(done.forms[:form])
             forms = shared[0] + done.forms[form:]
-            rest = done.names[len(forms) // form * layers.NAME_BYTES :]
-            yield Done(forms=forms, names=layers.named(job.places[0], forms, form) + rest)
+            rest = done.names[len(forms) // form * onion_layers.NAME_BYTES :]
+            yield Done(forms=forms, names=onion_layers.named(job.places[0], forms, form) + rest)
 
     labours = dict.fromkeys((2, 3), first_form_shared)
     with refused("silo-2 and silo-3", "one from two silos"):
@@ -333,19 +335,19 @@ def garbage_at(layer: int, *, twin: bool = False) -> Labour:
     """
 
     def one(job: Wrap) -> Done:
-        size = layers.TOKEN_BYTES
+        size = onion_layers.TOKEN_BYTES
         forms = [job.tokens[at : at + size] for at in range(0, len(job.tokens), size)]
         names = []
         for each in range(len(job.publics), 0, -1):
-            names.append(layers.named(job.places[each], b"".join(forms), len(forms[0])))
-            key = layers.X25519PublicKey.from_public_bytes(job.publics[each - 1])
+            names.append(onion_layers.named(job.places[each], b"".join(forms), len(forms[0])))
+            key = onion_layers.X25519PublicKey.from_public_bytes(job.publics[each - 1])
             if twin and each == layer:
                 forms[1] = forms[0]
-            info = layers._INFO + job.places[each]
-            forms = [layers._SUITE.encrypt(form, key, info=info) for form in forms]
+            info = onion_layers._INFO + job.places[each]
+            forms = [onion_layers._SUITE.encrypt(form, key, info=info) for form in forms]
             if not twin and each == layer:
                 forms[0] = os.urandom(len(forms[0]))
-        names.append(layers.named(job.places[0], b"".join(forms), len(forms[0])))
+        names.append(onion_layers.named(job.places[0], b"".join(forms), len(forms[0])))
         return Done(forms=b"".join(forms), names=b"".join(reversed(names)))
 
     return lambda jobs: (one(job) for job in jobs if isinstance(job, Wrap))

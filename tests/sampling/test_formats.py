@@ -1,6 +1,6 @@
 """docs/sampling.md in other words: another implementation of every format, from primitives up.
 
-HPKE is RFC 9180 written out with X25519, HMAC and AES-GCM; nothing of hubbub.sampling is called to
+HPKE is RFC 9180 written out with X25519, HMAC and AES-GCM; nothing of hubbub.protocol.token_lists is called to
 make what its output is held against.
 """
 
@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from hubbub.randomness import SecureSource
-from hubbub.summation.joint import JointSeed
-from hubbub.wire import HEADER_BYTES, Tag
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.wire import HEADER_BYTES, Tag
 from sampling import vectors
 from sampling.silos import COUNTS, KEYS, ROSTER, SESSION, STUDY, Play, payload_of
 

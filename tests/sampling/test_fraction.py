@@ -14,7 +14,7 @@ import pytest
 import hubbub
 from hubbub.cli import fraction
 from hubbub.errors import StudyError, UserError
-from hubbub.privacy.fractions import quantile_rate
+from hubbub.privacy.effective_sampling_rate import quantile_rate
 
 SMALL = ("--records", "400", "--batch", "20", "--steps", "30", "--noise-multiplier", "3")
 # docs/privacy.md P10: malicious records to the fractions at slack 1e-15, 1e-10 and 1e-5.

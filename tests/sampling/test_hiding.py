@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2
 
-from hubbub.identity import Identity, Keys, Roster
-from hubbub.randomness import SecureSource
-from hubbub.sampling import Mixer, layers
-from hubbub.sampling.lists import list_places
+from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.token_lists import Mixer, onion_layers
+from hubbub.protocol.token_lists.token_list import list_places
 from sampling.silos import KEYS, SESSION, STUDY, payload_of, pieces, venue
 
 LISTS = 2000
@@ -26,7 +26,7 @@ FALSE_ALARM = 1e-6
 # A record each; silos 1 and 2 are honest, silo 3 colludes.
 COUNTS = (1, 1, 1)
 ROSTER = Roster.of(KEYS[:4])
-NAME = layers.NAME_BYTES
+NAME = onion_layers.NAME_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +149,10 @@ def test_the_chi_square_test_notices_biased_shuffles() -> None:
 
 def followed(one: Made, step: int, places: list[int]) -> list[int]:
     """Where forms of the list before a step stand after it, for who has the mixer's key."""
-    size = layers.form_bytes(4 - step)
+    size = onion_layers.form_bytes(4 - step)
     forms = b"".join(one.forms[step - 1][size * p : size * (p + 1)] for p in places)
     private, place = one.privates[step - 1], one.places[step]
-    done = layers.peeled(private, place, forms, size, layers.in_this_thread)
+    done = onion_layers.peeled(private, place, forms, size, onion_layers.in_this_thread)
     return [one.names[step].index(name) for name in split(done.names)]
 
 
@@ -179,7 +179,7 @@ def in_order(one: Made, step: int, places: list[int]) -> list[int]:
 
 def by_likeness(one: Made, step: int, places: list[int]) -> list[int]:
     """From the bytes: the one that shares more bits with what stood first before comes first."""
-    size, before = layers.form_bytes(3 - step), one.forms[step - 1][:16]
+    size, before = onion_layers.form_bytes(3 - step), one.forms[step - 1][:16]
     parts = [one.forms[step][size * p : size * p + 16] for p in places]
     near = [sum((a ^ b).bit_count() for a, b in zip(before, part, strict=True)) for part in parts]
     return places if near[0] <= near[1] else places[::-1]
@@ -219,19 +219,19 @@ def test_they_can_once_both_skip_their_shuffle_and_not_if_only_one_does() -> Non
 
 def without_shuffle(skips: set[int], number: int) -> Made:
     """A list that nobody looks at, in which some mixers leave the forms as they came."""
-    privates = [layers.fresh_private() for _ in ROSTER.silos]
+    privates = [onion_layers.fresh_private() for _ in ROSTER.silos]
     place = replace(venue(number), roster=ROSTER)
-    places = list_places(place, COUNTS, [layers.public_of(one) for one in privates])
-    publics, here = [layers.public_of(one) for one in privates], layers.in_this_thread
-    wrapped, known = layers.wrapped(SecureSource().bytes(16 * 3), publics, places, here)
+    places = list_places(place, COUNTS, [onion_layers.public_of(one) for one in privates])
+    publics, here = [onion_layers.public_of(one) for one in privates], onion_layers.in_this_thread
+    wrapped, known = onion_layers.wrapped(SecureSource().bytes(16 * 3), publics, places, here)
     forms, names = [wrapped.tobytes()], [split(known[0].tobytes())]
     order = [0, 1, 2]
     for step, private in enumerate(privates, 1):
-        size = layers.form_bytes(4 - step)
-        done = layers.peeled(private, places[step], forms[-1], size, here)
+        size = onion_layers.form_bytes(4 - step)
+        done = onion_layers.peeled(private, places[step], forms[-1], size, here)
         named = split(done.names)
         shown = range(3) if step in skips else sorted(range(3), key=named.__getitem__)
-        inner = pieces(done.forms, size - layers.LAYER_BYTES)
+        inner = pieces(done.forms, size - onion_layers.LAYER_BYTES)
         forms.append(b"".join(inner[place] for place in shown))
         names.append([named[place] for place in shown])
         order = [list(shown).index(place) for place in order]

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.identity import Roster
-from hubbub.randomness import SecureSource
-from hubbub.summation import joint
-from hubbub.summation.joint import JointSeed, SeedCheck
-from hubbub.wire import Frame, Tag
+from hubbub.protocol.agreement import joint_seed
+from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.protocol.identity import Roster
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.wire import Frame, Tag
 from protocol.parties import flipped, refused
 from sampling.silos import KEYS, ROSTER, SESSION, STUDY, payload_of
 
@@ -108,19 +108,19 @@ def drawer_at(round: int, attempt: int) -> bytes:
 @pytest.mark.parametrize("length", [1, 2, 1023, 1024, 1025, 2048, 3000])
 def test_a_chain_kept_in_part_is_the_whole_chain(length: int) -> None:
     top, place = os.urandom(32), b"place"
-    chain, links = joint._Chain(place, length, top), [top]
+    chain, links = joint_seed._Chain(place, length, top), [top]
     for number in range(length, 0, -1):
-        links.append(joint._below(place, number, links[-1]))
+        links.append(joint_seed._below(place, number, links[-1]))
     links.reverse()
     some = {0, 1, length // 2, length - 1, length, *range(1000, min(length, 1060))}
     assert all(chain.link(number) == links[number] for number in some if number <= length)
 
 
 def test_a_chain_of_a_million_links_is_kept_in_a_thousand() -> None:
-    chain = joint._Chain(b"", 10**6, bytes(32))
+    chain = joint_seed._Chain(b"", 10**6, bytes(32))
     assert len(chain._kept) <= 10**6 // 1024 + 2
     below, here = chain.link(999_999), chain.link(10**6)
-    assert joint._below(b"", 10**6, here) == below
+    assert joint_seed._below(b"", 10**6, here) == below
     assert "secret" in repr(chain)
 
 
@@ -129,7 +129,7 @@ def test_chains_of_silos_sessions_and_studies_have_nothing_in_common() -> None:
     top = hashlib.sha256(b"one").digest()
     places = [checker().place(1), checker().place(2)]
     places.append(SeedCheck(roster=ROSTER, study=STUDY, session=bytes(16), steps=STEPS).place(1))
-    anchors = {joint._Chain(place, 5, top).link(0) for place in places}
+    anchors = {joint_seed._Chain(place, 5, top).link(0) for place in places}
     assert len(anchors) == 3
 
 
@@ -330,12 +330,12 @@ def test_time_goes_forward_for_who_checks_too() -> None:
 def test_skipping_many_attempts_takes_no_longer_than_the_chain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hashed, below = [], joint._below
+    hashed, below = [], joint_seed._below
     silos = ready()
     check = anchored(silos)
     times = [(1, 0), (STEPS // 2, 1), (STEPS, ATTEMPTS - 1)]
     frames = {time: reveals(silos, time) for time in times}
-    monkeypatch.setattr(joint, "_below", lambda *args: hashed.append(args[1]) or below(*args))
+    monkeypatch.setattr(joint_seed, "_below", lambda *args: hashed.append(args[1]) or below(*args))
     for time in times:
         check.seed(*time, EVERYBODY, frames[time])
     assert len(hashed) == len(EVERYBODY) * STEPS * ATTEMPTS

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.errors import HubbubError, IntegrityError, StudyError
-from hubbub.identity import Roster
-from hubbub.sampling import Folder, Tokens, create_tokens, layers, workshop
-from hubbub.sampling.layers import Done, Peel, Wrap, in_this_thread
-from hubbub.sampling.workshop import workshop as opened_workshop
+from hubbub.protocol.identity import Roster
+from hubbub.protocol.token_lists import Folder, Tokens, create_tokens, onion_layers, process_pool
+from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
+from hubbub.protocol.token_lists.process_pool import workshop as opened_workshop
 from sampling.silos import (
     COUNTS,
     KEYS,
@@ -65,7 +65,7 @@ def test_two_lists_of_one_session_have_nothing_in_common() -> None:
         create_tokens(KEYS, ROSTER, COUNTS, study=STUDY, session=SESSION, number=number)
         for number in (1, 2)
     )
-    names = [set(layers.names_in(made.tokens.names).tolist()) for made in (one, other)]
+    names = [set(onion_layers.names_in(made.tokens.names).tolist()) for made in (one, other)]
     assert not names[0] & names[1]
     assert one.tokens.digest != other.tokens.digest
 
@@ -74,11 +74,11 @@ def test_all_forms_of_a_list_have_one_length_and_no_form_is_in_two_lists() -> No
     play = Play()
     play.make()
     for step, frames in play.forms.items():
-        size = layers.form_bytes(4 - step)
+        size = onion_layers.form_bytes(4 - step)
         assert sum(len(payload_of(frame)) for frame in frames) == size * sum(COUNTS)
     names = [input_of(frame)[0] for frame in play.names[0]]
     names += [payload_of(frame) for frames in play.names[1:] for frame in frames]
-    every = np.concatenate([layers.names_in(one) for one in names])
+    every = np.concatenate([onion_layers.names_in(one) for one in names])
     assert np.unique(every).size == every.size == 5 * sum(COUNTS)
 
 
@@ -123,7 +123,7 @@ def test_a_list_is_taken_up_after_the_step_that_was_kept(
     with pytest.raises(PowerCutError):
         make(Failing(tmp_path, saves, after=after))
     kept = Folder(tmp_path).load("secrets")
-    session = kept and layers.unpacked(kept)[4]
+    session = kept and onion_layers.unpacked(kept)[4]
     seen: list[tuple[int, int]] = []
     made = make(Folder(tmp_path), seen)
     assert whole(made) == list(range(sum(COUNTS)))
@@ -207,17 +207,19 @@ def test_progress_never_falls_and_ends_at_the_whole() -> None:
 
 
 def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workshop, "_WORTH_PROCESSES", 0)
-    private, watched = layers.fresh_private(), []
+    monkeypatch.setattr(process_pool, "_WORTH_PROCESSES", 0)
+    private, watched = onion_layers.fresh_private(), []
     places = (b"a" * 32, b"b" * 32)
     tokens = secrets.token_bytes(16 * 150)
     with opened_workshop(1, 2, watched.append) as labour:
-        forms, names = layers.wrapped(tokens, [layers.public_of(private)], places, labour)
+        forms, names = onion_layers.wrapped(
+            tokens, [onion_layers.public_of(private)], places, labour
+        )
         garbled = forms.copy()
         garbled[[3, 140]] = 0
-        size = layers.form_bytes(1)
+        size = onion_layers.form_bytes(1)
         args = (private, places[1], garbled.tobytes(), size)
-        near, far = (layers.peeled(*args, how) for how in (labour, in_this_thread))
+        near, far = (onion_layers.peeled(*args, how) for how in (labour, in_this_thread))
         seals = np.array_split(np.arange(len(forms)), 3)
         jobs = [
             Peel(private=private, place=places[1], forms=forms[part].tobytes(), size=size)
@@ -226,14 +228,14 @@ def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPa
         assert b"".join(done.forms for done in labour(jobs)) == tokens
     assert near == far
     assert near.bad == (3, 140)
-    assert layers.named(places[1], tokens, 16) == names[1].tobytes()
+    assert onion_layers.named(places[1], tokens, 16) == names[1].tobytes()
     assert sum(watched) == 150 * 3
 
 
 def test_a_worker_that_dies_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workshop, "_WORTH_PROCESSES", 0)
-    started, begin = [], workshop._started
-    monkeypatch.setattr(workshop, "_started", lambda: started.append(begin()) or started[-1])
+    monkeypatch.setattr(process_pool, "_WORTH_PROCESSES", 0)
+    started, begin = [], process_pool._started
+    monkeypatch.setattr(process_pool, "_started", lambda: started.append(begin()) or started[-1])
     job = Wrap(tokens=bytes(16), publics=(), places=(bytes(32),))
     with opened_workshop(1, 2, lambda _: None) as labour:
         assert len(list(labour([job] * 5))) == 5
@@ -261,9 +263,9 @@ def test_jobs_survive_the_way_between_processes(
     tokens: bytes, publics: list[bytes], places: list[bytes]
 ) -> None:
     wrap = Wrap(tokens=tokens, publics=tuple(publics), places=tuple(places))
-    assert layers.unpacked_job(wrap.packed()) == wrap
+    assert onion_layers.unpacked_job(wrap.packed()) == wrap
     peel = Peel(private=tokens, place=tokens, forms=tokens, size=64)
-    assert layers.unpacked_job(peel.packed()) == peel
+    assert onion_layers.unpacked_job(peel.packed()) == peel
 
 
 def test_keys_of_every_silo_are_needed() -> None:

@@ -16,12 +16,12 @@ from unittest import mock
 
 import numpy as np
 
-from hubbub.identity import Roster
-from hubbub.randomness import SecureSource
-from hubbub.sampling import Mixer, layers
-from hubbub.sampling.lists import list_places
-from hubbub.sampling.venue import Venue
-from hubbub.summation.joint import JointSeed
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.identity import Roster
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.token_lists import Mixer, onion_layers
+from hubbub.protocol.token_lists.list_context import Venue
+from hubbub.protocol.token_lists.token_list import list_places
 from sampling.silos import KEYS, SESSION, STUDY
 
 FILE = Path(__file__).parent / "vectors.json"
@@ -43,7 +43,7 @@ def fixed(purpose: str, index: int) -> bytes:
 
 
 def mixer(index: int) -> Mixer:
-    with mock.patch.object(layers, "fresh_private", return_value=fixed("mix key", index)):
+    with mock.patch.object(onion_layers, "fresh_private", return_value=fixed("mix key", index)):
         return Mixer(
             keys=KEYS[index],
             roster=ROSTER,
@@ -61,7 +61,9 @@ def built(wrapped: dict[str, Any]) -> dict[str, Any]:
     keys = [one.key() for one in silos.values()]
     commits = []
     for index, one in silos.items():
-        with mock.patch.object(layers, "wrapped", return_value=_from_hex(wrapped[str(index)])):
+        with mock.patch.object(
+            onion_layers, "wrapped", return_value=_from_hex(wrapped[str(index)])
+        ):
             commits.append(one.commit(keys))
     published = [one.submit(commits) for one in silos.values()]
     steps = []
@@ -125,13 +127,13 @@ def _joint() -> dict[str, Any]:
 
 def fresh() -> dict[str, Any]:
     """What wrapping gives; the only part that is different each time."""
-    publics = [layers.public_of(fixed("mix key", index)) for index in ROSTER.silos]
+    publics = [onion_layers.public_of(fixed("mix key", index)) for index in ROSTER.silos]
     venue = Venue(roster=ROSTER, study=STUDY, session=SESSION, number=NUMBER)
     places = list_places(venue, COUNTS, publics)
     made = {}
     for index in ROSTER.silos:
         token = fixed("token", index)[:16]
-        forms, names = layers.wrapped(token, publics, places, layers.in_this_thread)
+        forms, names = onion_layers.wrapped(token, publics, places, onion_layers.in_this_thread)
         made[str(index)] = {
             "forms": forms.tobytes().hex(),
             "names": _hex(each.tobytes() for each in names),
@@ -144,8 +146,10 @@ def _hex(frames: Any) -> list[str]:
 
 
 def _from_hex(one: dict[str, Any]) -> tuple[np.ndarray, list[np.ndarray]]:
-    forms = layers.forms_in(bytes.fromhex(one["forms"]), layers.form_bytes(len(ROSTER.silos)))
-    return forms, [layers.names_in(bytes.fromhex(names)) for names in one["names"]]
+    forms = onion_layers.forms_in(
+        bytes.fromhex(one["forms"]), onion_layers.form_bytes(len(ROSTER.silos))
+    )
+    return forms, [onion_layers.names_in(bytes.fromhex(names)) for names in one["names"]]
 
 
 if __name__ == "__main__":

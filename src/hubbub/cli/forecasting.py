@@ -1,6 +1,6 @@
 """`hubbub plan --forecast`: bytes, seconds and memory of a study before anybody is connected.
 
-The arithmetic is in `plan/forecast.py` and `plan/loads.py`, the measuring in `rates.py`; here both
+The arithmetic is in `planning/forecast.py` and `planning/loads.py`, the measuring in `rates.py`; here both
 are brought together with the sizes that the network's own writers give, and shown.
 """
 
@@ -14,16 +14,15 @@ from math import inf
 from hubbub.cli.output import say, table
 from hubbub.cli.rates import measured
 from hubbub.errors import UserError
-from hubbub.network.opening import Opening, purposes_of
-from hubbub.network.parcel import NO_SESSION, Call, answer, request
-from hubbub.network.patience import PACE
-from hubbub.plan import Plan, plan, record_shape
-from hubbub.plan.forecast import Forecast, Lines, forecast
-from hubbub.plan.loads import AGGREGATOR, SILO
-from hubbub.plan.traffic import Flow, Formats, Sizes
-from hubbub.runners.federation import terms_of
+from hubbub.network.envelope import NO_SESSION, Call, answer, request
+from hubbub.network.timeouts import PACE
+from hubbub.planning import TRAINING, Plan, plan, record_shape
+from hubbub.planning.forecast import Forecast, Lines, forecast
+from hubbub.planning.loads import AGGREGATOR, SILO
+from hubbub.planning.traffic_forecast import Flow, Formats, Sizes
+from hubbub.session.in_process import terms_of
+from hubbub.session.session_offer import Opening, purposes_of
 from hubbub.study import Study
-from hubbub.transcript import TRAINING
 from hubbub.version import VERSION
 
 # Between machines, where nothing is said: a hospital's line, and FLARE as it was measured on
@@ -77,7 +76,7 @@ def forecast_of(
     """What a networked study will take, with the rates of this machine, which are measured now.
 
     Guarantees:
-        1. The bytes are those of `hubbub.plan.forecast.forecast`, exact.
+        1. The bytes are those of `hubbub.planning.forecast.forecast`, exact.
 
     Args:
         made: the study or its plan.
@@ -195,6 +194,6 @@ def _sized(made: Plan) -> Plan:
     if made.dimension is not None or shape is None or find_spec("torch") is None:
         return made
     import hubbub.learning as learning
-    from hubbub.runners.public import model_of
+    from hubbub.learning.study_model import model_of
 
     return plan(made.study, dimension=learning.parameters_vector(model_of(made.study, shape)).size)

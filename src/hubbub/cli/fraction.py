@@ -1,7 +1,7 @@
 """`hubbub fraction`: how far malicious records raise the effective sampling fraction.
 
 The paper's figure on sampling without replacement: a table for each batch, and a picture if asked
-for. The numbers are made in `privacy/fractions.py`, the picture in `report/fractions.py`.
+for. The numbers are made in `privacy/effective_sampling_rate.py`, the picture in `report/rate_chart.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import StudyError, UserError
-from hubbub.privacy import parameters
-from hubbub.privacy.fractions import SHARES, Panel, Question, panel, quantile_rate
-from hubbub.report.figures import amount
-from hubbub.report.fractions import picture
+from hubbub.privacy import arguments
+from hubbub.privacy.effective_sampling_rate import SHARES, Panel, Question, panel, quantile_rate
+from hubbub.report.number_format import amount
+from hubbub.report.rate_chart import picture
 
 _SLACKS = (0.0, 1e-15, 1e-10, 1e-5)
 _BATCHES = (500, 2500)
@@ -69,18 +69,18 @@ def _fraction(options: argparse.Namespace) -> int:
 
 
 def _question(options: argparse.Namespace) -> Question:
-    slacks = tuple(sorted({parameters.real("slack", one) for one in options.slack}))
+    slacks = tuple(sorted({arguments.real("slack", one) for one in options.slack}))
     if not all(0 <= slack < 1 for slack in slacks):
         raise StudyError(
             "expected every --slack from 0 to below 1, got another; pass probabilities"
         )
     _some("--slack", slacks, _MOST_SLACKS)
     return Question(
-        records=parameters.whole("records", options.records, least=2, most=10**7),
+        records=arguments.whole("records", options.records, least=2, most=10**7),
         slacks=slacks,
-        noise_multiplier=parameters.noise(options.noise_multiplier),
-        steps=parameters.whole("steps", options.steps, least=1, most=parameters.MOST_STEPS),
-        delta=parameters.delta(options.delta),
+        noise_multiplier=arguments.noise(options.noise_multiplier),
+        steps=arguments.whole("steps", options.steps, least=1, most=arguments.MOST_STEPS),
+        delta=arguments.delta(options.delta),
     )
 
 
@@ -91,7 +91,7 @@ def _some(name: str, values: Sequence[Any], most: int) -> Sequence[Any]:
 
 
 def _batch(asked: Question, batch: int) -> int:
-    return parameters.whole("batch", batch, least=1, most=asked.records // 2)
+    return arguments.whole("batch", batch, least=1, most=asked.records // 2)
 
 
 def _content(asked: Question, panels: Sequence[Panel]) -> dict[str, Any]:

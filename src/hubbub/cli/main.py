@@ -15,7 +15,16 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from hubbub import __version__
-from hubbub.cli import accounting, audit, bench, fraction, ledger, network, training, verify
+from hubbub.cli import (
+    accounting_commands,
+    audit_command,
+    bench_command,
+    fraction,
+    ledger_commands,
+    network_commands,
+    training_commands,
+    verify_command,
+)
 from hubbub.cli.output import for_machines, warn
 from hubbub.errors import HubbubError, UserError
 
@@ -74,7 +83,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (training, network, verify, audit, accounting, fraction, ledger, bench):
+    for family in (
+        training_commands,
+        network_commands,
+        verify_command,
+        audit_command,
+        accounting_commands,
+        fraction,
+        ledger_commands,
+        bench_command,
+    ):
         family.add_commands(commands)
     return parser
 

@@ -24,26 +24,26 @@ from typing import Any
 
 import numpy as np
 
-from hubbub import ring
-from hubbub.cli.bench import Work, seconds
+from hubbub.assurance.ledger import Ledger
+from hubbub.assurance.ledger.charging import entry_of, kind_of
+from hubbub.cli.bench_command import Work, seconds
 from hubbub.disk import write_bytes
-from hubbub.identity import Keys
-from hubbub.ledger import Ledger
 from hubbub.network.engine import in_process
-from hubbub.network.parcel import NO_SESSION, Call, answer, read_answer, read_request, request
-from hubbub.noise import add_noise_and_round
-from hubbub.plan import SUM_MARGIN, Plan, largest_batch, record_shape
-from hubbub.plan.loads import Rates
-from hubbub.randomness import KEY_BYTES, SecureSource
-from hubbub.round import Charge, Terms, decoded
-from hubbub.round.projected import clipped_sum, draw_of
-from hubbub.round.terms import Parameters
-from hubbub.runners.charging import entry_of, kind_of
-from hubbub.runners.federation import terms_of
-from hubbub.summation.agreement import SESSION_BYTES, Session
-from hubbub.summation.mask import Masking
-from hubbub.tabular import Records
-from hubbub.wire import HEADER_BYTES
+from hubbub.network.envelope import NO_SESSION, Call, answer, read_answer, read_request, request
+from hubbub.planning import SUM_MARGIN, Plan, largest_batch, record_shape
+from hubbub.planning.loads import Rates
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.key_agreement import SESSION_BYTES, Session
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.identity import Keys
+from hubbub.protocol.noise import add_noise_and_round
+from hubbub.protocol.randomness import KEY_BYTES, SecureSource
+from hubbub.protocol.round import Charge, Terms, decoded
+from hubbub.protocol.round.projected_sum import clipped_sum, draw_of
+from hubbub.protocol.round.round_parameters import Parameters
+from hubbub.protocol.wire import HEADER_BYTES
+from hubbub.session.in_process import terms_of
+from hubbub.study.tabular import Records
 
 _TRIES = 9
 _FEWEST, _MOST = 1 << 12, 1 << 21  # numbers of the vectors on which rates are measured
@@ -188,7 +188,7 @@ class _Learnt:
 def _learnt(plan: Plan, shared: bool) -> _Learnt | None:
     """A clipped sum on made-up records, and a step of the model; None without a model."""
     import hubbub.learning as learning
-    from hubbub.runners.public import model_of
+    from hubbub.learning.study_model import model_of
 
     _tried_out()
     base, shape = _peak(), record_shape(plan.study)
@@ -256,9 +256,9 @@ def _made_up(count: int, shape: tuple[int, ...], outputs: int) -> Records:
 def _updated(plan: Plan, model: Any, terms: Terms) -> _Spent:
     """From the sum in grid steps to the next model, on disk."""
     import hubbub.learning as learning
-    from hubbub.runners.checkpoint import Checkpoint, write_checkpoint
-    from hubbub.runners.public import lift_of, optimizer_of
-    from hubbub.runners.training import State, stepped
+    from hubbub.learning.study_model import lift_of, optimizer_of
+    from hubbub.training.checkpoint import Checkpoint, write_checkpoint
+    from hubbub.training.loop import State, stepped
 
     parameters, lift = learning.parameters_vector(model), lift_of(terms, model)
     optimizer, steps = optimizer_of(plan.study), count(1)

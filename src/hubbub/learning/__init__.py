@@ -1,17 +1,17 @@
 """Models, and the clipped sums of their per-record gradients: the only part that imports torch."""
 
 from hubbub.learning.device import device_of
-from hubbub.learning.features import frozen_features
 from hubbub.learning.frozen import through_frozen
+from hubbub.learning.frozen_features import frozen_features
 from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.held_back import MOST_LOSS, EvaluationTask, held_back
-from hubbub.learning.layered import LayerProjection
+from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.metrics import accuracy, auc, evaluate
+from hubbub.learning.model_file import load_model, save_model
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer
-from hubbub.learning.parameters import load_parameters, parameters_vector
+from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
-from hubbub.learning.storage import load_model, save_model
 from hubbub.learning.task import TrainingTask, evaluate_records, method_for, try_out
 from hubbub.learning.threads import threads_for
 

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from hubbub.datasets.archive import data_folder
 from hubbub.errors import DataError, ModelError
-from hubbub.learning.features import frozen_features
-from hubbub.learning.storage import read_pinned
+from hubbub.learning.frozen_features import frozen_features
+from hubbub.learning.model_file import read_pinned
+from hubbub.study.datasets.archive import data_folder
 from hubbub.study.model import Frozen
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 

@@ -22,13 +22,13 @@ import torch
 from torch import nn
 
 from hubbub.errors import HubbubError, ModelError, StudyError
-from hubbub.learning.chain import chain_of, chain_parts
+from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
-from hubbub.learning.one_by_one import loop_parts
-from hubbub.learning.parameters import Layout, layout_of
+from hubbub.learning.linear_chain import chain_of, chain_parts
+from hubbub.learning.parameter_vector import Layout, layout_of
 from hubbub.learning.per_record import Part, Source, formed, total_square_norms
-from hubbub.learning.records import Batch, Loss, Tensors, batch_of
+from hubbub.learning.record_loop import loop_parts
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from hubbub.errors import ModelError
-from hubbub.learning.sites import version_of
+from hubbub.learning.layer_sites import version_of
 
 
 def refuse_unsafe(model: nn.Module) -> None:

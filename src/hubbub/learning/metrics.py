@@ -15,8 +15,8 @@ from scipy.stats import rankdata
 from torch import nn
 
 from hubbub.errors import DataError
+from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.device import device_under, plain_attention
-from hubbub.learning.records import Loss, Tensors, batch_of
 
 
 def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:

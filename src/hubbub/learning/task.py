@@ -29,12 +29,12 @@ from hubbub.learning.device import device_of, device_under, exact_products, plai
 from hubbub.learning.generator import borrowed
 from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
-from hubbub.learning.layered import LayerProjection
+from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.metrics import evaluate
 from hubbub.learning.models import default_loss
-from hubbub.learning.parameters import load_parameters, parameters_vector
+from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
-from hubbub.tabular import Records
+from hubbub.study.tabular import Records
 
 Made = TypeVar("Made")
 

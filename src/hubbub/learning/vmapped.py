@@ -35,10 +35,8 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from hubbub.learning.parameters import Layout
-from hubbub.learning.per_record import Source, Stack
-from hubbub.learning.records import Batch, Loss, single_value
-from hubbub.learning.sites import (
+from hubbub.learning.batches import Batch, Loss, single_value
+from hubbub.learning.layer_sites import (
     ConvolutionSite,
     LookupSite,
     MatrixSite,
@@ -50,6 +48,8 @@ from hubbub.learning.sites import (
     stand_in,
     stand_in_or_none,
 )
+from hubbub.learning.parameter_vector import Layout
+from hubbub.learning.per_record import Source, Stack
 
 # The layers that hand their parameters to those calls; of attention, what it does to itself.
 _SITED = (

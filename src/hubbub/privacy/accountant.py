@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.privacy import parameters
+from hubbub.privacy import arguments
 from hubbub.privacy.composition import ComposedLaw, compose
 from hubbub.privacy.discretise import bracket
 from hubbub.privacy.gaussian import gaussian_delta, gaussian_epsilon
@@ -38,8 +38,8 @@ Array = NDArray[np.float64]
 
 GAP = 3e-4  # relative distance of the two sides of a bound
 _TRIES = 6
-_MOST_GUESS = 1.2 * parameters.MOST_EPSILON  # a guess may be too large by this factor
-_SURELY_BEYOND = 20 * parameters.MOST_EPSILON
+_MOST_GUESS = 1.2 * arguments.MOST_EPSILON  # a guess may be too large by this factor
+_SURELY_BEYOND = 20 * arguments.MOST_EPSILON
 _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 # Relative error allowed to the closed form of the Gaussian mechanism in float64.
@@ -67,17 +67,15 @@ class Composition:
     def __init__(self, releases: Sequence[Release]) -> None:
         if not releases:
             raise StudyError("expected at least one step, got none; pass a list of steps")
-        parameters.whole(
-            "steps", sum(r.count for r in releases), least=1, most=parameters.MOST_STEPS
-        )
+        arguments.whole("steps", sum(r.count for r in releases), least=1, most=arguments.MOST_STEPS)
         self._releases = _gathered(releases)
 
     def epsilon(self, delta: float, *, gap: float = GAP) -> Bound:
         """Epsilon at a delta; the sides differ by at most about gap * max(0.01, epsilon)."""
-        delta = parameters.delta(delta)
+        delta = arguments.delta(delta)
         if (guess := self.estimate(delta)) > _MOST_GUESS and self._is_beyond(guess, delta):
             raise StudyError(
-                f"expected epsilon up to {parameters.MOST_EPSILON:g}, "
+                f"expected epsilon up to {arguments.MOST_EPSILON:g}, "
                 f"got about {guess:.4g}; add noise or take fewer steps"
             )
         if (shift := self._gaussian) is not None:
@@ -92,7 +90,7 @@ class Composition:
 
     def delta(self, epsilon: float, *, gap: float = GAP) -> Bound:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
-        epsilon = parameters.epsilon(epsilon)
+        epsilon = arguments.epsilon(epsilon)
         if (shift := self._gaussian) is not None:
             return _near(gaussian_delta(shift, epsilon), shift, most=1.0)
         worst = Bound(lower=0.0, upper=0.0)
@@ -120,10 +118,10 @@ class Composition:
         if (shift := self._gaussian) is not None:
             # Far out, Mill's bound on the tail is a good guess and cannot overflow.
             far = _far_guess(shift, delta)
-            return gaussian_epsilon(shift, delta) if far < parameters.MOST_EPSILON else far
+            return gaussian_epsilon(shift, delta) if far < arguments.MOST_EPSILON else far
         steps = (one.gaussian for one in self._releases if one.gaussian is not None)
         alone = max((_far_guess(shift, delta) for shift in steps), default=0.0)
-        if alone > 2 * parameters.MOST_EPSILON:  # what is composed with it can only add
+        if alone > 2 * arguments.MOST_EPSILON:  # what is composed with it can only add
             return alone
         return chernoff_epsilon(self._sketches[0], delta)
 
@@ -131,7 +129,7 @@ class Composition:
         """Whether epsilon is more than is looked at; rare large losses make guesses too large."""
         if guess > _SURELY_BEYOND or self._gaussian is not None:
             return True
-        return self.delta(parameters.MOST_EPSILON).lower > delta
+        return self.delta(arguments.MOST_EPSILON).lower > delta
 
     @property
     def _count(self) -> int:
@@ -246,8 +244,8 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
         StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
     """
     epsilon, delta = (
-        parameters.epsilon(epsilon, least=parameters.LEAST_EPSILON),
-        parameters.delta(delta),
+        arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON),
+        arguments.delta(delta),
     )
 
     def spent(log_noise: float) -> float:

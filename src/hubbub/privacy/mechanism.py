@@ -16,16 +16,8 @@ from scipy.optimize import brentq
 from scipy.special import gammainc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
-from hubbub.privacy import parameters
-from hubbub.privacy.laws import (
-    Exchange,
-    Law,
-    Mixture,
-    Nothing,
-    Removal,
-    ReplacedInBatch,
-    Reversed,
-)
+from hubbub.privacy import arguments
+from hubbub.privacy.laws import Exchange, Law, Mixture, Nothing, Removal, ReplacedInBatch, Reversed
 
 PROJECTIONS = ("gaussian", "sign")
 _CHI_TAIL = 1e-26
@@ -64,13 +56,13 @@ class Step:
     def __post_init__(self) -> None:
         # As Python's own numbers: others wrap around, or round what is certified.
         numbers = {
-            "noise_multiplier": parameters.noise(self.noise_multiplier),
-            "sample_rate": parameters.rate(self.sample_rate),
-            "count": parameters.whole("count", self.count, least=1, most=parameters.MOST_STEPS),
+            "noise_multiplier": arguments.noise(self.noise_multiplier),
+            "sample_rate": arguments.rate(self.sample_rate),
+            "count": arguments.whole("count", self.count, least=1, most=arguments.MOST_STEPS),
         }
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
-        parameters.choice("sampling", self.sampling, parameters.SAMPLINGS)
+        arguments.choice("sampling", self.sampling, arguments.SAMPLINGS)
         if self.sampling == "none" and self.sample_rate != 1:
             raise StudyError(
                 f"expected sample_rate = 1 with sampling = 'none', got {self.sample_rate:g}; "
@@ -97,7 +89,7 @@ def release(step: Step, relation: str) -> Release:
     Raises:
         StudyError: unknown relation.
     """
-    parameters.choice("relation", relation, parameters.RELATIONS)
+    arguments.choice("relation", relation, arguments.RELATIONS)
     return _moved(step, relation, 1 / step.noise_multiplier)
 
 
@@ -265,8 +257,8 @@ def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float 
     Raises:
         StudyError: unknown relation, or `tries` out of range.
     """
-    parameters.choice("relation", relation, parameters.RELATIONS)
-    parameters.within("tries", tries, least=1, most=2.0**64)
+    arguments.choice("relation", relation, arguments.RELATIONS)
+    arguments.within("tries", tries, least=1, most=2.0**64)
     shift, one_vector = 1 / step.noise_multiplier, relation == "add-remove"
     apart = 1 if one_vector and step.sampling != "without-replacement" else 2
     events = tries * (1 if one_vector or step.sampling == "none" or step.sample_rate == 1 else 2)

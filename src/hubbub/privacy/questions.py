@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from numpy.typing import ArrayLike
 
 from hubbub.errors import StudyError
-from hubbub.privacy import parameters
+from hubbub.privacy import arguments
 from hubbub.privacy.accountant import Bound, Composition, calibrate
 from hubbub.privacy.mechanism import (
     LEAST_SAMPLED_NOISE,
@@ -101,9 +101,9 @@ def noise_multiplier(
 
     Source: docs/privacy.md P1, P2.
     """
-    parameters.delta(delta)
+    arguments.delta(delta)
     _step(1.0, sample_rate, steps, sampling)
-    parameters.choice("relation", relation, parameters.RELATIONS)
+    arguments.choice("relation", relation, arguments.RELATIONS)
     least = LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
     found = calibrate(
         lambda noise: [release(_step(max(noise, least), sample_rate, steps, sampling), relation)],
@@ -127,7 +127,7 @@ def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "ad
         raise StudyError(
             "expected steps to be a list of hubbub.Step, got something else; wrap each kind in one"
         )
-    parameters.choice("relation", relation, parameters.RELATIONS)
+    arguments.choice("relation", relation, arguments.RELATIONS)
     whole = Composition([_certifiable(step, relation) for step in steps])
     return _within_reach(whole.epsilon(delta))
 
@@ -153,12 +153,12 @@ def malicious_epsilon(
         StudyError: an argument is out of range, or slack * steps leaves nothing of delta.
     """
     most = 2**40
-    n = parameters.whole("n", n, least=1, most=most)
-    malicious = parameters.whole("malicious", malicious, least=0, most=n - 1)
-    batch = parameters.whole("batch", batch, least=1, most=n)
-    steps = parameters.whole("steps", steps, least=1, most=parameters.MOST_STEPS)
-    noise_multiplier, delta = parameters.noise(noise_multiplier), parameters.delta(delta)
-    slack = parameters.real("slack", slack)
+    n = arguments.whole("n", n, least=1, most=most)
+    malicious = arguments.whole("malicious", malicious, least=0, most=n - 1)
+    batch = arguments.whole("batch", batch, least=1, most=n)
+    steps = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
+    noise_multiplier, delta = arguments.noise(noise_multiplier), arguments.delta(delta)
+    slack = arguments.real("slack", slack)
     if not 0 <= slack < delta / steps:
         raise StudyError(
             f"expected slack from 0 to below delta / steps = {delta / steps:.3g}, got {slack:g}; "
@@ -203,11 +203,11 @@ def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") ->
     >>> round(projection_bound(dimension=100, delta=1e-6, kind="sign"), 3)
     1.392
     """
-    dimension = parameters.whole("dimension", dimension, least=1, most=parameters.MOST_DIMENSION)
-    number = parameters.real("delta", delta)
+    dimension = arguments.whole("dimension", dimension, least=1, most=arguments.MOST_DIMENSION)
+    number = arguments.real("delta", delta)
     if not 0 < number < 1:
         raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
-    parameters.choice("kind", kind, PROJECTIONS)
+    arguments.choice("kind", kind, PROJECTIONS)
     return projection_factor(dimension, number, kind)
 
 
@@ -245,13 +245,13 @@ def projected_epsilon(
     >>> round(projected_epsilon(dimension=100, kind="sign", **paper).upper, 2)
     1.06
     """
-    parameters.choice("kind", kind, PROJECTIONS)
+    arguments.choice("kind", kind, PROJECTIONS)
     if fresh is not True:
         raise StudyError(
             "expected a fresh projection for every step, got fresh = False; later gradients depend "
             "on a projection that is kept, and may be lengthened 1 + sqrt(d / k) times by it"
         )
-    dimension = parameters.whole("dimension", dimension, least=2, most=parameters.MOST_DIMENSION)
+    dimension = arguments.whole("dimension", dimension, least=2, most=arguments.MOST_DIMENSION)
     step = _step(noise_multiplier, sample_rate, steps, "poisson")
     if kind == "sign":
         one = release_by_signs(step, "add-remove", dimension=dimension)
@@ -285,7 +285,7 @@ def attack_power(
     Raises:
         StudyError: an argument is out of range.
     """
-    rate = parameters.real("false_positive_rate", false_positive_rate)
+    rate = arguments.real("false_positive_rate", false_positive_rate)
     whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
     return power_bound(whole, rate)
 
@@ -335,7 +335,7 @@ def trade_off(
 
 def _step(noise: float, rate: float, steps: int, sampling: str) -> Step:
     """A step, with its count checked under the name that the caller used."""
-    count = parameters.whole("steps", steps, least=1, most=parameters.MOST_STEPS)
+    count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
     return Step(noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count)
 
 
@@ -359,9 +359,9 @@ def _certifiable(step: Step, relation: str) -> Release:
 
 def _within_reach(bound: Bound) -> Bound:
     """Refuse what is past the range in which the numbers are certified."""
-    if bound.upper > parameters.MOST_EPSILON * 1.01:
+    if bound.upper > arguments.MOST_EPSILON * 1.01:
         raise StudyError(
-            f"expected epsilon up to {parameters.MOST_EPSILON:g}, got at least {bound.lower:.4g}; "
+            f"expected epsilon up to {arguments.MOST_EPSILON:g}, got at least {bound.lower:.4g}; "
             "add noise or take fewer steps: larger values promise nothing"
         )
     return bound

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import StudyError
-from hubbub.privacy import parameters
+from hubbub.privacy import arguments
 from hubbub.privacy.accountant import Composition
 from hubbub.privacy.certificate import EXACT, Certificate
 
@@ -80,7 +80,7 @@ def trade_off_of(whole: Composition, epsilons: ArrayLike | None, *, near: float)
     for looked_at in (near, *(delta for delta in _LARGER if delta > near)):
         # Where that much delta is spent far past the largest epsilon, look nearer by; where all of
         # it is, nothing better than 1 is promised.
-        if whole.estimate(looked_at) <= 1.2 * parameters.MOST_EPSILON:
+        if whole.estimate(looked_at) <= 1.2 * arguments.MOST_EPSILON:
             deltas = whole.profile(levels, near=looked_at)
             break
     return TradeOff(epsilon=levels, delta=np.minimum.accumulate(deltas))
@@ -95,15 +95,15 @@ def power_bound(
     whole: Composition, false_positive_rate: float, certificate: Certificate = EXACT
 ) -> float:
     """The largest true-positive rate at one false-positive rate."""
-    near = min(max(false_positive_rate / 10, parameters.LEAST_DELTA), 0.1)
-    levels = np.concatenate([[0.0], np.geomspace(1e-3, parameters.MOST_EPSILON, 400)])
+    near = min(max(false_positive_rate / 10, arguments.LEAST_DELTA), 0.1)
+    levels = np.concatenate([[0.0], np.geomspace(1e-3, arguments.MOST_EPSILON, 400)])
     curve = trade_off_of(whole, levels, near=near)
     return float(curve.under(certificate).true_positive_rate(false_positive_rate))
 
 
 def _default_levels(whole: Composition) -> Array:
     """Even steps from 0 to where delta is about 1e-12."""
-    last = min(max(whole.estimate(parameters.LEAST_DELTA), _LEAST_SPAN), parameters.MOST_EPSILON)
+    last = min(max(whole.estimate(arguments.LEAST_DELTA), _LEAST_SPAN), arguments.MOST_EPSILON)
     return np.linspace(0.0, last, _POINTS)
 
 
@@ -113,7 +113,7 @@ def _levels(epsilons: ArrayLike) -> Array:
     good = levels.ndim == 1 and levels.size and np.all((levels >= 0) & (levels <= 50))
     if not good:
         raise StudyError(
-            f"expected epsilons to be a list of numbers between 0 and {parameters.MOST_EPSILON:g}, "
+            f"expected epsilons to be a list of numbers between 0 and {arguments.MOST_EPSILON:g}, "
             f"got an array of shape {levels.shape}; pass such a list, or none at all"
         )
     return np.sort(levels)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubbub.report.figures import amount
 from hubbub.report.markup import Html, tag
+from hubbub.report.number_format import amount
 from hubbub.report.scales import Scale, linear
 
 WIDTH = 460

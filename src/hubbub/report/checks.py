@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.report.figures import amount, at_least, at_most
 from hubbub.report.markup import Html, section, table, tag
+from hubbub.report.number_format import amount, at_least, at_most
 
 Finding = tuple[str, str]
 Audit = Mapping[str, Any] | None

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hubbub.report import charts
-from hubbub.report.figures import NOT_KNOWN, amount, at_most, finite, score
 from hubbub.report.markup import Html, section, table, tag
 from hubbub.report.modes import MODES, Mode
+from hubbub.report.number_format import NOT_KNOWN, amount, at_most, finite, score
 from hubbub.report.scales import Scale, bounds, linear
 
 Row = Mapping[str, float]

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from hubbub.report import checks, cost, learned, ledger, numbers, traffic
-from hubbub.report.figures import amount, at_most, finite, score
+from hubbub.report import checks, learned, ledger_section, plan_numbers, privacy_cost, traffic
 from hubbub.report.markup import Html, join, section, table, tag
 from hubbub.report.modes import BASELINES, FEDERATED, Mode
+from hubbub.report.number_format import amount, at_most, finite, score
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Mapping[str, float]]
@@ -56,18 +56,22 @@ def render(
         HTML, to be stored as UTF-8.
     """
     mode = FEDERATED if baseline is None else BASELINES[baseline]
-    against = cost.against(plan, mode)
+    against = privacy_cost.against(plan, mode)
     made = attempts if attempts is not None else _last_step(metrics)
     sections = [
         _summary(plan, metrics, mode, against, checked),
         *_warnings(plan["warnings"]),
         learned.learning(metrics, against),
-        cost.cost(plan, mode),
+        privacy_cost.cost(plan, mode),
         learned.joining(comparison),
         _views(mode),
-        *([ledger.ledgers(parts), traffic.traffic(plan, made, seconds)] if not baseline else []),
+        *(
+            [ledger_section.ledgers(parts), traffic.traffic(plan, made, seconds)]
+            if not baseline
+            else []
+        ),
         checks.checks(checked, audit),
-        numbers.numbers(plan, mode),
+        plan_numbers.numbers(plan, mode),
     ]
     return _document(plan["study"], sections)
 
@@ -113,7 +117,7 @@ def _summary(
         tag("h1", tag("bdi", plan["study"])),
         tag("p", lead, class_="lead"),
         tag("dl", *tiles, class_="tiles"),
-        *([tag("p", cost.plainly(plan, against))] if against else []),
+        *([tag("p", privacy_cost.plainly(plan, against))] if against else []),
         *([tag("p", checks.briefly(checked))] if checked else []),
     )
 
@@ -130,11 +134,11 @@ def _learned_tile(metrics: Metrics) -> list[Html]:
 def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     if against is None:
         return [_tile("privacy cost ε", "no promise", "this baseline adds no noise")]
-    epsilon = cost.stated(plan)["epsilon"]
+    epsilon = privacy_cost.stated(plan)["epsilon"]
     power = at_most(100 * plan["attack_power_at_1_percent"])
     remark = f"against {against}, at δ = {amount(plan['delta'])}"
     return [
-        _tile("privacy cost ε, at most", at_most(epsilon), remark, cost.scale(epsilon)),
+        _tile("privacy cost ε, at most", at_most(epsilon), remark, privacy_cost.scale(epsilon)),
         _tile(
             "an attacker finds at most",
             f"{power} in 100",

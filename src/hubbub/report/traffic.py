@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubbub.report.figures import NOT_KNOWN, amount, duration, size
+from hubbub.protocol.wire import OVERHEAD
 from hubbub.report.markup import Html, section, table, tag
-from hubbub.wire import OVERHEAD
+from hubbub.report.number_format import NOT_KNOWN, amount, duration, size
 
 Plan = Mapping[str, Any]
 Cells = tuple[str, str, str]

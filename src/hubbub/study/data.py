@@ -11,12 +11,12 @@ from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.extras import Standardise, standardise_from
-from hubbub.study.place import BUILT_IN, OWN, is_built_in, is_own
+from hubbub.study.auxiliary_settings import Standardise, standardise_from
+from hubbub.study.import_path import BUILT_IN, OWN, is_built_in, is_own
 from hubbub.study.quoting import shortened
 from hubbub.study.section import Section
-from hubbub.tabular import Column, columns_from
-from hubbub.tabular.column import canonical
+from hubbub.study.tabular import Column, columns_from
+from hubbub.study.tabular.column import canonical
 
 _KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
 _MORE = ("records", "counts", "standardise")

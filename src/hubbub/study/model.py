@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any
 
-from hubbub.study.place import OWN, is_own
+from hubbub.study.import_path import OWN, is_own
 from hubbub.study.section import Section
 
 _KINDS = ("logistic", "mlp", "cnn")

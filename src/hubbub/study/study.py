@@ -19,14 +19,14 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.study.contradictions import check_data, check_extras, check_parties, check_training
 from hubbub.study.data import Data, data_from
+from hubbub.study.file_limits import check_lines, check_size
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.quoting import shortened, shown
 from hubbub.study.section import Section
-from hubbub.study.size import check_lines, check_size
+from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
-from hubbub.study.written import Settings, written
 
 FORMAT = 1
 _TRANSCRIPTS = ("full", "hashes")

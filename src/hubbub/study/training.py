@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.extras import Evaluate, evaluate_from
+from hubbub.study.auxiliary_settings import Evaluate, evaluate_from
 from hubbub.study.section import Section
 
 _KEYS = (

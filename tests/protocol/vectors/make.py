@@ -20,17 +20,17 @@ from unittest.mock import patch
 
 import numpy as np
 
-from hubbub import ring
-from hubbub.identity import Identity
-from hubbub.noise import add_noise_and_round
-from hubbub.randomness import SecureSource
-from hubbub.round.sharing import sealed_shares
-from hubbub.runners.members import Layout
-from hubbub.summation import graph
-from hubbub.summation.agreement import Agreement, Session, sent_digest
-from hubbub.summation.mask import add_mask
-from hubbub.summation.secrets import PairSecret, active_digest
-from hubbub.wire import Tag
+from hubbub.protocol import ring
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.mask_stream import add_mask
+from hubbub.protocol.agreement.pair_secrets import PairSecret, active_digest
+from hubbub.protocol.identity import Identity
+from hubbub.protocol.noise import add_noise_and_round
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round.additive_shares import sealed_shares
+from hubbub.protocol.wire import Tag
+from hubbub.session.layout import Layout
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
 from protocol.vectors.bad_joint import bad_joint
@@ -186,7 +186,8 @@ def graphs() -> JSON:
             "silos": silos,
             "degree": each,
             "neighbours": {
-                str(one): graph.neighbours_of(one, silos, each, seed) for one in (0, 1, silos - 1)
+                str(one): mask_graph.neighbours_of(one, silos, each, seed)
+                for one in (0, 1, silos - 1)
             },
         }
         for silos, each in ((5, 4), (20, 2), (20, 6), (100, 12), (1000, 18))

@@ -11,10 +11,10 @@ import struct
 from dataclasses import asdict
 from typing import Any
 
-from hubbub.evidence import part_of
-from hubbub.network.opening import Opening, context_of
-from hubbub.network.parcel import NO_SESSION, Call, answer, request
-from hubbub.wire import Tag
+from hubbub.assurance.evidence import part_of
+from hubbub.network.envelope import NO_SESSION, Call, answer, request
+from hubbub.protocol.wire import Tag
+from hubbub.session.session_offer import Opening, context_of
 from protocol.parties import SESSION, STUDY, World
 
 VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own

@@ -25,8 +25,8 @@ import tomli_w
 from hubbub.errors import HubbubError, UserError
 from hubbub.network.flare.outcome import run_folder
 from hubbub.network.flare.provision import ADMIN, provision
-from hubbub.network.papers import roster_of, roster_toml
-from hubbub.network.site import Site
+from hubbub.network.key_files import roster_of, roster_toml
+from hubbub.network.party_folder import Site
 from hubbub.study import Study
 
 _HUBBUB = "import sys; from hubbub.cli.main import main; sys.exit(main())"

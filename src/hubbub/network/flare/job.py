@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.identity import Roster
+from hubbub.protocol.identity import Roster
 from hubbub.study import Study
 
 SERVER = "server"
@@ -64,7 +64,7 @@ def _server(study: Study) -> dict[str, Any]:
     }
     aggregator = {
         "id": "aggregator",
-        "path": "hubbub.network.flare.aggregator.FlareAggregator",
+        "path": "hubbub.network.flare.collab_aggregator.FlareAggregator",
         "args": {"study": study.id.hex()},
     }
     return {"format_version": 2, "workflows": [controller], "components": [aggregator]}
@@ -75,7 +75,7 @@ def _client() -> dict[str, Any]:
         "path": "hubbub.network.flare.sturdy.SturdyExecutor",
         "args": {"client_obj_id": "party", "max_inbound_call_threads": _CALLS_AT_ONCE},
     }
-    party = {"id": "party", "path": "hubbub.network.flare.party.FlareParty", "args": {}}
+    party = {"id": "party", "path": "hubbub.network.flare.collab_party.FlareParty", "args": {}}
     return {
         "format_version": 2,
         "executors": [{"tasks": ["*"], "executor": executor}],

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import UserError
-from hubbub.network.settings import Settings
+from hubbub.network.flare.site_settings import Settings
 
 _CLASSES = ["nvflare.collab.runtime.", "hubbub.network.flare."]
 _TALKATIVE = ("site_log_streamer", "log_receiver")

@@ -16,19 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import HubbubError, UserError
-from hubbub.identity import Roster
+from hubbub.network.event_log import LOG
+from hubbub.network.event_messages import sentence
 from hubbub.network.flare.job import job_name, write_job
 from hubbub.network.flare.outcome import OUTCOME
-from hubbub.network.flare.parent import (
-    Admin,
-    Parent,
-    UnreachableError,
-    administered,
-    follow,
-)
-from hubbub.network.journal import LOG
-from hubbub.network.settings import Settings
-from hubbub.network.words import sentence
+from hubbub.network.flare.parent import Admin, Parent, UnreachableError, administered, follow
+from hubbub.network.flare.site_settings import Settings
+from hubbub.protocol.identity import Roster
 from hubbub.study import Study
 
 Tell = Callable[[dict[str, Any]], None]

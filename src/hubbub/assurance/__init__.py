@@ -1,0 +1,1 @@
+"""What lets others believe a run: ledger, transcript, evidence, verification, audit."""

@@ -1,0 +1,97 @@
+"""Canaries: records whose gradient is a coordinate of their own, as long as clipping lets it be.
+
+The model is a plain logistic one with a feature for every canary, and the adversary sends it with
+all weights zero: there the gradient of (x, y) is (1/2 - y) x. Canary j has x far beyond the
+clipping norm in feature j and zero elsewhere, so what is left of it is the norm to which records
+are clipped, in coordinate j, plus or minus. That is the worst that a record can do (docs/privacy.md
+P1), and canaries do not meet: each coordinate is a trial of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub.planning import SUM_MARGIN, Plan, largest_batch
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import LocalTask
+from hubbub.study.tabular import Records
+
+Array = NDArray[np.float64]
+
+_FAR = 1e6  # how many clipping norms a canary's gradient is long
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canaries:
+    """The coins of one run's canaries.
+
+    Args:
+        plan: of the study.
+        coins: canary j is there if True; where records are exchanged, it adds if True and
+            subtracts if False.
+    """
+
+    plan: Plan
+    coins: NDArray[np.bool_]
+
+    @classmethod
+    def tossed(cls, plan: Plan, count: int) -> Canaries:
+        """So many fair coins."""
+        words = SecureSource().words(count)
+        return cls(plan=plan, coins=(words & np.uint64(1)).astype(bool))
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether a coin exchanges records, and does not leave one out."""
+        return self.plan.study.privacy.relation == "substitute"
+
+    def tasks(self, silos: int) -> list[LocalTask]:
+        """The canaries dealt to the first silos of the roster; the others have no records."""
+        plan, count = self.plan, self.coins.size
+        model = learning.build_model("logistic", inputs=(count,), outputs=1, bias=False, seed=b"")
+        each = replace(plan.study.data, records=ceil(count / silos), counts=())
+        return [
+            learning.TrainingTask(
+                model,
+                self._records(range(first, count, silos) if first < silos else ()),
+                clip=plan.record_clip,
+                margin=SUM_MARGIN,
+                method="chain",
+                most=largest_batch(replace(plan.study, toml="", data=each)),
+            )
+            for first in range(plan.study.parties.silos)
+        ]
+
+    def _records(self, places: Sequence[int]) -> Records:
+        """The canaries at these coordinates that are there."""
+        mine = np.array([j for j in places if self.exchanged or self.coins[j]], dtype=np.intp)
+        inputs = np.zeros((mine.size, self.coins.size), dtype=np.float32)
+        inputs[np.arange(mine.size), mine] = _FAR * max(self.plan.clip, 1.0)
+        return Records(inputs=inputs, targets=(~self.coins[mine]).astype(np.float32))
+
+
+def losses(seen: Array, noise: float, rate: float, *, exchanged: bool) -> Array:
+    """The privacy loss of each coordinate of one step's sum: log of its densities' ratio.
+
+    Args:
+        seen: the sum in units of C.
+        noise: sigma / C of the noise that the adversary does not know.
+        rate: probability with which a record is in the batch.
+        exchanged: whether records are exchanged: C against -C; else C against nothing.
+    """
+    there = _mixed(seen, noise, rate)
+    return there - _mixed(-seen, noise, rate) if exchanged else there
+
+
+def _mixed(seen: Array, noise: float, rate: float) -> Array:
+    """log of the density of (1 - rate) N(0, z^2) + rate N(1, z^2) over that of N(0, z^2)."""
+    shifted = (2 * seen - 1) / (2 * noise**2)
+    if rate == 1:
+        return shifted
+    return np.asarray(np.logaddexp(np.log1p(-rate), np.log(rate) + shifted))

@@ -1,0 +1,232 @@
+"""What an audit has found of a study, from its file to the evidence (docs/privacy.md P18).
+
+`hubbub audit --out` writes the file, a run that is given it keeps it, and the run's evidence holds
+it whole. The lower bound is computed again from what was counted; for the counts nobody can vouch
+but whoever made the audit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hubbub.assurance.evidence.comparing import CLOSE, difference
+from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, plain_json, read_whole
+from hubbub.assurance.evidence.finding import Finding, signed, wrong
+from hubbub.disk import write_text
+from hubbub.errors import StudyError
+from hubbub.planning import Plan
+from hubbub.planning.exposure import stated_adversary
+from hubbub.privacy import arguments
+from hubbub.privacy.canary_guesses import Rates, lower_bound
+from hubbub.report.number_format import at_least, at_most
+from hubbub.study import Study
+
+FORMAT = "hubbub audit 1"
+AUDIT = "audit.json"
+# What a rule says of a canary: the True side of its coin, and the other.
+SIDES = {"add-remove": ("there", "not there"), "substitute": ("adds", "subtracts")}
+_COUNTS = ("true", "positives", "false", "negatives")
+_BOUNDS = ("epsilon_audited", "epsilon_promised")
+_MOST_RUNS, _MOST_CANARIES = 10**6, 10_000  # a record of each canary has as many features
+_MOST = _MOST_RUNS * _MOST_CANARIES
+_MOST_BYTES = 2**16  # there are some twenty numbers
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
+
+
+def check_auditable(study: Study) -> None:
+    """Refuse what cannot be run, and what canaries with a coordinate of their own cannot test.
+
+    Raises:
+        StudyError: the study is one of these.
+    """
+    if study.parties.trust != "none":
+        raise StudyError(
+            f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": such a '
+            "study cannot be run yet; leave trust out"
+        )
+    if study.training.sampling == "without-replacement":
+        raise StudyError(
+            'expected training.sampling = "poisson" or "none" for an audit, got '
+            '"without-replacement": canaries in joint batches are no trials of their own; audit '
+            "the same study with Poisson batches"
+        )
+    if study.training.projection:
+        raise StudyError(
+            f"expected training.projection = 0 for an audit, got {study.training.projection}: "
+            "projected canaries are no trials of their own; audit the same study without"
+        )
+
+
+def check_size(runs: object, canaries: object, confidence: object) -> tuple[int, int, float]:
+    """What may be asked of an audit.
+
+    Raises:
+        StudyError: one of them is out of range.
+    """
+    return (
+        arguments.whole("runs", runs, least=2, most=_MOST_RUNS),
+        arguments.whole("canaries", canaries, least=1, most=_MOST_CANARIES),
+        arguments.within("confidence", confidence, least=0.5, most=0.999999),
+    )
+
+
+def audit_as_plain(
+    study: Study,
+    bounds: Plain,
+    *,
+    runs: int,
+    canaries: int,
+    confidence: float,
+    says: str,
+    rates: Rates,
+    seconds: float,
+    version: str,
+) -> Plain:
+    """An audit as plain values, with what follows from its counts.
+
+    Args:
+        study: that was audited.
+        bounds: of its plan; see `bounds_of`.
+        runs, canaries, confidence: as for `hubbub.audit`.
+        says: what its rule says of a canary, one of `SIDES`.
+        rates: of the rule, in the half of the runs that did not choose it.
+        seconds: that it took.
+        version: of hubbub that made it.
+    """
+    lower = lower_bound(rates, study.privacy.delta, confidence)
+    return {
+        "format": FORMAT,
+        "version": version,
+        "study": study.id.hex(),
+        "delta": study.privacy.delta,
+        "relation": study.privacy.relation,
+        "adversary": stated_adversary(study),
+        **bounds,
+        "epsilon_lower": lower,
+        "confidence": confidence,
+        "contradicted": lower > bounds["epsilon_audited"],
+        "runs": runs,
+        "canaries": canaries,
+        "rule": {"says": says, **asdict(rates)},
+        "seconds": seconds,
+    }
+
+
+def bounds_of(plan: Plan) -> Plain:
+    """What an audit is held against: the promise, and what the training's sums have of it."""
+    return {
+        "epsilon_audited": plan.epsilon_of_training,
+        "epsilon_promised": plan.stated.epsilon,
+    }
+
+
+def write_audit(path: Path, audit: Mapping[str, Any]) -> None:
+    """Write what an audit has found, as `read_audit` reads it."""
+    write_text(path, json.dumps(dict(audit), indent=2) + "\n")
+
+
+def read_audit(path: Path, plan: Plan) -> Plain:
+    """The audit in a file, held against the plan of a run.
+
+    Whoever audits may not know yet how large the model is, which changes last digits of a plan.
+
+    Raises:
+        UserError: the file cannot be read.
+        StudyError: it holds no audit of this study, or one that contradicts the promise.
+    """
+    content, made = read_whole(path, most=_MOST_BYTES), {}
+    try:
+        said = plain_json(content)
+        why = difference(said, _made_again(said, plan.study, _own_bounds(said, plan.study)))
+        made = _made_again(said, plan.study, bounds_of(plan))
+    except MALFORMED as error:
+        why = f"it cannot be read ({type(error).__name__}: {error})"
+    if why:
+        raise StudyError(
+            f"expected an audit of “{plan.study.name}” in {path}, but {why}; make it again with "
+            "hubbub audit --out"
+        )
+    if made["contradicted"]:
+        raise StudyError(
+            f"expected an audit that agrees with the promise in {path}, it saw epsilon of at least "
+            f"{at_least(made['epsilon_lower'])} in sums that may tell "
+            f"{at_most(made['epsilon_audited'])}; {remedy(made['confidence'])}"
+        )
+    return made
+
+
+def remedy(confidence: float) -> str:
+    """What to do about an audit that contradicts the promise."""
+    return (
+        f"by chance that happens once in {1 / (1 - confidence):.0f} audits: repeat it with a "
+        "higher --confidence, and do not train with this installation before"
+    )
+
+
+def audit_finding(said: Plain, study: Study, plan: Plan | None) -> Finding:
+    """How an audit in evidence stands.
+
+    Args:
+        said: what the evidence says of it.
+        study: of the evidence.
+        plan: made again; None if that cannot be done from the study alone, and its bounds are then
+            only known to be no more than the study's epsilon.
+
+    Raises:
+        one of MALFORMED: it is nothing of the kind.
+    """
+    bounds = bounds_of(plan) if plan else _own_bounds(said, study)
+    made = _made_again(said, study, bounds)
+    claim = (
+        f"an audit by hubbub {made['version']} of {made['runs']} runs with {made['canaries']} "
+        f"canaries saw epsilon of at least {at_least(made['epsilon_lower'])} "
+        f"({100 * made['confidence']:.6g} % confidence) in sums that may tell "
+        f"{at_most(made['epsilon_audited'])}"
+    )
+    why = difference(said, made)
+    if why or made["contradicted"]:
+        return wrong(claim, why or "more was seen than they may tell")
+    return signed(claim)
+
+
+def _made_again(said: Plain, study: Study, bounds: Plain) -> Plain:
+    """What follows of an audit of this study from what was counted.
+
+    Raises:
+        one of MALFORMED: it is nothing of the kind.
+    """
+    if (said["format"], said["study"]) != (FORMAT, study.id.hex()):
+        raise StudyError("it is of another format or of another study")
+    check_auditable(study)
+    rule, version = said["rule"], said["version"]
+    if rule["says"] not in SIDES[study.privacy.relation] or not _VERSION.fullmatch(version):
+        raise ValueError("words that are in no audit")
+    runs, canaries, confidence = check_size(said["runs"], said["canaries"], said["confidence"])
+    counts = {name: arguments.whole(name, rule[name], least=0, most=_MOST) for name in _COUNTS}
+    rates, judged = Rates(**counts), (runs - runs // 2) * canaries
+    if rates.positives + rates.negatives != judged:
+        raise ValueError(f"{rates.positives + rates.negatives} canaries, {judged} were judged")
+    if rates.true > rates.positives or rates.false > rates.negatives:
+        raise ValueError("a rule that spoke of more canaries than were there")
+    return audit_as_plain(
+        study,
+        bounds,
+        runs=runs,
+        canaries=canaries,
+        confidence=confidence,
+        says=rule["says"],
+        rates=rates,
+        seconds=arguments.within("seconds", said["seconds"], least=0, most=1e12),
+        version=version,
+    )
+
+
+def _own_bounds(said: Plain, study: Study) -> Plain:
+    """What an audit says that it was held against: never more than the study's epsilon."""
+    most = study.privacy.epsilon * (1 + CLOSE)
+    return {name: arguments.within(name, said[name], least=0, most=most) for name in _BOUNDS}

@@ -1,0 +1,303 @@
+"""The claims of an evidence file, and how each stands for somebody who holds nothing else.
+
+The plan is made again from the study's text, and epsilon from the attempts; signatures are
+verified; the rest is said to be on trust. Nothing that a study names is imported, run or opened:
+the file may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from math import ceil, inf
+from pathlib import Path
+
+from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding
+from hubbub.assurance.evidence.comparing import difference
+from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, part_words
+from hubbub.assurance.evidence.finding import Finding, judged, on_trust, signed, wrong
+from hubbub.assurance.transcript.header import roster_of
+from hubbub.errors import IntegrityError
+from hubbub.planning import TRAINING, Exposure, Plan, is_dimension, told_shape
+from hubbub.planning import plan as plan_study
+from hubbub.planning.exposure import epsilon_against
+from hubbub.planning.pairing import mechanism_of
+from hubbub.protocol.identity import Roster
+from hubbub.report.number_format import at_most
+from hubbub.study import Study
+
+FORMAT = "hubbub evidence 1"
+MODEL = "model.safetensors"
+_KINDS = {
+    **dict.fromkeys(("study", "epsilon", "plan", "files", "versions"), dict),
+    **dict.fromkeys(("silos", "transcripts", "trust", "roster"), list),
+}
+_MEMBERS = {"format", "model", "audit", *_KINDS}
+_SPENT = {"claimed", "attempts", "after_attempts"}
+_MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
+
+
+def check(path: Path) -> list[Finding]:
+    """Everything that the file alone can show.
+
+    Raises:
+        IntegrityError, UserError: as for `load`.
+    """
+    return check_content(load(path))
+
+
+def check_content(content: Plain) -> list[Finding]:
+    """The claims of evidence whose signature was verified, and how each stands."""
+    if content.get("format") != FORMAT:
+        why = "it is of another; use the version of hubbub that wrote it"
+        return [wrong(f"the file has the format “{FORMAT}”", why)]
+    odd = {key for key, kind in _KINDS.items() if not isinstance(content.get(key), kind)}
+    if odd := odd | (set(content) ^ _MEMBERS):
+        why = f"{', '.join(sorted(odd))}: another kind"
+        return [wrong("the file has the members of its format", why)]
+    found = [signed("the file is as the aggregator of its roster signed it, to the last byte")]
+    found += _guarded("the study has the id that is claimed", _study_claims, content)
+    if not all(one.holds for one in found):
+        return found
+    study = Study.parse(content["study"]["toml"])
+    for claim, claims in (
+        ("the plan follows from the study", _plan_claims),
+        ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
+        ("every silo speaks for its ledger", _part_claims),
+        ("the model and the transcripts have digests", _digest_claims),
+        ("the audit is one of the study", _audit_claims),
+        ("what has to be trusted is said", _trust_claims),
+    ):
+        found += _guarded(claim, claims, content, study)
+    return found
+
+
+def spent(plan: Plan, attempts: int) -> list[Plain]:
+    """Epsilon for every adversary of a plan after so many attempts; null past 50."""
+    rows = {
+        one.adversary: one.epsilon
+        if attempts == plan.study.training.steps
+        else _epsilon(plan, one, attempts)
+        for one in plan.exposures
+    }
+    return [
+        {"adversary": name, "epsilon": epsilon if epsilon < inf else None}
+        for name, epsilon in rows.items()
+    ]
+
+
+def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
+    """What one adversary has learnt by then; what else is asked of the silos is counted with it."""
+    if attempts == 0 and not plan.asides:
+        return 0.0
+    asked = plan.study.privacy
+    return epsilon_against(
+        mechanism_of(plan.study),
+        against.certified(plan.certificate),
+        asked.delta,
+        max(attempts, 1),
+        asked.epsilon,
+        against.noise_multiplier,
+        against.known_records,
+        asides=tuple(one.priced for one in plan.asides),
+        left=against.noise_multiplier / plan.noise_multiplier,
+    )
+
+
+@lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
+def remade(study: Study, dimension: object) -> Plan | None:
+    """The plan of a study; None if that needs what only its own code or data know.
+
+    No data set that the study names is opened: the study may be a stranger's.
+
+    Args:
+        study: the study.
+        dimension: of its model, as a run states it.
+
+    Raises:
+        IntegrityError: it states none.
+    """
+    if type(dimension) is not int or dimension < 1 or not is_dimension(study, dimension):
+        raise IntegrityError(
+            "expected the plan of a run to say how many parameters its model has, it does not"
+        )
+    if study.data.standardise is not None and told_shape(study, dimension) is None:
+        return None
+    return plan_study(study, dimension=dimension)
+
+
+def trusted(study: Study) -> list[str]:
+    """What no file can show, each a clause that begins with “that”."""
+    parties = study.parties
+    compared = "; compare its digest with that of the roster which they exchanged"
+    said = [
+        "that the keys in the roster belong to the parties that it names"
+        f"{'' if parties.roster else compared}",
+        "that the silos' software clipped their records and drew their shares of the noise as the "
+        "study says",
+        "that the silos' ledgers, which stay with them, hold what the silos have signed",
+        "that no more silos help the aggregator than the stated epsilon is for, which is "
+        f"{parties.colluders}; the plan says what more of them would learn",
+        "that no person has several records in the study; who has is protected less",
+        "that the metrics were measured as they are told",
+    ]
+    if parties.compute_nodes:
+        said.append("that of the compute nodes which a silo uses one at least does not collude")
+    return said
+
+
+def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
+    """The findings of a check; content that is not what the format says is a finding too."""
+    try:
+        return list(claims(*given))
+    except MALFORMED as error:
+        return [wrong(claim, f"it cannot be read as evidence: {type(error).__name__}, {error}")]
+
+
+def _study_claims(content: Plain) -> Iterator[Finding]:
+    said = content["study"]
+    study = Study.parse(said["toml"])
+    made = {"name": study.name, "id": study.id.hex(), "toml": said["toml"]}
+    claim = f"the study is “{study.name}” with the id {study.id.hex()[:16]}…"
+    yield judged(claim, difference(said, made, "study"))
+
+
+def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    found, said = content["plan"], content["epsilon"]
+    made = remade(study, found["dimension"])
+    if made is None:
+        yield on_trust(
+            "that the plan and its epsilons follow from the study: how many features a record has, "
+            "only its own code or data know"
+        )
+        return
+    yield judged("the plan's numbers follow from the study", difference(found, made.as_json()))
+    steps, attempts = study.training.steps, _attempts(said["attempts"])
+    yield judged(
+        f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
+        f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed against "
+        "every other adversary",
+        difference(said["claimed"], spent(made, steps)),
+    )
+    rows = spent(made, attempts)
+    stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
+    why = difference(said["after_attempts"], rows)
+    if attempts > _paid_for(steps, study):
+        why = f"the study allows for {steps} attempts"
+    yield judged(f"after the {attempts} attempts made, it is {at_most(stated['epsilon'])}", why)
+
+
+def _asked_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    said, asked = content["epsilon"], study.privacy
+    stated = content["plan"]["stated_adversary"]  # which was held against the study before
+    made = {"delta": asked.delta, "relation": asked.relation, "stated_adversary": stated}
+    shown = {key: value for key, value in said.items() if key not in _SPENT}
+    claim = "epsilon is said for the study's delta, relation and adversary"
+    yield judged(claim, difference(shown, made, "epsilon"))
+
+
+def _part_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    roster, parts = roster_of(content["roster"]), content["silos"]
+    names = [roster.name(index) for index in roster.silos]
+    why = "" if names == list(study.parties.names) else f"it lists {', '.join(names)}"
+    yield judged("the roster lists the study's silos", why)
+    spoken = [part["silo"] for part in parts]
+    wrongs = {part["silo"]: _wrong_in(part, content, roster, study) for part in parts}
+    claims = [wrong(_said_by(p), wrongs[p["silo"]]) for p in parts if wrongs[p["silo"]]]
+    if len(set(spoken)) < len(spoken):
+        claims.append(wrong("every silo speaks once", "one speaks twice"))
+    yield from claims
+    if len(parts) > _MANY:
+        yield signed(f"{len(parts) - len(claims)} silos say what their ledgers hold")
+    else:
+        yield from (signed(_said_by(part)) for part in parts if not wrongs[part["silo"]])
+    silent = [name for name in names if name not in spoken]
+    if silent:
+        yield on_trust(
+            f"what the ledgers of {', '.join(silent[:_MANY])} hold: they have not signed"
+        )
+
+
+def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
+    """What is wrong with a silo's part; "" if nothing is."""
+    silo = next((p for p in roster.parties if p.name == part["silo"] and p.role == "silo"), None)
+    sessions = {one["session"] for one in content["transcripts"]}
+    if silo is None or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
+        return "the signature is not that of a silo of the roster"
+    if part["study"] != study.id.hex():
+        return "it is about another study"
+    if not set(part["sessions"]) <= sessions:
+        return "it names a session of which there is no transcript"
+    if _attempts(part["attempts"]) > _paid_for(_attempts(content["epsilon"]["attempts"]), study):
+        return f"epsilon was counted for {content['epsilon']['attempts']} attempts only"
+    return ""
+
+
+def _attempts(value: object) -> int:
+    """A count of attempts as the format has it: half an attempt is none.
+
+    Raises:
+        ValueError: it is no whole number.
+    """
+    if type(value) is not int or value < 0:
+        raise ValueError("attempts that are no whole number")
+    return value
+
+
+def _paid_for(attempts: int, study: Study) -> int:
+    """Attempts that are paid for where so many are made: whole epochs of a kept list (P9)."""
+    epoch = mechanism_of(study).epoch
+    return epoch * ceil(attempts / epoch)
+
+
+def _said_by(part: Plain) -> str:
+    """A silo's part in words."""
+    ledger, told = part["ledger"], part["data_set"]
+    words = (
+        f"{part['silo']}: {part['attempts']} attempts charged; its ledger has {ledger['rows']} "
+        f"rows and the head {ledger['head'][:16]}…"
+    )
+    if told is None:
+        return f"{words}; what its data set has spent in all, it does not tell"
+    return (
+        f"{words}; its data set has spent epsilon {at_most(told['epsilon'])} at delta "
+        f"{told['delta']:g} ({told['relation']}) in all"
+    )
+
+
+def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
+    model, digests = content["model"], content["files"]
+    why = "" if model == digests.get(MODEL) else "the list of files has another digest for it"
+    yield judged("the model is the one in the list of files", why)
+    said = "none" if model is None else f"{model[:16]}…"
+    yield signed(f"the model has the SHA-256 {said}; `sha256sum {MODEL}` shows whether you have it")
+    training = [one for one in content["transcripts"] if one["purpose"] == TRAINING]
+    frames = sum(one["frames"] for one in content["transcripts"])
+    yield signed(
+        f"{len(training)} sessions of training and {len(content['transcripts']) - len(training)} "
+        f"others, {frames} messages, which are in the run's folder"
+    )
+    versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
+    yield signed(f"made by {versions}")
+
+
+def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    said, kept = content["audit"], AUDIT in content["files"]
+    if (said is not None) != kept:
+        why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
+        yield wrong("an audit's file goes with what it has found", why)
+    if said is not None:
+        yield audit_finding(said, study, remade(study, content["plan"]["dimension"]))
+
+
+def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    roster = roster_of(content["roster"])
+    claim, named = f"the roster has the digest {roster.digest.hex()}", study.parties.roster
+    if named:  # then the study id stands for these keys
+        other = "" if named == roster.digest.hex() else f"the study names the roster {named}"
+        yield judged(f"{claim}, which the study names", other)
+    else:
+        yield signed(claim)
+    own = trusted(study)
+    yield from map(on_trust, own)
+    yield from (on_trust(str(one)) for one in content["trust"] if one not in own)

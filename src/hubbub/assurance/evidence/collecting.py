@@ -1,0 +1,212 @@
+"""Evidence: what an ethics board asks of a run, in one file that the aggregator signs.
+
+`collect` puts together plain values: the study's text, the plan, epsilon for every adversary, the
+heads of the transcripts, the digests of the files, and the parts that the silos have signed about
+their own ledgers (`part_of`). What it is worth is the business of `claims.py`, whose `check` needs
+nothing but the file; with the run's folder more can be checked: see `verification`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hubbub.assurance.evidence.audit_result import AUDIT, read_audit
+from hubbub.assurance.evidence.claims import FORMAT, MODEL, spent, trusted
+from hubbub.assurance.evidence.evidence_file import (
+    Plain,
+    check_ordinary,
+    part_words,
+    with_signature,
+)
+from hubbub.assurance.transcript.header import plain_roster
+from hubbub.assurance.transcript.records import FOLDER, files, head_of, read, read_header
+from hubbub.planning import Plan
+from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.version import VERSION
+
+__all__ = ["FILE", "ONE_PROCESS", "checked_part", "collect", "digests_of", "part_of", "summary_of"]
+
+FILE = "evidence.json"
+_MOST = 2**53
+_PART_MEMBERS = {"silo", "study", "sessions", "ledger", "attempts", "data_set", "signature"}
+STANDARDISED = "standardisation.json"
+# What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
+# digests in their names, and the report can be written again at any time.
+_FILES = ("study.toml", "plan.json", "run.json", STANDARDISED, "metrics.jsonl", AUDIT, MODEL)
+_PACKAGES = ("torch", "numpy", "scipy", "cryptography")
+ONE_PROCESS = (
+    "that whoever ran the study could be trusted by all: every party ran in one process on one "
+    "machine, which saw all records; what is promised holds where the parties run apart"
+)
+
+
+def part_of(
+    keys: Keys,
+    *,
+    study: bytes,
+    sessions: Iterable[bytes],
+    ledger_head: bytes,
+    ledger_rows: int,
+    attempts: int,
+    data_set: Mapping[str, Any] | None = None,
+) -> Plain:
+    """What one silo says of its own ledger, signed with its key of the roster.
+
+    Args:
+        keys: the silo's.
+        study: the study id.
+        sessions: that it took part in and that have a transcript.
+        ledger_head: digest of the ledger's last row after the study.
+        ledger_rows: how many rows there were then.
+        attempts: of the study's training that it has charged, over all sessions; more if its
+            evaluations are only due after more of them.
+        data_set: {"epsilon", "delta", "relation"} of everything that was ever spent on its data
+            set, if it wishes to tell; an epsilon past what is certified is None.
+    """
+    said = {
+        "silo": keys.identity.name,
+        "study": study.hex(),
+        "sessions": sorted(one.hex() for one in sessions),
+        "ledger": {"head": ledger_head.hex(), "rows": int(ledger_rows)},
+        "attempts": int(attempts),
+        "data_set": None if data_set is None else dict(data_set),
+    }
+    return {**said, "signature": keys.sign(part_words(said)).hex()}
+
+
+def checked_part(said: object, silo: Identity, *, study: bytes, sessions: Iterable[bytes]) -> Plain:
+    """What `part_of` gave at a silo, after its way through hands that nobody has to trust.
+
+    Raises:
+        ValueError: it is not that, or not of this silo, this study and these sessions.
+    """
+    if not isinstance(said, dict) or set(said) != _PART_MEMBERS:
+        raise ValueError("expected the members of a silo's part")
+    known, ledger, told = {one.hex() for one in sessions}, said["ledger"], said["data_set"]
+    counts = (said["attempts"], ledger["rows"]) if isinstance(ledger, dict) else ()
+    fits = (
+        said["silo"] == silo.name
+        and said["study"] == study.hex()
+        and isinstance(said["sessions"], list)
+        and all(isinstance(one, str) and one in known for one in said["sessions"])
+        and set(ledger) == {"head", "rows"}
+        and len(bytes.fromhex(ledger["head"])) == 32
+        and all(type(one) is int and 0 <= one < _MOST for one in counts)
+        and (told is None or _is_spending(told))
+    )
+    if not fits or not silo.verifies(bytes.fromhex(said["signature"]), part_words(said)):
+        raise ValueError("expected a silo's own words about this study")
+    return said
+
+
+def _is_spending(told: object) -> bool:
+    """Whether this is what was ever spent on a data set."""
+    if not isinstance(told, dict) or set(told) != {"epsilon", "delta", "relation"}:
+        return False
+    numbers = [told["delta"], *([] if told["epsilon"] is None else [told["epsilon"]])]
+    real = all(type(one) in (int, float) and 0 <= one < float("inf") for one in numbers)
+    return real and isinstance(told["relation"], str)
+
+
+def collect(
+    keys: Keys,
+    folder: Path,
+    *,
+    plan: Plan,
+    roster: Roster,
+    parts: Sequence[Mapping[str, Any]],
+    attempts: int,
+    trust: Sequence[str] = (ONE_PROCESS,),
+) -> str:
+    """The evidence of a run, as the text of its file.
+
+    Args:
+        keys: the aggregator's.
+        folder: of the run, with everything in it but evidence and report; transcripts are sealed.
+        plan: that was carried out.
+        roster: everybody, with the keys that sign here.
+        parts: what `part_of` gave, of every silo that speaks.
+        attempts: that were charged for training, finished or not.
+        trust: what has to be trusted besides what is said of every run.
+
+    Raises:
+        IntegrityError: a transcript was altered.
+        StudyError: the audit in the folder is none of this study.
+    """
+    digests, asked = digests_of(folder), plan.study.privacy
+    content = {
+        "format": FORMAT,
+        "study": {
+            "name": plan.study.name,
+            "id": plan.study.id.hex(),
+            "toml": plan.study.as_toml(),
+        },
+        "epsilon": {
+            "delta": asked.delta,
+            "relation": asked.relation,
+            "stated_adversary": plan.stated.adversary,
+            "claimed": spent(plan, plan.study.training.steps),
+            "attempts": int(attempts),
+            "after_attempts": spent(plan, int(attempts)),
+        },
+        "plan": plan.as_json(),
+        "silos": [dict(part) for part in parts],
+        "transcripts": [summary_of(path) for path in files(folder)],
+        "model": digests.get(MODEL),
+        "audit": read_audit(folder / AUDIT, plan) if AUDIT in digests else None,
+        "files": digests,
+        "versions": _versions(),
+        "trust": [*trusted(plan.study), *trust],
+        "roster": plain_roster(roster),
+    }
+    return with_signature(content, keys.sign)
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of the files of a run, by name."""
+    there = [folder / name for name in _FILES if (folder / name).is_file()]
+    return {path.name: _digest(path) for path in there}
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file of a run; how large a model may be, only the study says."""
+    if path.name != MODEL:
+        check_ordinary(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def summary_of(path: Path) -> Plain:
+    """A transcript in a few values; the whole file is read and its chain checked.
+
+    Raises:
+        IntegrityError: it was altered.
+    """
+    header, frames, full, head = read_header(path), 0, True, None
+    for kept in read(path):
+        frames, head = frames + 1, kept.head
+        full = full and kept.payload is not None
+    return {
+        "file": f"{FOLDER}/{path.name}",
+        "session": header.session.hex(),
+        "purpose": header.purpose,
+        "mode": "full" if full else "hashes",
+        "frames": frames,
+        "head": head.hex() if head else head_of(path).hex(),
+    }
+
+
+def _versions() -> dict[str, str | None]:
+    """What ran."""
+    found: dict[str, str | None] = {"hubbub": VERSION, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found

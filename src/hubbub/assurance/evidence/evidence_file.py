@@ -1,0 +1,133 @@
+"""An evidence file as bytes: how it is signed, and how it is read again.
+
+The last member signs all bytes before it, so that nobody need agree on what the same JSON is. A
+file may come from anybody, who may mean harm: nothing of it is believed before its signature is
+verified. What it says, and whether that is true, is the business of `claims.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hubbub.assurance.transcript.header import roster_of
+from hubbub.errors import HubbubError, IntegrityError, UserError
+
+_WHOLE = b"hubbub evidence v1"
+_PART = b"hubbub evidence part v1"
+_SIGNED = re.compile(rb'(.*),\n "signature": "([0-9a-f]{128})"\n\}\n', re.DOTALL)
+_MOST_BYTES = 2**30  # ten thousand silos need 2 % of it
+# What a well-signed file of anything may raise while it is read as evidence.
+MALFORMED = (
+    *(HubbubError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
+    RecursionError,
+)
+
+Plain = dict[str, Any]
+
+
+def load(path: Path) -> Plain:
+    """The content of an evidence file that is as its aggregator signed it.
+
+    Raises:
+        IntegrityError: it is not.
+        UserError: it cannot be read.
+    """
+    whole = read_whole(path)
+    content = _verified(whole)
+    if content is None:
+        raise IntegrityError(
+            f"expected {path} to be evidence as its aggregator signed it, it was altered or is "
+            "another file; get it again from whom it came from, or restore a backup"
+        )
+    return content
+
+
+def read_whole(path: Path, *, most: int = _MOST_BYTES) -> bytes:
+    """A file of a run as it is on disk; it may come from anybody, who may mean harm.
+
+    Raises:
+        UserError: it is no ordinary file, cannot be read, or has more than `most` bytes.
+    """
+    check_ordinary(path, most=most)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def check_ordinary(path: Path, *, most: int = _MOST_BYTES) -> None:
+    """Refuse to read what is no file of a run: to open a pipe would wait for whoever writes to it.
+
+    Raises:
+        UserError: it is no ordinary file, or has more than `most` bytes, which no run needs.
+    """
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(0, "no ordinary file there")
+        if path.stat().st_size > most:
+            raise OSError(0, f"more than {most} bytes")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    why = error.strerror
+    return UserError(f"expected a file that can be read at {path}, got: {why}; check the path")
+
+
+def plain_json(text: bytes | str) -> Any:
+    """JSON in which every name is said once and every number is one.
+
+    Of a name that is said twice, readers differ in which they believe.
+
+    Raises:
+        ValueError, RecursionError: it is not that.
+    """
+    return json.loads(text, object_pairs_hook=_said_once, parse_constant=_refused)
+
+
+def with_signature(content: Plain, sign: Callable[[bytes], bytes]) -> str:
+    """The text of a file, whose last member signs all bytes before it."""
+    body = json.dumps(content, indent=1, allow_nan=False).removesuffix("\n}")
+    return f'{body},\n "signature": "{sign(_signed_words(body.encode())).hex()}"\n}}\n'
+
+
+def part_words(said: Mapping[str, Any]) -> bytes:
+    """What a silo signs: JSON with sorted keys and without spaces, as for a study's id."""
+    plain = {key: value for key, value in said.items() if key != "signature"}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _PART + text.encode()
+
+
+def _verified(whole: bytes) -> Plain | None:
+    """The content of a file, None unless its aggregator signed exactly these bytes."""
+    found = _SIGNED.fullmatch(whole)
+    if found is None:
+        return None
+    try:
+        content: Plain = plain_json(found[1] + b"\n}")
+        (aggregator,) = roster_of(content["roster"][:1]).parties
+        signature = bytes.fromhex(found[2].decode())
+        return content if aggregator.verifies(signature, _signed_words(found[1])) else None
+    except MALFORMED:
+        return None
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> Plain:
+    """The members of an object; ValueError if one is said twice."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a name is said twice")
+    return dict(pairs)
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _signed_words(body: bytes) -> bytes:
+    return _WHOLE + hashlib.sha256(body).digest()

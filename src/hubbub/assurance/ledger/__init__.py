@@ -1,0 +1,12 @@
+"""The privacy ledger of a data set: what was spent, what may be spent, and who has seen its head.
+
+`row`, `keyfile`, `noted` and `chain` are the paper that it is written on; `entry`, `cost` and
+`tally` what its rows say and come to; `book` the ledger itself; `statement` and `witness` how
+others vouch for its head. This package knows mechanisms and numbers; it knows no round and no
+records.
+"""
+
+from hubbub.assurance.ledger.entry import Cap, Entry, Kind
+from hubbub.assurance.ledger.privacy_ledger import Ledger
+
+__all__ = ["Cap", "Entry", "Kind", "Ledger"]

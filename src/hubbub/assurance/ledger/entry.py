@@ -1,0 +1,146 @@
+"""What a ledger's rows say: an attempt that was charged, or a cap that was set.
+
+Both are checked when they are made, here or from a stored row, so that what cannot be composed is
+never written. This file does not know where rows are kept, nor what they add up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isclose
+from typing import Any
+
+from hubbub.privacy import Certificate, Step, arguments
+
+_NOTHING_ADDED = Certificate()
+_PROJECTIONS = ("gaussian", "sign", "layers")
+_LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relative
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Kind:
+    """A mechanism: entries of one kind differ in nothing that costs privacy.
+
+    Args:
+        noise_multiplier: what is left of the noise against the stated adversary (P3).
+        sample_rate: of the batches.
+        sampling: "poisson", "without-replacement" or "none".
+        records: of all silos, where batches are joint (P10).
+        known_records: those that the stated adversary owns, where batches are joint.
+        projection: kind of the random projection; empty for none (P8).
+        dimension: numbers that are sent, where there is a projection.
+        factor: C~ / C, where the projection is charged by a bound.
+        slack: delta that each attempt spends on longer projections, where it is.
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    sampling: str
+    records: int = 0
+    known_records: int = 0
+    projection: str = ""
+    dimension: int = 0
+    factor: float = 1.0
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refused here, what cannot be composed is never written."""
+        self.step()
+        arguments.whole("records", self.records, least=0, most=10**12)
+        arguments.whole("known_records", self.known_records, least=0, most=10**12)
+        arguments.choice("projection", self.projection, ("", *_PROJECTIONS))
+        arguments.whole("dimension", self.dimension, least=0, most=10**7)
+        arguments.within("factor", self.factor, least=1.0, most=1e6)
+        arguments.within("slack", self.slack, least=0.0, most=1.0)
+
+    def like(self, other: Kind) -> bool:
+        """Whether it is the same mechanism but for the last digits of what was calibrated.
+
+        Another version of a library may end a calibration on another digit; the study is the same.
+        """
+        return all(
+            isclose(mine, others, rel_tol=_LAST_DIGITS)
+            if isinstance(mine, float)
+            else mine == others
+            for mine, others in zip(vars(self).values(), vars(other).values(), strict=True)
+        )
+
+    def step(self, count: int = 1) -> Step:
+        """So many attempts, without what is particular to joint batches and projections."""
+        return Step(
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            sampling=self.sampling,
+            count=count,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One attempt at one round, and the mechanism that it ran.
+
+    The certificate is the plan's, for the whole session: however many of its attempts are in the
+    ledger, it is counted once.
+    """
+
+    study: bytes
+    session: bytes
+    round: int
+    attempt: int
+    kind: Kind
+    certificate: Certificate = _NOTHING_ADDED
+
+    def __post_init__(self) -> None:
+        arguments.epsilon(self.certificate.epsilon)
+        arguments.within("slack", self.certificate.slack, least=0.0, most=1.0)
+        arguments.within("failure", self.certificate.failure, least=0.0, most=1.0)
+        arguments.within("delta_factor", self.certificate.delta_factor, least=1.0, most=2.0)
+        arguments.whole("round", self.round, least=0, most=2**63 - 1)
+        arguments.whole("attempt", self.attempt, least=0, most=2**63 - 1)
+
+    def plain(self) -> dict[str, Any]:
+        """The entry as JSON knows it."""
+        return {
+            "study": self.study.hex(),
+            "session": self.session.hex(),
+            "round": int(self.round),
+            "attempt": int(self.attempt),
+            **vars(self.kind),
+            "certificate": dict(vars(self.certificate)),
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Entry:
+        """The entry that `plain` gave."""
+        left = dict(plain)
+        return cls(
+            study=bytes.fromhex(left.pop("study")),
+            session=bytes.fromhex(left.pop("session")),
+            round=left.pop("round"),
+            attempt=left.pop("attempt"),
+            certificate=Certificate(**left.pop("certificate")),
+            kind=Kind(**left),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cap:
+    """The most that the owner of a data set allows all studies together."""
+
+    epsilon: float
+    delta: float
+    relation: str
+
+    def __post_init__(self) -> None:
+        arguments.epsilon(self.epsilon)
+        arguments.delta(self.delta)
+        arguments.choice("relation", self.relation, arguments.RELATIONS)
+
+    def plain(self) -> dict[str, Any]:
+        """The cap as JSON knows it."""
+        return {
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "relation": self.relation,
+        }

@@ -1,0 +1,244 @@
+"""The privacy ledger of one data set: what was spent, what may be spent, and a refusal past that.
+
+A row is written and synced to disk before the answer that it pays for leaves the silo; a crash in
+between over-counts. Before each row the epsilon after it is computed from the rows alone, over
+every study that ever touched the data set (docs/privacy.md P15); past the owner's cap, or past the
+attempts of its study, the row is refused. The cap is a row too, of the same signed chain
+(`chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can prove
+is that it is not an older copy of itself, with older spending or an older cap: have others witness
+its `statement`, and ask `verify` for what they witnessed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Self
+
+from hubbub.assurance.ledger.entry import Cap, Entry, Kind
+from hubbub.assurance.ledger.hash_chain import Chain, Progress
+from hubbub.assurance.ledger.row import Row
+from hubbub.assurance.ledger.statement import Statement
+from hubbub.assurance.ledger.tally import Tally
+from hubbub.errors import IntegrityError, StudyError
+
+__all__ = ["Cap", "Entry", "Kind", "Ledger"]
+
+
+class Ledger:
+    """The ledger in one file; several threads may use it, and several processes the file.
+
+    Args:
+        path: the file; made if absent, with its key beside it. Keep both outside the run's folder.
+
+    Raises:
+        IntegrityError: the file is not a ledger or cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._chain = Chain(path)
+        self._lock = threading.RLock()  # over what was counted, and up to which row
+        self._forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._chain.close()
+
+    def charge(self, entry: Entry, *, attempts: int | None = None) -> None:
+        """Write an entry durably, or refuse it.
+
+        Args:
+            entry: what is about to be released.
+            attempts: the most entries of its study and mechanism that this ledger may ever hold,
+                whichever sessions made them; None: only the cap limits them.
+
+        Raises:
+            BudgetError: the study has made its attempts, or the entry would carry the data set
+                past its cap; nothing is written.
+            IntegrityError: the disk does not take it, or the ledger was altered; nothing must be
+                sent.
+        """
+        with self._lock:
+            with self._chain.writing():
+                last = self._catch_up()
+                self._tally.check_attempts(entry, attempts, self._path)
+                if self._cap is not None:
+                    self._tally.check_cap(entry, self._cap, attempts)
+                row = self._chain.append(json.dumps({"charge": entry.plain()}), last)
+            self._count(row, entry)
+
+    def set_cap(self, cap: Cap) -> None:
+        """Set the most that all studies together may spend; the latest cap counts.
+
+        Raises:
+            IntegrityError: as for `charge`.
+        """
+        with self._lock:
+            with self._chain.writing():
+                row = self._chain.append(json.dumps({"cap": cap.plain()}), self._catch_up())
+            self._count(row, cap)
+
+    @property
+    def cap(self) -> Cap | None:
+        """The cap, if one was set."""
+        self._catch_up()
+        return self._cap
+
+    @property
+    def tally(self) -> Tally:
+        """What all entries come to, as of now; to be read only, while nobody charges."""
+        self._catch_up()
+        return self._tally
+
+    def epsilon(self, *, delta: float, relation: str) -> float:
+        """Certified upper epsilon of everything in the ledger."""
+        with self._lock:
+            return self.tally.epsilon(delta=delta, relation=relation)
+
+    def spent_on(self, study: bytes, kind: Kind | None = None) -> int:
+        """How many entries a study has, over all its sessions; of one mechanism if it is given."""
+        with self._lock:
+            return self.tally.attempts(study, kind)
+
+    def entries(self, after: bytes | None = None) -> Iterator[Entry]:
+        """The entries, oldest first.
+
+        Args:
+            after: an earlier `head`, from which on entries are given; all of them if None.
+
+        Raises:
+            IntegrityError: the ledger does not hold that head.
+        """
+        with self._lock:
+            rows = self._chain.after(None)
+        for row in rows[0 if after is None else self._place(rows, after) :]:
+            said = self._parsed(row)
+            if isinstance(said, Entry):
+                yield said
+
+    def _place(self, rows: list[Row], head: bytes) -> int:
+        """The number of the row that follows a head."""
+        found = next((row.number + 1 for row in rows if row.digest == head), None)
+        if found is None:
+            raise IntegrityError(
+                f"expected {self._path} to hold the row that was noted before, it does not: it is "
+                "an older copy or another ledger; restore the newest one"
+            )
+        return found
+
+    def __len__(self) -> int:
+        return len(self.tally)
+
+    @property
+    def head(self) -> bytes:
+        """The digest of the last row, which stands for all of them."""
+        return self._catch_up().digest
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are: the genesis, charges and caps."""
+        return self._catch_up().number + 1
+
+    def statement(self, time: str) -> Statement:
+        """What the ledger says of itself, signed, for others to witness.
+
+        Args:
+            time: when, as the caller tells; the ledger itself looks at no clock.
+
+        Raises:
+            IntegrityError: there is no key to sign with, or the ledger was altered.
+        """
+        head = self._catch_up().head
+        return Statement.made(self._chain.public, head, time, self._chain.sign)
+
+    def verify(
+        self,
+        *,
+        head: bytes | None = None,
+        witnessed: Iterable[Statement] = (),
+        progress: Progress | None = None,
+    ) -> int:
+        """Recompute the chain and check every signature; the number of entries.
+
+        Args:
+            head: a `head` noted earlier outside this disk; None: an older copy may go unnoticed.
+            witnessed: statements of this ledger that others kept; all must be true of it still.
+            progress: called with the number of rows done, and of all.
+
+        Raises:
+            IntegrityError: naming the first row that does not fit, or an older copy.
+        """
+        with self._lock:
+            rows = self._chain.after(None)
+        self._chain.check_signatures(rows, progress)
+        with self._lock:
+            self._forget()
+            self._take_in(rows)
+        if head is not None:
+            self._place(rows, head)
+        for statement in witnessed:
+            self._check_statement(statement, rows)
+        return len(self)
+
+    def _check_statement(self, statement: Statement, rows: list[Row]) -> None:
+        """What somebody witnessed is still there."""
+        if statement.ledger != self._chain.public:
+            raise IntegrityError(
+                f"expected {self._path} to be ledger {statement.ledger.hex()[:16]}, witnessed at "
+                f"{statement.time}, found ledger {self._chain.public.hex()[:16]}: it was begun "
+                "anew, or the statement is of another one; restore the ledger that was witnessed"
+            )
+        if [row.digest for row in rows[statement.rows - 1 :][:1]] != [statement.head]:
+            raise IntegrityError(
+                f"expected {self._path} to hold the {statement.rows} rows witnessed at "
+                f"{statement.time}, found {len(rows)} rows that are not those: an older copy was "
+                "put back; restore the newest one"
+            )
+
+    def _forget(self) -> None:
+        """As if nothing had been read yet."""
+        self._last: Row | None = None
+        self._tally = Tally()
+        self._cap: Cap | None = None
+
+    def _catch_up(self) -> Row:
+        """Take in what was written since the last look; the last row."""
+        with self._lock:
+            return self._take_in(self._chain.after(self._last))
+
+    def _take_in(self, rows: list[Row]) -> Row:
+        """Count verified rows; all or, if one cannot be understood, none."""
+        said = [self._parsed(row) for row in rows]
+        for row, one in zip(rows, said, strict=True):
+            self._count(row, one)
+        assert self._last is not None, "a chain has its genesis"  # noqa: S101
+        return self._last
+
+    def _count(self, row: Row, said: Entry | Cap | None) -> None:
+        """Count one row that was understood."""
+        if isinstance(said, Entry):
+            self._tally.add(said)
+        self._cap = said if isinstance(said, Cap) else self._cap
+        self._last = row
+
+    def _parsed(self, row: Row) -> Entry | Cap | None:
+        """What a row says; the genesis says nothing."""
+        if row.number == 0:
+            return None
+        try:
+            ((kind, plain),) = json.loads(row.text).items()
+            return Cap(**plain) if kind == "cap" else Entry.of({"charge": plain}[kind])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StudyError):
+            raise IntegrityError(
+                f"expected row {row.number} of {self._path} to be a charge or a cap, found "
+                "something else; use the version of hubbub that wrote it"
+            ) from None

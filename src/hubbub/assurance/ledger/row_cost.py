@@ -1,0 +1,77 @@
+"""What entries of a kind cost under the relation of a cap, which need not be the study's own.
+
+The plan's pairing of mechanism and law is used wherever it has a row for the relation; where it has
+none, one that is dearer (docs/privacy.md P15). This file knows no cap and no study.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hubbub.assurance.ledger.entry import Kind
+from hubbub.planning.pairing import (
+    BOUNDED,
+    EXACT,
+    LONGER,
+    UNPROJECTED,
+    WITHOUT_REPLACEMENT,
+    Mechanism,
+    Projected,
+    is_exact,
+    releases,
+)
+from hubbub.privacy import Release, release
+
+
+def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:
+    """What so many entries of a kind release to the stated adversary of their study."""
+    joint = kind.sampling == WITHOUT_REPLACEMENT
+    if joint and not (kind.records or kind.projection):
+        return [release(kind.step(count), relation)]
+    if joint and relation == "add-remove":
+        # Who owns records, or sees a projection, may know all batches; a record more or less puts
+        # one in another's place, which is twice as long.
+        whole = replace(
+            kind,
+            sampling="none",
+            sample_rate=1.0,
+            noise_multiplier=kind.noise_multiplier / 2,
+            records=0,
+            known_records=0,
+            factor=1.0,
+            slack=0.0,
+        )
+        return cost_of(whole, count, relation)
+    if kind.records and not joint and relation == "add-remove":
+        # Of a kept list, parts are taken in turn: another record comes into the place of one that
+        # is gone, and is gone from its own: a change of twice the length, and a single one.
+        alone = replace(kind, records=0, factor=1.0, slack=0.0)
+        twice = replace(alone, noise_multiplier=kind.noise_multiplier / 2)
+        return cost_of(twice, count, relation) + cost_of(alone, count, relation)
+    mechanism = Mechanism(
+        sampling=kind.sampling,
+        sample_rate=kind.sample_rate,
+        relation=relation,
+        records=kind.records,
+        projected=_projected(kind, relation),
+    )
+    return releases(mechanism, kind.noise_multiplier, count, kind.known_records)
+
+
+def _projected(kind: Kind, relation: str) -> Projected | None:
+    """How the projection is charged; the bound for signs holds for Gaussian matrices too (P8)."""
+    if not kind.projection:
+        return None
+    if kind.projection == "layers":
+        account = UNPROJECTED
+    elif is_exact(kind.projection, kind.sampling, relation):
+        account = EXACT
+    else:
+        account = BOUNDED if kind.slack and relation == "substitute" else LONGER
+    return Projected(
+        kind=kind.projection,
+        dimension=kind.dimension,
+        account=account,
+        factor=kind.factor if account == BOUNDED else 1.0,
+        slack=kind.slack if account == BOUNDED else 0.0,
+    )

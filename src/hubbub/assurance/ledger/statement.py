@@ -1,0 +1,256 @@
+"""What a ledger says of its head under its own signature, and what others sign under that.
+
+Theory of operation. An older copy of a ledger is a good ledger: no file shows by itself that it is
+the newest (`chain.py`). So a ledger states, under its own key, how many rows it has and what its
+head is; another party, the witness, signs that statement and remembers it. From then on a copy
+without that row is caught: by the witness at the next statement, if it has fewer rows or another
+head at the same number, and by whoever holds the signed statement against the file
+(`Ledger.verify`). A witness sees heads, not rows, so it cannot tell a ledger that was set back and
+has grown past the witnessed number since; the statement it signed can.
+
+The time in a statement is what its maker told; nothing depends on it. All here is pure: a session
+can exchange statements among its messages. This file does not know where anything is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from hubbub.assurance.ledger.row import Head
+from hubbub.errors import IntegrityError, ProtocolError
+
+Sign = Callable[[bytes], bytes]
+
+_STATEMENT = b"hubbub ledger statement v1"
+_WITNESS = b"hubbub ledger witness v1"
+_LONGEST_TIME = 64
+_MOST_ROWS = 2**63
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a ledger says of itself; signed by its key, or it cannot be made.
+
+    Args:
+        ledger: its public key, 32 bytes.
+        rows: how many rows it has, the genesis included.
+        head: the digest of the last one, 32 bytes.
+        time: when, as told; printable.
+        signature: 64 bytes.
+
+    Raises:
+        IntegrityError: a value is of another kind, or the signature is false.
+    """
+
+    ledger: bytes
+    rows: int
+    head: bytes
+    time: str
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        printable = self.time.isprintable() and self.time.isascii()
+        if (
+            (len(self.ledger), len(self.head)) != (32, 32)
+            or not 0 < self.rows < _MOST_ROWS
+            or not (printable and len(self.time) <= _LONGEST_TIME)
+            or not _is_signed(self.ledger, self.signature, self.content)
+        ):
+            raise IntegrityError(
+                "expected a statement signed by its ledger, found one that was altered or made up; "
+                "ask for a new one"
+            )
+
+    @classmethod
+    def made(cls, ledger: bytes, head: Head, time: str, sign: Sign) -> Self:
+        """A new statement; `sign` signs with the ledger's key."""
+        content = _content(ledger, head.number + 1, head.digest, time)
+        return cls(
+            ledger=ledger,
+            rows=head.number + 1,
+            head=head.digest,
+            time=time,
+            signature=sign(content),
+        )
+
+    @property
+    def content(self) -> bytes:
+        """What is signed."""
+        return _content(self.ledger, self.rows, self.head, self.time)
+
+    def plain(self) -> dict[str, Any]:
+        """The statement as JSON knows it."""
+        return {
+            "ledger": self.ledger.hex(),
+            "rows": self.rows,
+            "head": self.head.hex(),
+            "time": self.time,
+            "signature": self.signature.hex(),
+        }
+
+    @classmethod
+    def of(cls, plain: Any) -> Self:
+        """The statement that `plain` gave."""
+        with _parsing("a statement of a ledger"):
+            if (type(plain["rows"]), type(plain["time"])) != (int, str):
+                raise TypeError
+            keys = {key: bytes.fromhex(plain[key]) for key in ("ledger", "head", "signature")}
+            return cls(**{**plain, **keys})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witnessed:
+    """A statement that another party signed.
+
+    Args:
+        statement: the statement.
+        witness: the public key of that party, 32 bytes.
+        signature: 64 bytes.
+
+    Raises:
+        IntegrityError: the signature is false.
+    """
+
+    statement: Statement
+    witness: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        if not _is_signed(self.witness, self.signature, _witnessed(self.statement)):
+            raise IntegrityError(
+                "expected a statement signed by its witness, found one that was altered or made "
+                "up; ask the witness for it again"
+            )
+
+    def plain(self) -> dict[str, Any]:
+        """What JSON knows of it."""
+        return {
+            "statement": self.statement.plain(),
+            "witness": self.witness.hex(),
+            "signature": self.signature.hex(),
+        }
+
+    @classmethod
+    def of(cls, plain: Any) -> Self:
+        """What `plain` gave."""
+        with _parsing("a witnessed statement of a ledger"):
+            keys = {key: bytes.fromhex(plain[key]) for key in ("witness", "signature")}
+            return cls(**{**plain, **keys, "statement": Statement.of(plain["statement"])})
+
+
+def countersign(
+    statement: Statement, earlier: Statement | None, *, witness: bytes, sign: Sign
+) -> Witnessed:
+    """Sign a statement of another party's ledger, or refuse it.
+
+    Guarantees:
+        1. Of two statements of one ledger with the same number of rows and different heads, at most
+           one is signed; after one with more rows, none with fewer.
+
+    Requires:
+        The result, or the statement in it, is remembered before it is handed out.
+
+    Args:
+        statement: what the ledger says now.
+        earlier: what was signed last for this ledger; None: nothing.
+        witness: the signer's public key.
+        sign: signs with the signer's key.
+
+    Raises:
+        IntegrityError: the two contradict each other, which proves that the ledger was set back.
+    """
+    if earlier is not None:
+        _check_agreement(statement, earlier)
+    signature = sign(_witnessed(statement))
+    return Witnessed(statement=statement, witness=witness, signature=signature)
+
+
+def exchange(
+    statements: Iterable[Statement], known: Mapping[bytes, Statement], *, witness: bytes, sign: Sign
+) -> tuple[dict[bytes, Statement], list[Witnessed]]:
+    """One party's part in a session's set-up: what it knows afterwards, and what it signs.
+
+    Args:
+        statements: of the other parties' ledgers.
+        known: the last statement of each ledger, by its public key.
+        witness: as for `countersign`.
+        sign: as for `countersign`.
+
+    Raises:
+        IntegrityError: as for `countersign`; then nothing is to be sent.
+    """
+    after, signed = dict(known), []
+    for one in statements:
+        signed.append(countersign(one, after.get(one.ledger), witness=witness, sign=sign))
+        after[one.ledger] = one
+    return after, signed
+
+
+def confirm(
+    own: Statement, replies: Mapping[str, Witnessed], keys: Mapping[str, bytes]
+) -> tuple[Witnessed, ...]:
+    """The other half: every party signed this ledger's statement, with its own key.
+
+    Args:
+        own: what this ledger stated.
+        replies: what came back, by the party's name.
+        keys: the public key of every party that has to answer, from the roster.
+
+    Raises:
+        ProtocolError: naming a party that signed nothing or something else.
+    """
+    for name, key in keys.items():
+        reply = replies.get(name)
+        if reply is None or (reply.witness, reply.statement) != (key, own):
+            raise ProtocolError(
+                "expected a signature under the head of this ledger, got none; set up a new "
+                "session, or go on without a witness",
+                culprit=name,
+            )
+    return tuple(replies[name] for name in keys)
+
+
+@contextmanager
+def _parsing(wanted: str) -> Iterator[None]:
+    """What goes wrong with somebody's JSON, in one sentence."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+        raise IntegrityError(f"expected {wanted}, found something else; ask for it again") from None
+
+
+def _check_agreement(statement: Statement, earlier: Statement) -> None:
+    """Both can be true of one ledger that only grows."""
+    if statement.rows < earlier.rows or (
+        statement.rows == earlier.rows and statement.head != earlier.head
+    ):
+        kind = "fewer rows" if statement.rows < earlier.rows else "another head"
+        raise IntegrityError(
+            f"expected ledger {statement.ledger.hex()[:16]} to go on from the {earlier.rows} rows "
+            f"witnessed at {earlier.time}, it states {kind} ({statement.rows} rows at "
+            f"{statement.time}): it was set back; keep both statements as the proof, and ask its "
+            "owner to restore the newest copy"
+        )
+
+
+def _content(ledger: bytes, rows: int, head: bytes, time: str) -> bytes:
+    return _STATEMENT + ledger + rows.to_bytes(8, "big") + head + time.encode()
+
+
+def _witnessed(statement: Statement) -> bytes:
+    """What a witness signs: the statement, the ledger's signature included."""
+    return _WITNESS + statement.signature + statement.content
+
+
+def _is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

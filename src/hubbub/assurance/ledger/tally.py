@@ -1,0 +1,198 @@
+"""What a ledger's entries come to: counts, epsilon, and whether one more may follow.
+
+Theory of operation. A bound for more entries is one for fewer (docs/privacy.md P15), so a cap is
+not checked anew at each entry: once it is known to allow all attempts of a study, or as many of
+them as it does allow, they only have to be counted, until something else changes. This file does
+not know where entries are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache, partial, reduce
+from pathlib import Path
+from typing import NamedTuple
+
+from hubbub.assurance.ledger.entry import Cap, Entry, Kind
+from hubbub.assurance.ledger.row_cost import cost_of
+from hubbub.errors import BudgetError, StudyError
+from hubbub.privacy import Certificate, Composition
+
+_NOTHING_ADDED = Certificate()
+_GROWTH = 1.25  # how far ahead a cap is checked if nobody says how many attempts there will be
+
+
+class Certified(NamedTuple):
+    """A session, and the certificate that it counts with."""
+
+    study: bytes
+    session: bytes
+    certificate: Certificate
+
+    @classmethod
+    def by(cls, entry: Entry) -> Certified:
+        """The session of an entry."""
+        return cls(entry.study, entry.session, entry.certificate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Covered:
+    """So many entries of each kind, in these sessions, were found to keep a cap."""
+
+    cap: Cap
+    counts: Counter[Kind]
+    sessions: frozenset[Certified]
+
+
+class Tally:
+    """What entries come to; empty at first."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[Kind] = Counter()
+        self._studies: dict[bytes, Counter[Kind]] = {}
+        self._sessions: set[Certified] = set()
+        self._covered: Covered | None = None
+
+    def __len__(self) -> int:
+        return self._kinds.total()
+
+    def add(self, entry: Entry) -> None:
+        """Count an entry."""
+        self._kinds[entry.kind] += 1
+        self._studies.setdefault(entry.study, Counter())[entry.kind] += 1
+        session = Certified.by(entry)
+        if self._covered is not None and session not in self._covered.sessions:
+            self._covered = None
+        self._sessions.add(session)
+
+    def studies(self) -> list[bytes]:
+        """All studies, in the order in which they came."""
+        return list(self._studies)
+
+    def attempts(self, study: bytes, kind: Kind | None = None) -> int:
+        """How many entries a study has; of one mechanism, to its last digits, if it is given."""
+        counts = self._studies.get(study, Counter())
+        return sum(count for one, count in counts.items() if kind is None or one.like(kind))
+
+    def sessions(self, study: bytes) -> int:
+        """In how many sessions a study was run."""
+        return len({one.session for one in self._sessions if one.study == study})
+
+    def epsilon(self, *, delta: float, relation: str, study: bytes | None = None) -> float:
+        """Certified upper epsilon of everything, or of one study alone; inf past all bounds."""
+        if study is None:
+            return _spent(self._kinds, self._sessions, delta, relation)
+        sessions = {one for one in self._sessions if one.study == study}
+        return _spent(self._studies.get(study, Counter()), sessions, delta, relation)
+
+    def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
+        """P15: a study's attempts are a budget over all its sessions.
+
+        Raises:
+            BudgetError: as many entries of this study and mechanism are there as it may make.
+        """
+        made = self.attempts(entry.study, entry.kind)
+        if most is not None and made >= most:
+            raise BudgetError(
+                f"expected at most {most} attempts of study {entry.study.hex()[:16]} on this data "
+                f"set, {ledger} holds {made} already; resume the run that made them instead of "
+                "beginning anew, or approve a study under another name"
+            )
+
+    def check_cap(self, entry: Entry, cap: Cap, attempts: int | None) -> None:
+        """P15: the epsilon after this entry, over all studies.
+
+        Args:
+            entry: the next one.
+            cap: what must not be passed.
+            attempts: the most entries that there will be of its study and mechanism, if known.
+
+        Raises:
+            BudgetError: it would be passed.
+        """
+        if not self._is_covered(entry, cap):
+            self._covered = self._cover(entry, cap, attempts)
+
+    def _is_covered(self, entry: Entry, cap: Cap) -> bool:
+        """Whether the cap is known to allow this entry."""
+        covered = self._covered
+        return (
+            covered is not None
+            and covered.cap == cap
+            and Certified.by(entry) in covered.sessions
+            and self._after(entry) <= covered.counts
+        )
+
+    def _cover(self, entry: Entry, cap: Cap, attempts: int | None) -> Covered:
+        """As many further entries of this kind as the cap allows, up to the attempts."""
+        sessions = frozenset(self._sessions | {Certified.by(entry)})
+        counts = self._after(entry)
+        least = counts[entry.kind]
+        made = self.attempts(entry.study, entry.kind)
+        most = _rounded_up(least) if attempts is None else least - 1 + attempts - made
+        before = self._covered.counts if self._covered is not None else counts
+
+        # With what other kinds were allowed before or, if that is too much, with what they took.
+        for others in (before | counts, counts):
+            fits = partial(_keeps, cap, others, sessions, entry.kind)
+            if fits(least):
+                whole = Counter({**others, entry.kind: _largest(fits, least, most)})
+                return Covered(cap=cap, counts=whole, sessions=sessions)
+        after = _spent(counts, sessions, cap.delta, cap.relation)
+        raise BudgetError(
+            f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this data set, "
+            f"the next step would make it {after:.4g}; raise the cap with `hubbub budget set`, "
+            "or stop"
+        )
+
+    def _after(self, entry: Entry) -> Counter[Kind]:
+        return self._kinds + Counter([entry.kind])
+
+
+def _largest(fits: Callable[[int], bool], least: int, most: int) -> int:
+    """The largest number up to `most` that fits; `least` is known to."""
+    if fits(most):
+        return most
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    return least
+
+
+def _keeps(
+    cap: Cap, others: Mapping[Kind, int], sessions: Set[Certified], kind: Kind, count: int
+) -> bool:
+    """Whether so many entries of a kind, beside the others, keep a cap."""
+    counts = {**others, kind: count}
+    return _spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
+
+
+def _spent(
+    counts: Mapping[Kind, int], sessions: Set[Certified], delta: float, relation: str
+) -> float:
+    """Upper epsilon of kinds of steps, certificates included."""
+    if not counts:
+        return 0.0
+    kinds = tuple(sorted(counts.items()))
+    whole = reduce(Certificate.after, (one.certificate for one in sorted(sessions)), _NOTHING_ADDED)
+    return whole.claim(lambda left: _epsilon(kinds, left, relation), delta, near=1.0)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(counts: tuple[tuple[Kind, int], ...], delta: float, relation: str) -> float:
+    """Upper epsilon of kinds of steps; inf past what is certified."""
+    try:
+        whole = [one for kind, count in counts for one in cost_of(kind, count, relation)]
+        return Composition(whole).epsilon(delta).upper
+    except StudyError:
+        return float("inf")
+
+
+def _rounded_up(count: int) -> int:
+    """The next number on a geometric grid."""
+    level = 1
+    while level < count:
+        level = max(level + 1, int(level * _GROWTH))
+    return level

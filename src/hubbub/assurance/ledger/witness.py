@@ -1,0 +1,97 @@
+"""What a witness has signed: an append-only list of its own, in one file.
+
+A statement is on disk before the signature under it is handed out, so that no crash makes a witness
+forget what it vouched for. The list is a chain like a ledger (`chain.py`); what is signed, and what
+is refused, is the business of `statement.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Self
+
+from hubbub.assurance.ledger.hash_chain import Chain
+from hubbub.assurance.ledger.row import Row
+from hubbub.assurance.ledger.statement import Sign, Statement, Witnessed, exchange
+from hubbub.errors import IntegrityError
+
+
+class Witness:
+    """What a witness has signed, in a chain of its own; made, with its key, if there is neither.
+
+    Args:
+        path: the file. Its key is beside it, as a ledger's is.
+
+    Raises:
+        IntegrityError: the file is none of these, was altered, or cannot be used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._chain = Chain(path, "witness")
+        self._last: Row | None = None
+        self._known: dict[bytes, Statement] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._chain.close()
+
+    @property
+    def public(self) -> bytes:
+        """The public key, which others know this witness by."""
+        return self._chain.public
+
+    @property
+    def known(self) -> Mapping[bytes, Statement]:
+        """The last statement of every ledger, by its public key."""
+        self._catch_up()
+        return dict(self._known)
+
+    def sign(self, statement: Statement) -> Witnessed:
+        """Sign a statement, which is on disk then.
+
+        Raises:
+            IntegrityError: it contradicts an earlier one, or the disk does not take it.
+        """
+        return self.exchange([statement], witness=self.public, sign=self._chain.sign)[0]
+
+    def exchange(
+        self, statements: Iterable[Statement], *, witness: bytes, sign: Sign
+    ) -> list[Witnessed]:
+        """Sign several, all or none, as a party that has another key; they are on disk then."""
+        with self._chain.writing():
+            last = self._catch_up()
+            known, signed = exchange(statements, self._known, witness=witness, sign=sign)
+            for one in signed:
+                if self._known.get(one.statement.ledger) != one.statement:
+                    last = self._chain.append(json.dumps(one.statement.plain()), last)
+        self._last, self._known = last, known
+        return signed
+
+    def _catch_up(self) -> Row:
+        """Learn what was signed since the last look."""
+        rows = self._chain.after(self._last)
+        for row in rows:
+            self._last = row
+            if row.number > 0:
+                statement = self._parsed(row)
+                self._known[statement.ledger] = statement
+        assert self._last is not None, "a chain has its genesis"  # noqa: S101
+        return self._last
+
+    def _parsed(self, row: Row) -> Statement:
+        try:
+            return Statement.of(json.loads(row.text))
+        except (ValueError, IntegrityError):
+            raise IntegrityError(
+                f"expected row {row.number} of {self._path} to be a witnessed statement, found "
+                "something else; use the version of hubbub that wrote it"
+            ) from None

@@ -1,0 +1,91 @@
+"""What a transcript says of its session before the first frame, and a roster as JSON.
+
+This file knows what is said, not how it is kept from being altered.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from hubbub.protocol.identity import Identity, Roster
+from hubbub.protocol.round import Terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a file says of its session before the first frame.
+
+    Args:
+        study: the study id.
+        session: the session's, 16 bytes.
+        purpose: what the session is for; "training" makes steps of the model.
+        number: how many sessions the run had before.
+        roster: everybody, with public keys.
+        terms: the numbers of the rounds; None if they were not told.
+    """
+
+    study: bytes
+    session: bytes
+    purpose: str
+    number: int
+    roster: Roster = field(repr=False)
+    terms: Terms | None = None
+
+
+def written(header: Header) -> bytes:
+    """The header as JSON."""
+    plain = {
+        "study": header.study.hex(),
+        "session": header.session.hex(),
+        "purpose": header.purpose,
+        "number": header.number,
+        "terms": None if header.terms is None else asdict(header.terms),
+        "roster": plain_roster(header.roster),
+    }
+    return json.dumps(plain, separators=(",", ":")).encode()
+
+
+def plain_roster(roster: Roster) -> list[dict[str, str]]:
+    """Everybody's public half as JSON knows it, in the roster's order."""
+    return [
+        {
+            "name": party.name,
+            "role": party.role,
+            "verifying": b64encode(party.verifying).decode(),
+            "sealing": b64encode(party.sealing).decode(),
+        }
+        for party in roster.parties
+    ]
+
+
+def roster_of(plain: list[Mapping[str, str]]) -> Roster:
+    """The roster that `plain_roster` wrote."""
+    parties = [
+        Identity(
+            name=one["name"],
+            role=one["role"],
+            verifying=b64decode(one["verifying"], validate=True),
+            sealing=b64decode(one["sealing"], validate=True),
+        )
+        for one in plain
+    ]
+    return Roster(parties=tuple(parties))
+
+
+@lru_cache(maxsize=8)  # a thousand keys take a while to check, and are asked for more than once
+def parsed(text: bytes) -> Header:
+    """The header that `written` wrote; ValueError, KeyError or TypeError if it is none."""
+    plain: Mapping[str, Any] = json.loads(text)
+    return Header(
+        study=bytes.fromhex(plain["study"]),
+        session=bytes.fromhex(plain["session"]),
+        purpose=str(plain["purpose"]),
+        number=int(plain["number"]),
+        roster=roster_of(plain["roster"]),
+        terms=None if plain["terms"] is None else Terms(**plain["terms"]),
+    )

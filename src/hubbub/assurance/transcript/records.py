@@ -1,0 +1,309 @@
+"""What a kept frame looks like on disk, and reading a transcript back.
+
+Theory of operation. A file begins with a header, which names the session, its parties with their
+public keys and the numbers of its rounds; frames follow. Every record ends with a digest over its
+words and the digest before it, so that no byte can change, go or come unnoticed, and the digest of
+the last one, the head, stands for the whole session. What a chain cannot show is that its end is
+missing: for that the head is written elsewhere (`evidence`). A record covers a payload by its
+hash, and so does a frame's signature; a transcript of hashes, which leaves vectors out, therefore
+has the same head as a full one, and its signatures can still be verified.
+
+Masked vectors and totals look uniform, so they may be kept (docs/privacy.md P4). This file believes
+no signature.
+
+    offset  size  part
+         0     8  "hubbub" and the format, 1, in two bytes, little-endian
+         8     4  length h of the header, little-endian
+        12     h  the header, JSON
+      12+h    32  the first head: SHA-256("hubbub transcript v1", all bytes so far)
+                  then for every frame:
+         0     1  1: with its payload; 2: with the SHA-256 of it
+         1    74  the frame's header (`wire.py`)
+        75     n  the payload, or its hash, 32 bytes
+      75+n    64  the frame's signature
+     139+n    32  the new head: SHA-256(head before, frame's header, SHA-256(payload), signature)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from hubbub.assurance.transcript.header import Header, parsed, written
+from hubbub.errors import IntegrityError, UserError
+from hubbub.protocol.wire import HEADER, HEADER_BYTES, SIGNATURE_BYTES, SIGNED_FIRST, Tag
+
+FOLDER = "transcript"
+_FORMAT = 1
+_MAGIC = b"hubbub" + _FORMAT.to_bytes(2, "little")
+_START = b"hubbub transcript v1"
+_DIGEST_BYTES = 32
+_WHOLE, _HASHED = 1, 2
+# Of one frame and of the header; a model of 250 million numbers, and the keys of 100,000 parties.
+_MOST_BYTES, _MOST_HEADER = 2**30, 2**28
+# What is left out of a transcript of hashes: everything that is as long as a sum.
+_VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One frame as it was kept; its signature has not been looked at.
+
+    Args:
+        payload: None where only its hash was kept.
+        digest: SHA-256 of the payload.
+        words: the frame's header, as it was signed.
+        head: of the transcript up to here.
+    """
+
+    tag: Tag
+    study: bytes
+    session: bytes
+    round: int
+    attempt: int
+    sender: int
+    receiver: int
+    size: int
+    payload: bytes | None = field(repr=False)
+    digest: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+    words: bytes = field(repr=False)
+    head: bytes = field(repr=False)
+
+    @property
+    def signed(self) -> bytes:
+        """What the sender signed."""
+        return SIGNED_FIRST + self.words + self.digest
+
+
+def path_of(folder: Path, session: bytes) -> Path:
+    """Where a run keeps the transcript of a session."""
+    return folder / FOLDER / f"{session.hex()}.frames"
+
+
+def files(folder: Path) -> list[Path]:
+    """The transcripts of a run, by name."""
+    return sorted((folder / FOLDER).glob("*.frames"))
+
+
+def record_of(
+    frame: bytes, head: bytes, *, full: bool
+) -> tuple[tuple[bytes | memoryview, ...], bytes]:
+    """A frame as a record, in pieces to be written one after another, and the head after it."""
+    view = memoryview(frame)
+    words, signature = view[:HEADER_BYTES], view[-SIGNATURE_BYTES:]
+    payload = view[HEADER_BYTES:-SIGNATURE_BYTES]
+    digest = hashlib.sha256(payload).digest()
+    after = _next(head, words, digest, signature)
+    if full or words[1] not in _VECTORS:
+        start, content, end = bytes([_WHOLE]) + words, payload, signature.tobytes() + after
+        return (start, content, end), after
+    return (b"".join((bytes([_HASHED]), words, digest, signature, after)),), after
+
+
+def start_of(header: Header) -> bytes:
+    """The bytes of a file up to its first head."""
+    text = written(header)
+    return _MAGIC + struct.pack("<I", len(text)) + text
+
+
+def first_head(start: bytes) -> bytes:
+    """The head before the first frame."""
+    return hashlib.sha256(_START + start).digest()
+
+
+def read_header(path: Path) -> Header:
+    """What a transcript says of its session.
+
+    Raises:
+        IntegrityError: it was altered, or is none.
+        UserError: it cannot be read.
+    """
+    with _opened(path) as file:
+        text, _ = _header(file, path)
+    try:
+        return parsed(text)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise IntegrityError(
+            f"expected the header of {path} to name a session and its parties, found something "
+            "else; use the version of hubbub that wrote it"
+        ) from None
+
+
+def read(path: Path) -> Iterator[Kept]:
+    """The frames of a transcript in order, each checked against the chain before it is given.
+
+    Raises:
+        IntegrityError: at the first record that does not fit, or at a torn end.
+        UserError: the file cannot be read.
+    """
+    with _opened(path) as file:
+        for number, (start, kept) in enumerate(_records(file, path), 1):
+            if kept is None:
+                raise _torn(path, number) if _is_torn(file, start) else _altered(path, number)
+            yield kept
+
+
+def head_of(path: Path) -> bytes:
+    """The head of a transcript after its last frame, the whole chain checked.
+
+    Raises:
+        IntegrityError, UserError: as for `read`.
+    """
+    with _opened(path) as file:
+        _, head = _header(file, path)
+    for kept in read(path):
+        head = kept.head
+    return head
+
+
+def end_of(path: Path) -> int:
+    """Where the last whole record ends.
+
+    Raises:
+        IntegrityError: something is wrong that a crash while writing does not explain.
+        UserError: the file cannot be read.
+    """
+    with _opened(path) as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        for number, (start, kept) in enumerate(_records(file, path), 1):
+            if kept is None:
+                if not _is_torn(file, start):
+                    raise _altered(path, number)
+                end = start
+        return end
+
+
+def _records(file: BinaryIO, path: Path) -> Iterator[tuple[int, Kept | None]]:
+    """Where each record begins, and its frame; None for the first that does not fit, then no more.
+
+    Raises:
+        IntegrityError: the header does not fit.
+    """
+    _, head = _header(file, path)
+    start = file.tell()
+    while kind := file.read(1):
+        kept = _record(file, kind[0], head)
+        yield start, kept
+        if kept is None:
+            return
+        head, start = kept.head, file.tell()
+
+
+def _record(file: BinaryIO, kind: int, head: bytes) -> Kept | None:
+    """The frame that stands here, or None if what stands here does not fit."""
+    words = file.read(HEADER_BYTES)
+    if kind not in (_WHOLE, _HASHED) or len(words) < HEADER_BYTES:
+        return None
+    stored = _stored_bytes(kind, words)
+    if stored > _MOST_BYTES:
+        return None
+    if stored + SIGNATURE_BYTES + _DIGEST_BYTES > os.fstat(file.fileno()).st_size - file.tell():
+        return None  # asked before reading: an altered length may be more than there is memory
+    content, signature = file.read(stored), file.read(SIGNATURE_BYTES)
+    digest = hashlib.sha256(content).digest() if kind == _WHOLE else content
+    after = file.read(_DIGEST_BYTES)
+    if after != _next(head, words, digest, signature):
+        return None
+    return _kept(words, content if kind == _WHOLE else None, digest, signature, after)
+
+
+def _kept(
+    words: bytes, payload: bytes | None, digest: bytes, signature: bytes, head: bytes
+) -> Kept | None:
+    """The parts of a record; None if this version does not know its tag."""
+    _, tag, study, session, round, attempt, sender, receiver, size = HEADER.unpack(words)
+    if tag not in Tag.__members__.values():
+        return None
+    return Kept(
+        tag=Tag(tag),
+        study=study,
+        session=session,
+        round=round,
+        attempt=attempt,
+        sender=sender,
+        receiver=receiver,
+        size=size,
+        payload=payload,
+        digest=digest,
+        signature=signature,
+        words=words,
+        head=head,
+    )
+
+
+def _stored_bytes(kind: int, words: bytes) -> int:
+    """How much of its payload a record holds."""
+    return int(HEADER.unpack(words)[-1]) if kind == _WHOLE else _DIGEST_BYTES
+
+
+def _next(
+    head: bytes, words: bytes | memoryview, digest: bytes, signature: bytes | memoryview
+) -> bytes:
+    """The head after one more frame."""
+    return hashlib.sha256(b"".join((head, words, digest, signature))).digest()
+
+
+def _is_torn(file: BinaryIO, start: int) -> bool:
+    """Whether a record that does not fit was just not written to its end.
+
+    It is too short then, or ends in zeros, which file systems put where nothing was written yet.
+    """
+    if file.seek(0, os.SEEK_END) - start > 2 * _MOST_BYTES:
+        return False
+    file.seek(start)
+    rest = file.read().rstrip(b"\0")
+    if len(rest) <= HEADER_BYTES:
+        return True
+    stored = _stored_bytes(rest[0], rest[1 : 1 + HEADER_BYTES])
+    return len(rest) < 1 + HEADER_BYTES + stored + SIGNATURE_BYTES + _DIGEST_BYTES
+
+
+def _header(file: BinaryIO, path: Path) -> tuple[bytes, bytes]:
+    """The header's text and the first head; the file stands at the first record."""
+    start = file.read(len(_MAGIC) + 4)
+    if not start.startswith(_MAGIC) or len(start) < len(_MAGIC) + 4:
+        raise IntegrityError(
+            f"expected a transcript of format {_FORMAT} in {path}, found something else; restore "
+            "it from a backup, or use the version of hubbub that wrote it"
+        )
+    (size,) = struct.unpack("<I", start[len(_MAGIC) :])
+    if size > min(_MOST_HEADER, os.fstat(file.fileno()).st_size):
+        raise _altered(path, 0)
+    text, head = file.read(size), file.read(_DIGEST_BYTES)
+    if head != first_head(start + text):
+        raise _altered(path, 0)
+    return text, head
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        if not path.is_file():  # to open a pipe would wait for whoever writes to it
+            raise FileNotFoundError(0, "no ordinary file there")
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(
+            f"expected a transcript that can be read at {path}, got: {error.strerror}; check the "
+            "path and the permissions"
+        ) from None
+
+
+def _torn(path: Path, number: int) -> IntegrityError:
+    return IntegrityError(
+        f"expected record {number} of {path} to be written to its end, found the file cut off "
+        "there; resume the run, or restore the file from a backup"
+    )
+
+
+def _altered(path: Path, number: int) -> IntegrityError:
+    what = f"record {number}" if number else "the header"
+    return IntegrityError(
+        f"expected {what} of {path} to fit the chain, it was altered; restore the file from a "
+        "backup, and rely on no result that rests on it until then"
+    )

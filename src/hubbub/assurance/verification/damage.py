@@ -1,0 +1,62 @@
+"""Whether the files of a run are, byte for byte, what was written.
+
+Files are compared with the digests in the evidence, transcripts with their chains and with the
+heads in the evidence, the evidence with its signature. Nothing is made again here, so it is quick;
+what is damaged is named, with what to do, and is no reason to blame anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from hubbub.assurance.evidence.collecting import FILE, digests_of, summary_of
+from hubbub.assurance.evidence.evidence_file import Plain, load
+from hubbub.assurance.evidence.finding import Finding, wrong
+from hubbub.assurance.transcript.records import FOLDER, files
+from hubbub.errors import HubbubError
+
+RESTORE = "restore it from a backup, and rely on no result that rests on it until then"
+
+
+def damage(folder: Path) -> Iterator[Finding]:
+    """Files and transcripts of a run that are not what was written; nothing is made again."""
+    path = folder / FILE
+    try:
+        content = load(path) if path.exists() else None
+    except HubbubError as error:
+        yield wrong(f"{path} is what the aggregator signed", error)
+        return
+    found: dict[str, Plain] = {}
+    for one in files(folder):
+        try:
+            found[f"{FOLDER}/{one.name}"] = summary_of(one)
+        except HubbubError as error:
+            yield wrong(f"{one} is what was kept of its session", error)
+    if content is not None:
+        try:
+            yield from _changed(folder, content, found)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            yield wrong(f"{path} lists the run's files", f"{type(error).__name__}: {error}")
+
+
+def _changed(folder: Path, content: Plain, summaries: Mapping[str, Plain]) -> Iterator[Finding]:
+    """Files that are not those of the evidence."""
+    listed, there = content["files"], digests_of(folder)
+    for name in sorted({*listed, *there}):
+        if listed.get(name) != there.get(name):
+            yield wrong(f"{folder / name} is the file that {FILE} lists", _how(listed, there, name))
+    known = {one["file"]: one for one in content["transcripts"]}
+    broken = {f"{FOLDER}/{one.name}" for one in files(folder)} - set(summaries)
+    for name in sorted({*known, *summaries} - broken):
+        if known.get(name) != summaries.get(name):
+            why = _how(known, summaries, name)
+            yield wrong(f"{folder / name} is the transcript that {FILE} lists", why)
+
+
+def _how(listed: Mapping[str, object], there: Mapping[str, object], name: str) -> str:
+    if name not in there:
+        return "it is missing; restore it from a backup"
+    if name not in listed:
+        return "the evidence does not know it; it was added later: remove it"
+    return f"it was altered or cut; {RESTORE}"

@@ -1,0 +1,119 @@
+"""The model of a run as whoever verifies it makes it again: its first weights, and its last.
+
+A model that only the study's own code or data can make is not made: the study may be a stranger's.
+This file knows a plan and a file of tensors, and no session.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file
+
+from hubbub import learning
+from hubbub.assurance.evidence.evidence_file import check_ordinary
+from hubbub.assurance.evidence.finding import Finding, judged, on_trust, wrong
+from hubbub.assurance.verification.damage import RESTORE
+from hubbub.errors import HubbubError
+from hubbub.learning.study_model import Lift, lift_of, model_of
+from hubbub.planning import Plan, told_shape
+from hubbub.protocol.round import Terms
+from hubbub.protocol.round.projected_sum import LAYERS
+from hubbub.protocol.round.round_parameters import Parameters
+
+
+def initial_of(plan: Plan) -> Parameters | None:
+    """The model before round 1; None if only code that the study names can make it."""
+    model = _built(plan)
+    return None if model is None else learning.parameters_vector(model)
+
+
+def _built(plan: Plan, *, flattened: bool = False) -> Any:
+    """The study's model with its first weights; None if its own code or data must say how large.
+
+    Neither is looked at: the study may be a stranger's. Where the shape of a record is not stated,
+    the weights are right all the same, but have the names of a model whose records are rows, or, if
+    they are `flattened`, of one that makes rows of them.
+    """
+    shape = told_shape(plan.study, plan.dimension)
+    if shape is None or plan.study.model.kind.startswith("python:"):
+        return None
+    return model_of(plan.study, (1, *shape) if flattened else shape)
+
+
+def lift_for(terms: Terms, plan: Plan) -> tuple[Lift | None, bool]:
+    """From projected sums to whole ones, if they are projected; and whether that can be done."""
+    model = _built(plan) if terms.projection == LAYERS else None
+    if terms.projection == LAYERS and model is None:
+        return None, False
+    return lift_of(terms, model), True
+
+
+def last_model(
+    path: Path, plan: Plan, parameters: Parameters | None, before: Parameters | None
+) -> Finding:
+    """The model is what the last step gave.
+
+    If the run was interrupted between the last sum that it could pay for and the step along it, the
+    model is the one `before`: the sum is paid for, and the step is lost.
+    """
+    claim = f"{path} holds the model that the last step gave"
+    model = _built(plan)
+    if model is None:
+        claim = (
+            f"{path} contains the numbers that the last step gave; which tensor is which, and what "
+            "others are for, only the study's own code or data say"
+        )
+    if parameters is None:
+        return on_trust(f"that {claim}: the last step could not be made again")
+    try:
+        check_ordinary(path)
+        if model is not None and not plan.study.model.inputs and not _is_named(path, model):
+            model = _built(plan, flattened=True)
+        if _is_model(path, model, parameters):
+            return judged(claim, "")
+        if before is not None and _is_model(path, model, before):
+            return judged(f"{claim} that an interruption has left", "")
+    except (HubbubError, SafetensorError, OSError) as error:
+        return wrong(claim, error)
+    return judged(claim, f"it holds another; {RESTORE}")
+
+
+def _is_model(path: Path, model: Any, parameters: Parameters) -> bool:
+    """Whether a file holds a model with these parameters; None: one that is not built here."""
+    if model is None:
+        return _holds(path, parameters)
+    learning.load_model(path, model)
+    return learning.parameters_vector(model).tobytes() == parameters.tobytes()
+
+
+def _is_named(path: Path, model: Any) -> bool:
+    """Whether the tensors of a file have the names of the model's."""
+    with safe_open(path, framework="np") as file:
+        return set(file.keys()) == set(model.state_dict())
+
+
+def _holds(path: Path, parameters: Parameters) -> bool:
+    """Whether the tensors of a file, in some order, are these parameters; others may be there.
+
+    A model of the study's own making is not built here, so the order is not known.
+    """
+    tensors = Counter(
+        array.astype("<f4").tobytes() for array in load_file(path).values() if array.size
+    )
+
+    def rest(left: bytes) -> bool:
+        if not left:
+            return True
+        for one in [one for one, count in tensors.items() if count and left.startswith(one)]:
+            tensors[one] -= 1
+            if rest(left[len(one) :]):
+                return True
+            tensors[one] += 1
+        return False
+
+    return rest(np.asarray(parameters, dtype="<f4").tobytes())

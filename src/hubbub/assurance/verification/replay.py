@@ -1,0 +1,321 @@
+"""A transcript played again: who said what when, what it adds up to, and the step that follows.
+
+Theory of operation. The frames of a session are read in their order. Every signature is verified,
+every time must be later than the one before, and every party that was asked answers once. Where the
+vectors were kept, an attempt that everybody answered gives its sum, the sum gives the step, and the
+next MODEL must hold the result to the last bit, which is the business of `course.py`. This file
+believes the keys in a transcript's header, and knows no other file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.assurance.transcript.header import Header
+from hubbub.assurance.transcript.records import Kept, read
+from hubbub.assurance.verification.model_course import Course
+from hubbub.errors import IntegrityError, ProtocolError
+from hubbub.learning.study_model import Lift
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.round import Terms, decoded
+from hubbub.protocol.round.projected_sum import draw_of
+from hubbub.protocol.round.round_parameters import Parameters
+from hubbub.protocol.wire import EVERYBODY, Frame, Tag
+
+Time = tuple[int, int]
+_ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.REQUEST, Tag.TOTAL})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """What a session came to.
+
+    Args:
+        frames: how many were kept.
+        attempts: how many attempts some silo answered.
+        answers: by silo, how many attempts it answered.
+        unseen: rounds whose sum could not be made again here.
+        withheld: those of them of which vectors were not kept.
+        sums: by round, in a session that makes no steps.
+    """
+
+    frames: int
+    attempts: int
+    answers: Mapping[int, int]
+    unseen: int
+    withheld: int
+    sums: Mapping[int, NDArray[np.float64]] = field(repr=False)
+
+
+def gradient_of(terms: Terms, attempt: Attempt, lift: Lift | None) -> NDArray[np.float64]:
+    """From the sum of an attempt to the gradient: the one place for what lies between."""
+    total = decoded(terms, ring.to_integers(attempt.total))
+    if lift is None or attempt.seed is None:
+        return total
+    return lift(total, draw_of(attempt.seed, *attempt.time, attempt.parameters))
+
+
+@dataclass
+class Attempt:
+    """An attempt while its answers are read."""
+
+    time: Time
+    active: frozenset[int]
+    model: bytes
+    parameters: Parameters = field(repr=False)
+    total: ring.Residues = field(repr=False)
+    links: list[bytes] = field(default_factory=list, repr=False)
+    seed: bytes | None = None
+    arrived: set[int] = field(default_factory=set)
+    totals: set[int] = field(default_factory=set)
+    asked: bool = False
+    whole: bool = True
+
+    def is_complete(self, terms: Terms, nodes: Iterable[int]) -> bool:
+        """Whether no mask is left on the sum."""
+        if terms.nodes:
+            return len(self.arrived) >= terms.quorum and self.totals == set(nodes)
+        return self.arrived == self.active
+
+    def add(self, kept: Kept, terms: Terms, sender: str, aggregator: str) -> None:
+        """Take an answer in, if its vector was kept."""
+        is_total = kept.tag is Tag.TOTAL
+        (self.totals if is_total else self.arrived).add(kept.sender)
+        if kept.payload is None:
+            self.whole = False
+            return
+        frame = _frame(kept, kept.payload)
+        if is_total:
+            combine = np.add if terms.full_shares else np.subtract
+            combine(self.total, terms.read_total(frame, sender), out=self.total)
+        else:
+            # An aggregator that keeps to the protocol keeps no answer to another MODEL.
+            self.total += terms.read_answer(frame, self.model, aggregator)
+
+    def add_link(self, kept: Kept, seeds: SeedCheck, sender: str) -> None:
+        """Take a silo's link; with the last one the joint seed is known."""
+        if self.arrived or self.seed is not None:
+            raise ProtocolError("expected its link before the answers, once", culprit=sender)
+        self.links.append(_bytes(kept))
+        if len(self.links) == len(self.active):
+            self.seed = seeds.seed(*self.time, self.active, self.links)
+
+    def check_request(self, kept: Kept, terms: Terms, sender: str) -> None:
+        """A node must be asked for the masks of those who answered, and of nobody else."""
+        named = terms.read_silos(kept.payload or b"", sender)
+        if kept.sender != 0 or kept.receiver in self.totals:
+            raise ProtocolError("expected a REQUEST before the node's TOTAL", culprit=sender)
+        self.asked = True
+        if named != self.arrived:
+            raise ProtocolError(
+                f"expected a REQUEST that names the {len(self.arrived)} silos that answered, found "
+                "another set",
+                culprit=sender,
+            )
+
+
+class Replay:
+    """One session while it is played.
+
+    Args:
+        header: of its transcript.
+        terms: the numbers of its rounds.
+        course: where its steps lead; None if it makes none.
+        lift: from a projected sum to the whole one, where sums are projected.
+        liftable: whether it can be lifted here, if it has to be.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        terms: Terms,
+        course: Course | None,
+        *,
+        lift: Lift | None = None,
+        liftable: bool = True,
+    ) -> None:
+        self._header, self._terms, self._course = header, terms, course
+        self._roster, self._lift, self._liftable = header.roster, lift, liftable
+        self._anchors: list[bytes] = []
+        self._seeds: SeedCheck | None = None
+        self._last: Time = (0, 0)
+        self._open: Attempt | None = None
+        self._answers: Counter[int] = Counter()
+        self._sums: dict[int, NDArray[np.float64]] = {}
+        self._frames = self._attempts = self._unseen = self._withheld = 0
+
+    def play(self, path: Path, look: Callable[[], None] = lambda: None) -> Played:
+        """All frames of the transcript.
+
+        Args:
+            path: the file.
+            look: called after every MODEL, to show progress.
+
+        Raises:
+            IntegrityError: naming the file and the first round that does not fit.
+        """
+        at = self._last
+        try:
+            for kept in read(path):
+                at = (kept.round, kept.attempt)
+                self._take(kept)
+                if kept.tag is Tag.MODEL:
+                    look()
+            at = self._last
+            self._close()
+        except ProtocolError as error:
+            raise _misfit(path, at, error) from None
+        return Played(
+            frames=self._frames,
+            attempts=self._attempts,
+            answers=dict(self._answers),
+            unseen=self._unseen,
+            withheld=self._withheld,
+            sums=self._sums,
+        )
+
+    def _take(self, kept: Kept) -> None:
+        """One frame more."""
+        self._frames += 1
+        if (kept.study, kept.session) != (self._header.study, self._header.session):
+            raise ProtocolError(f"expected a {kept.tag.name} of this session, found another's")
+        sender = self._roster.name(kept.sender)
+        if kept.sender >= len(self._roster.parties) or not self._roster.parties[
+            kept.sender
+        ].verifies(kept.signature, kept.signed):
+            raise ProtocolError(
+                f"expected a {kept.tag.name} signed by {sender}, found a false signature"
+            )
+        if kept.tag is Tag.MODEL:
+            self._begin(kept, sender)
+        elif kept.tag is Tag.SEED_ANCHOR:
+            self._anchors.append(_bytes(kept))
+        elif kept.tag in _ROUND:
+            self._answer(kept, sender)
+
+    def _begin(self, kept: Kept, sender: str) -> None:
+        """A MODEL opens an attempt, and closes the one before."""
+        time = (kept.round, kept.attempt)
+        if kept.sender != 0 or kept.receiver != EVERYBODY or kept.payload is None:
+            raise ProtocolError("expected a MODEL from the aggregator to everybody", culprit=sender)
+        if time <= self._last or not 1 <= kept.round <= self._terms.steps:
+            raise ProtocolError(
+                f"expected a round after {self._last[0]}.{self._last[1]} and up to "
+                f"{self._terms.steps}",
+                culprit=sender,
+            )
+        if self._close() and kept.round == self._last[0]:
+            raise ProtocolError(
+                "expected no further attempt at a round that all had answered", culprit=sender
+            )
+        model = _frame(kept, kept.payload)
+        active, parameters = self._terms.read_model(model, sender)
+        if self._course is not None:
+            self._course.arrive(kept.round) if self._last[0] else self._course.go_back(kept.round)
+            self._course.expect(parameters, self._terms)
+        self._last = time
+        total = ring.zeros(self._terms.dimension, self._terms.word_bits)
+        self._open = Attempt(
+            time=time, active=active, model=model.digest, parameters=parameters, total=total
+        )
+        if self._terms.joint and self._seeds is None:
+            self._seeds = self._anchored()
+
+    def _answer(self, kept: Kept, sender: str) -> None:
+        """What a party says in the open attempt."""
+        attempt = self._open
+        if attempt is None or (kept.round, kept.attempt) != attempt.time:
+            raise ProtocolError(
+                f"expected an answer to {self._last[0]}.{self._last[1]}, found a {kept.tag.name}",
+                culprit=sender,
+            )
+        if kept.tag is Tag.SEED_LINK and self._seeds is not None:
+            attempt.add_link(kept, self._seeds, sender)
+        elif kept.tag is Tag.REQUEST:
+            attempt.check_request(kept, self._terms, sender)
+        else:
+            if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != 0:
+                raise ProtocolError(
+                    f"expected one {kept.tag.name} of everybody who was asked, found another",
+                    culprit=sender,
+                )
+            attempt.add(kept, self._terms, sender, self._roster.name(0))
+
+    def _anchored(self) -> SeedCheck:
+        """What the links of the session must hash down to."""
+        seeds = SeedCheck(
+            roster=self._roster,
+            study=self._header.study,
+            session=self._header.session,
+            steps=self._terms.steps,
+            attempts=self._terms.attempts,
+        )
+        seeds.learn_anchors(self._anchors)
+        return seeds
+
+    def _awaited(self, attempt: Attempt, tag: Tag) -> Set[int]:
+        """Who may still say this in the open attempt."""
+        if tag is Tag.TOTAL:
+            return set(self._roster.nodes) - attempt.totals
+        return frozenset() if attempt.asked else attempt.active - attempt.arrived
+
+    def _close(self) -> bool:
+        """Make the sum and the step of the open attempt, if it is complete; whether it was."""
+        attempt, self._open = self._open, None
+        if attempt is None:
+            return False
+        self._attempts += bool(attempt.arrived)
+        self._answers.update(attempt.arrived)
+        if not attempt.is_complete(self._terms, self._roster.nodes):
+            return False
+        if self._terms.joint and attempt.seed is None:
+            raise ProtocolError("expected a link of every active silo before the answers")
+        seen = attempt.whole and self._liftable
+        self._unseen += not seen
+        self._withheld += not attempt.whole
+        gradient = gradient_of(self._terms, attempt, self._lift) if seen else None
+        if self._course is not None:
+            self._course.step(gradient)
+            self._course.arrive(attempt.time[0] + 1)
+        elif gradient is not None:
+            self._sums[attempt.time[0]] = gradient
+        return True
+
+
+def first_round(path: Path) -> int | None:
+    """The round with which a session begins; None if it has none."""
+    return next((kept.round for kept in read(path) if kept.tag is Tag.MODEL), None)
+
+
+def _bytes(kept: Kept) -> bytes:
+    """A frame whose payload is always kept, as it was sent."""
+    return kept.words + (kept.payload or b"") + kept.signature
+
+
+def _frame(kept: Kept, payload: bytes) -> Frame:
+    """A kept frame with its payload, as `Terms` reads it."""
+    return Frame(
+        tag=kept.tag,
+        study=kept.study,
+        session=kept.session,
+        round=kept.round,
+        attempt=kept.attempt,
+        sender=kept.sender,
+        receiver=kept.receiver,
+        payload=payload,
+    )
+
+
+def _misfit(path: Path, at: Time, error: object) -> IntegrityError:
+    where = f"round {at[0]}, attempt {at[1]}," if at[0] else "the set-up"
+    return IntegrityError(
+        f"expected {where} of {path} to follow from what was sent before; {error}; ask the "
+        "aggregator to account for it, and rely on no model from there on"
+    )

@@ -1,0 +1,303 @@
+"""`hubbub verify DIR`: everything about a run that can be done again is done again.
+
+First the bytes (`damage.py`): what was altered is named, and nothing is built on it. Then the study
+and its plan; then every session of the transcript is played (`replay.py`), which gives the model
+bit for bit; then the attempts are counted, and at last come the claims of the evidence itself. This
+file knows where a run keeps what; it holds no data of any silo and runs no code that a study names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from hubbub.assurance.evidence.audit_result import AUDIT
+from hubbub.assurance.evidence.claims import MODEL, check_content, remade
+from hubbub.assurance.evidence.collecting import FILE, STANDARDISED
+from hubbub.assurance.evidence.comparing import difference
+from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, plain_json, read_whole
+from hubbub.assurance.evidence.finding import Finding, judged, on_trust, rederived, wrong
+from hubbub.assurance.transcript.header import Header, plain_roster
+from hubbub.assurance.transcript.records import FOLDER, files, read_header
+from hubbub.assurance.verification.damage import RESTORE, damage
+from hubbub.assurance.verification.metrics_check import METRICS, check_rows
+from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
+from hubbub.assurance.verification.model_course import Course
+from hubbub.assurance.verification.replay import Played, Replay, first_round
+from hubbub.errors import HubbubError, IntegrityError, UserError
+from hubbub.learning.study_model import optimizer_of
+from hubbub.planning import STANDARDISATION, TRAINING, Plan
+from hubbub.protocol.round import Terms
+from hubbub.protocol.round.round_parameters import Parameters
+from hubbub.session.in_process import terms_of
+from hubbub.study import Study
+from hubbub.study.standardisation import standardisation_from
+
+
+def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:
+    """What of a run holds, what does not, and what nobody can show.
+
+    Args:
+        folder: of the run.
+        look: called after every attempt that was played, to show progress.
+
+    Raises:
+        UserError: there is no run in the folder.
+    """
+    if not (folder / "study.toml").exists() and not (folder / FILE).exists():
+        raise UserError(
+            f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
+            "that --out named"
+        )
+    found = list(damage(folder))
+    if found:
+        return found
+    content = _content(folder)
+    found = [_intact(folder, content)]
+    try:
+        study = Study.parse(read_whole(folder / "study.toml").decode())
+        stated = plain_json(read_whole(folder / "plan.json"))
+        made = remade(study, stated["dimension"])
+    except MALFORMED as error:
+        return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
+    if content is not None and _study_id(content) != study.id.hex():
+        why = f"it is about another study; {RESTORE}"
+        return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
+    if content is not None and (folder / AUDIT).exists():
+        found.append(_audit_kept(folder / AUDIT, content))
+    claims = [_without_evidence()] if content is None else check_content(content)
+    if made is None:
+        return [*found, *_without_plan(stated, content), *claims]
+    why = _unlike(stated, made.as_json())
+    found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
+    if found[-1].holds:
+        sound = content if all(one.holds for one in [*found, *claims]) else None
+        found += _played(folder, made, sound, look)
+        if sound is not None:
+            found.append(check_rows(folder / METRICS, made, sound))
+    return found + claims
+
+
+def _study_id(content: Plain) -> object:
+    """The study id that evidence claims."""
+    said = content.get("study")
+    return said.get("id") if isinstance(said, dict) else None
+
+
+def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
+    """What can be said where a plan cannot be made again, and nothing played without one."""
+    if content is None:
+        yield on_trust("the plan: how many features a record has, only its own code or data know")
+    else:
+        why = _unlike(stated, content.get("plan"))
+        yield judged(f"plan.json is the plan of {FILE}", f"{why}; {RESTORE}" if why else "")
+    yield on_trust("that sums, attempts and the model are what the transcripts make of them")
+
+
+def _audit_kept(path: Path, content: Plain) -> Finding:
+    """Whether the evidence says of an audit what its file does."""
+    try:
+        why = _unlike(plain_json(read_whole(path)), content.get("audit"))
+    except MALFORMED as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    return judged(f"{path.name} is what {FILE} says that an audit has found", why)
+
+
+def _unlike(stated: Plain, made: Plain | None) -> str:
+    """Where plain values that were written down differ from those that follow; "" if nowhere."""
+    try:
+        return difference(stated, made)
+    except (OverflowError, RecursionError):
+        return "it has something past all measure"
+
+
+def steps_of(folder: Path) -> int:
+    """How many attempts there may be to play; 0 if the study cannot be read."""
+    try:
+        return Study.parse(read_whole(folder / "study.toml").decode()).training.steps
+    except MALFORMED:
+        return 0
+
+
+def _content(folder: Path) -> Plain | None:
+    return load(folder / FILE) if (folder / FILE).exists() else None
+
+
+def _intact(folder: Path, content: Plain | None) -> Finding:
+    count = len(files(folder))
+    if content is None:
+        return rederived(f"{count} transcripts, each a whole chain")
+    return rederived(
+        f"{len(content['files'])} files and {count} transcripts are those that {FILE} lists"
+    )
+
+
+def _without_evidence() -> Finding:
+    return on_trust(
+        f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
+        "nor what the ledgers hold; a finished run has one"
+    )
+
+
+def _played(
+    folder: Path, plan: Plan, content: Plain | None, look: Callable[[], None]
+) -> Iterator[Finding]:
+    """The sessions, the attempts and the model."""
+    headers = {path: read_header(path) for path in files(folder)}
+    paths = sorted(headers, key=lambda path: (headers[path].number, path.name))
+    training = [path for path in paths if headers[path].purpose == TRAINING]
+    if not training:
+        yield on_trust("there is no transcript of training, as of a baseline: nothing to play")
+        return
+    if not _has_room(folder, paths, plan):
+        yield on_trust("no file holds a model of the size that the plan states: nothing to play")
+        return
+    initial = initial_of(plan)
+    course = Course(
+        initial,
+        optimizer_of(plan.study),
+        divisor=plan.divisor,
+        starts=[first for path in training if (first := first_round(path)) is not None],
+    )
+    done: list[tuple[Header, Played]] = []
+    asked: Counter[str] = Counter()
+    for path in paths:
+        header, name = headers[path], f"{FOLDER}/{path.name}"
+        try:
+            terms = _terms(path, header, plan)
+            is_training = path in training
+            lifted, liftable = lift_for(terms, plan)
+            played = Replay(
+                header,
+                terms,
+                course if is_training else None,
+                lift=lifted,
+                liftable=liftable,
+            ).play(path, look)
+        except HubbubError as error:
+            yield wrong(f"{name} fits", error)
+            return
+        done += [(header, played)] if is_training else []
+        asked[header.purpose] += played.attempts
+        yield from _said_of(name, header, played)
+        if played.withheld and plan.study.transcript == "full":
+            why = 'the study says transcript = "full", which is what it was approved with'
+            yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
+        yield from _made_of_sums(folder, plan.study, header, played)
+        yield from _other_keys(name, header, content)
+    yield _first_model(initial, plan)
+    yield from _asked(plan, asked, content)
+    yield from _attempts(plan.study, done, content)
+    if (folder / MODEL).exists():
+        interrupted = len(done) > 1 and not done[-1][1].attempts
+        before = course.before if interrupted else None
+        yield last_model(folder / MODEL, plan, course.parameters, before)
+
+
+def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
+    """Whether some file is large enough for one model, two bytes a number; none is built before."""
+    sizes = [path.stat().st_size for path in (*paths, folder / MODEL) if path.exists()]
+    return 2 * (plan.dimension or 0) <= max(sizes, default=0)
+
+
+def _terms(path: Path, header: Header, plan: Plan) -> Terms:
+    """The numbers of a session's rounds, which are those of the plan."""
+    if header.study != plan.study.id:
+        raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
+    if header.terms is None:
+        raise IntegrityError(f"expected {path} to tell the numbers of its rounds, it does not")
+    named = plan.study.parties.roster
+    if named and header.roster.digest.hex() != named:
+        raise IntegrityError(
+            f"expected {path} to be of the roster {named}, which the study names, found another's: "
+            "whose keys these are nothing says"
+        )
+    size = plan.dimension or header.terms.parameters
+    aside = plan.aside(header.purpose)
+    if aside is None and header.purpose != TRAINING:
+        raise IntegrityError(
+            f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
+        )
+    planned = (
+        terms_of(aside.plan, aside.aside.numbers, parameters=size)
+        if aside
+        else terms_of(plan, size)
+    )
+    if why := difference(asdict(header.terms), asdict(planned)):
+        raise IntegrityError(f"expected {path} to keep to the plan: {why}")
+    return header.terms
+
+
+def _said_of(name: str, header: Header, played: Played) -> Iterator[Finding]:
+    """What playing a session showed."""
+    purpose = "" if header.purpose == TRAINING else f" ({header.purpose})"
+    yield rederived(
+        f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
+        f"signatures and order; {played.attempts} attempts, one answer of each party to each"
+    )
+    if played.unseen:
+        yield on_trust(
+            f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
+            'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
+            "for a model of the study's own"
+        )
+    elif header.purpose == TRAINING:
+        yield rederived(f"{name}: every sum, and every step of the model, bit for bit")
+
+
+def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) -> Iterator[Finding]:
+    """What a session besides the training gave."""
+    path, asked = folder / STANDARDISED, study.data.standardise
+    if header.purpose == STANDARDISATION and asked is not None and played.sums and path.exists():
+        made = standardisation_from(played.sums[1], asked.bound).json()
+        same = read_whole(path) == made.encode()
+        yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
+    elif header.purpose != TRAINING:
+        yield on_trust(f"that what is told of the session for {header.purpose} follows from it")
+
+
+def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
+    """A session is the parties' own if it has the keys with which they sign the evidence."""
+    if content is not None and plain_roster(header.roster) != content["roster"]:
+        yield on_trust(
+            f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
+            "run in one process was resumed"
+        )
+
+
+def _first_model(initial: Parameters | None, plan: Plan) -> Finding:
+    if initial is None:
+        return on_trust(f"the first model, which {plan.study.model.kind} makes; it is not run here")
+    return rederived("the first model follows from the study id")
+
+
+def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:
+    """What was asked of the silos besides the training, over all sessions (P16)."""
+    counted = plan.study.training.steps if content is None else content["epsilon"]["attempts"]
+    for planned in plan.asides:
+        purpose, most = planned.aside.purpose, planned.aside.made_by(int(counted))
+        why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
+        yield judged(f"{asked[purpose]} sums for {purpose} were made, of {most} that are due", why)
+
+
+def _attempts(
+    study: Study, done: list[tuple[Header, Played]], content: Plain | None
+) -> Iterator[Finding]:
+    """Attempts that somebody answered, against what may be made and what was charged."""
+    made, steps = sum(played.attempts for _, played in done), study.training.steps
+    why = "" if made <= steps else "the epsilon that is claimed does not hold"
+    yield judged(f"{made} attempts were made, of {steps} that the study allows", why)
+    if content is None:
+        return
+    counted = content["epsilon"]["attempts"]
+    why = "" if made <= counted else f"the evidence counts {counted}"
+    yield judged("no attempt is missing from the epsilon of the evidence", why)
+    answers: Counter[str] = Counter()
+    for header, played in done:
+        answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
+    charged = {part["silo"]: part["attempts"] for part in content["silos"]}
+    less = [name for name, number in charged.items() if answers[name] > number]
+    why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
+    yield judged("every silo has charged what it answered", why)

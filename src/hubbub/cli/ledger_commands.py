@@ -1,0 +1,282 @@
+"""`hubbub ledger` and `hubbub budget`: what a data set has spent, and the most it may spend."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hubbub.assurance.ledger.hash_chain import Progress
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
+from hubbub.assurance.ledger.statement import Statement, Witnessed
+from hubbub.assurance.ledger.tally import Tally
+from hubbub.assurance.ledger.witness import Witness
+from hubbub.cli.output import add_json, bar, emit, number, say, table
+from hubbub.errors import IntegrityError, UserError
+from hubbub.privacy import arguments
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spending:
+    """What is shown of a study."""
+
+    study: str
+    steps: int
+    sessions: int
+    epsilon: float | None
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    ledger = commands.add_parser(
+        "ledger", help="what a data set has spent", description="what a data set has spent"
+    )
+    actions = ledger.add_subparsers(metavar="ACTION", required=True)
+    shower = _action(actions, "show", "what was spent, by study, and what is left", _show)
+    shower.add_argument("--delta", type=float, help="default: the cap's, or 1e-5")
+    _add_relation(shower, "the cap's, or add-remove", default=None)
+    verifier = _action(actions, "verify", "recompute the chain and its signatures", _verify)
+    verifier.add_argument("--head", help="a head that `show` printed, noted elsewhere")
+    verifier.add_argument(
+        "--witness",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="statements that others kept (what `head` or `witness` printed with --json)",
+    )
+    _action(actions, "export", "all entries as JSON", _export)
+    _action(actions, "head", "a signed statement of the newest row, for others to witness", _head)
+    words = "sign a statement of another party's ledger, and remember it"
+    witness = actions.add_parser("witness", help=words, description=words)
+    witness.add_argument("statement", type=Path, help="what `hubbub ledger head --json` printed")
+    witness.add_argument(
+        "--key",
+        type=Path,
+        required=True,
+        metavar="NAME.key",
+        help="the witness's key, made if absent with the list of what it signed, NAME, beside it",
+    )
+    add_json(witness)
+    witness.set_defaults(command=_witness)
+    _add_budget(commands)
+
+
+def _action(actions: Any, name: str, words: str, function: Any) -> argparse.ArgumentParser:
+    """A command on one ledger that is there."""
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=words, description=words)
+    parser.add_argument("ledger", type=Path, help="the ledger's file")
+    add_json(parser)
+    parser.set_defaults(command=function)
+    return parser
+
+
+def _add_budget(commands: Any) -> None:
+    words = "the most that a data set may spend"
+    budget = commands.add_parser("budget", help=words, description=words)
+    actions = budget.add_subparsers(metavar="ACTION", required=True)
+    setter = actions.add_parser("set", help="set the cap", description="set the cap")
+    setter.add_argument("ledger", type=Path, help="the ledger's file; made if absent")
+    setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
+    setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
+    _add_relation(setter, "add-remove", default="add-remove")
+    add_json(setter)
+    setter.set_defaults(command=_set)
+
+
+def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | None) -> None:
+    parser.add_argument(
+        "--relation",
+        choices=arguments.RELATIONS,
+        default=default,
+        help=f"which data sets are neighbours; default: {words}",
+    )
+
+
+def _show(options: argparse.Namespace) -> int:
+    with _existing(options.ledger) as ledger:
+        tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
+    usual = cap.delta if cap else 1e-5
+    delta = arguments.delta(usual if options.delta is None else options.delta)
+    relation = options.relation or (cap.relation if cap else "add-remove")
+    counted = {"delta": delta, "relation": relation}
+    studies = [_spending(tally, study, delta, relation) for study in tally.studies()]
+    spent = _finite(tally.epsilon(delta=delta, relation=relation))
+    if options.json:
+        emit(
+            {"entries": len(tally), "epsilon": spent}
+            | counted
+            | {
+                "cap": None if cap is None else cap.plain(),
+                "left": None if cap is None else _left(tally, cap),
+                "studies": {one.study: one.steps for one in studies},
+                "by_study": [asdict(one) for one in studies],
+                "head": head,
+            }
+        )
+        return 0
+    rows = [
+        (one.study[:16], str(one.steps), str(one.sessions), number(one.epsilon)) for one in studies
+    ]
+    if rows:
+        table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
+    say(f"epsilon {number(spent)} at delta {delta:g} ({relation}) over all studies")
+    say("no cap is set: any number of studies may be run" if cap is None else _capped(tally, cap))
+    say(f"head {head}")
+    return 0
+
+
+def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> _Spending:
+    """What one study alone would have cost."""
+    return _Spending(
+        study=study.hex(),
+        steps=tally.attempts(study),
+        sessions=tally.sessions(study),
+        epsilon=_finite(tally.epsilon(study=study, delta=delta, relation=relation)),
+    )
+
+
+def _capped(tally: Tally, cap: Cap) -> str:
+    """The cap and what is left of it."""
+    left = _left(tally, cap)
+    rest = f"{left:.4g} left" if left else "nothing left"
+    return f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
+
+
+def _left(tally: Tally, cap: Cap) -> float:
+    """By how much epsilon may still grow, counted as the cap counts it."""
+    return max(0.0, cap.epsilon - tally.epsilon(delta=cap.delta, relation=cap.relation))
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if epsilon < float("inf") else None
+
+
+def _verify(options: argparse.Namespace) -> int:
+    head = None if options.head is None else _digest(options.head)
+    kept = [_kept(path) for path in options.witness]
+    statements = [one.statement if isinstance(one, Witnessed) else one for one in kept]
+    with _existing(options.ledger) as ledger, _percent("verifying", options.json) as progress:
+        entries = ledger.verify(head=head, witnessed=statements, progress=progress)
+    found: dict[str, Any] = {"entries": entries, "intact": True}
+    if options.json:
+        emit(found | ({"witnessed": [one.plain() for one in kept]} if kept else {}))
+        return 0
+    say(f"{entries} entries, chain and signatures intact")
+    for one, statement in zip(kept, statements, strict=True):
+        who = f"witness {one.witness.hex()}" if isinstance(one, Witnessed) else "nobody else"
+        say(f"holds the {statement.rows} rows stated at {statement.time}, signed by {who}")
+    if head is None and not kept:
+        say("that this is the newest copy shows only against --head or --witness")
+    return 0
+
+
+@contextmanager
+def _percent(title: str, quiet: bool) -> Iterator[Progress]:
+    """A bar of a hundred steps for work of any length."""
+    with bar(title, 100, quiet=quiet) as shown:
+        so_far = 0
+
+        def progress(done: int, of: int) -> None:
+            nonlocal so_far
+            while so_far < 100 * done // of:
+                so_far += 1
+                shown.advance("percent")
+
+        yield progress
+
+
+def _export(options: argparse.Namespace) -> int:
+    with _existing(options.ledger) as ledger:
+        entries = [entry.plain() for entry in ledger.entries()]
+        emit({"head": ledger.head.hex(), "entries": entries})
+    return 0
+
+
+def _head(options: argparse.Namespace) -> int:
+    with _existing(options.ledger) as ledger:
+        statement = ledger.statement(datetime.now(UTC).isoformat(timespec="seconds"))
+    if options.json:
+        emit(statement.plain())
+        return 0
+    say(f"ledger {statement.ledger.hex()}")
+    say(f"rows   {statement.rows}, caps and the first one included")
+    say(f"head   {statement.head.hex()}")
+    say(f"time   {statement.time}")
+    say("with --json it is signed: give that to others, who run `hubbub ledger witness`")
+    return 0
+
+
+def _witness(options: argparse.Namespace) -> int:
+    kept = _kept(options.statement)
+    statement = kept.statement if isinstance(kept, Witnessed) else kept
+    if options.key.suffix != ".key":
+        raise UserError(
+            f"expected --key to name a file that ends with .key, got {options.key}; the list of "
+            "what was signed lies beside it under the name without .key"
+        )
+    with Witness(options.key.with_suffix("")) as witness:
+        witnessed = witness.sign(statement)
+    if options.json:
+        emit(witnessed.plain())
+        return 0
+    say(f"ledger  {statement.ledger.hex()}: {statement.rows} rows, witnessed")
+    say(f"witness {witnessed.witness.hex()}")
+    say("with --json the signature is printed: keep it for `hubbub ledger verify --witness`")
+    return 0
+
+
+def _kept(path: Path) -> Statement | Witnessed:
+    """A statement that somebody kept in a file, witnessed or not."""
+    try:
+        plain = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UserError(
+            f"expected a statement in {path}, got: {error.strerror}; check the path"
+        ) from None
+    except (ValueError, RecursionError):
+        plain = None
+    try:
+        witnessed = isinstance(plain, dict) and "witness" in plain
+        return (Witnessed if witnessed else Statement).of(plain)
+    except IntegrityError as error:
+        raise IntegrityError(f"{path}: {error}") from None
+
+
+def _set(options: argparse.Namespace) -> int:
+    cap = Cap(epsilon=options.epsilon, delta=options.delta, relation=options.relation)
+    with Ledger(options.ledger) as ledger:
+        ledger.set_cap(cap)
+        tally = ledger.tally
+    if options.json:
+        emit({"cap": cap.plain()})
+    else:
+        say(_capped(tally, cap))
+    return 0
+
+
+def _existing(path: Path) -> Ledger:
+    """A ledger that is there; a mistyped path must not make an empty one."""
+    if not path.is_file() or path.stat().st_size == 0:
+        raise UserError(f"expected the ledger file {path}, found none there; check the path")
+    return Ledger(path)
+
+
+def _digest(text: str) -> bytes:
+    """The 32 bytes of a head."""
+    try:
+        head = bytes.fromhex(text)
+    except ValueError:
+        head = b""
+    if len(head) != 32:
+        raise UserError(
+            f"expected --head to be 64 hexadecimal digits, got {text!r}; copy what `hubbub ledger "
+            "show` printed"
+        )
+    return head

@@ -1,0 +1,314 @@
+"""`hubbub demo`, `plan` and `run`: from a study to a model."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubbub.cli import forecasting
+from hubbub.cli.output import add_json, bar, emit, number, say, table
+from hubbub.errors import UserError
+from hubbub.planning import Plan, plan
+from hubbub.planning.joint_batches import as_table
+from hubbub.study import Study
+
+if TYPE_CHECKING:
+    from hubbub.training.run import Result
+
+_WORDS = {
+    "federated": "hubbub: all hospitals together, nobody trusted",
+    "trusted": "all together, if somebody could be trusted",
+    "local-dp": "all together, each alone adding all the noise",
+    "alone": "each hospital by itself (mean)",
+    "non-private": "all together, no privacy at all",
+}
+_PLACES = {
+    "network": "each party a process, over TLS",
+    "in-process": "all parties in one process",
+}
+AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
+_SPLITS = 20
+_NODES = 2  # compute nodes of the demo over the network
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    demo = _command(commands, "demo", "the four-hospital study, end to end")
+    demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
+    demo.add_argument("--splits", type=int, help="train/test splits to average over; default 20")
+    demo.add_argument(
+        "--network", action="store_true", help="every party a process of its own, over FLARE"
+    )
+    demo.set_defaults(command=_demo)
+    planned = _command(commands, "plan", "what a study means: noise, epsilon per adversary")
+    planned.add_argument("study", type=Path, help="the study's TOML file")
+    forecasting.add_options(planned)
+    planned.set_defaults(command=_plan)
+    trained = _command(commands, "run", "train a study with all parties in this process")
+    trained.add_argument("study", type=Path, nargs="?", help="the study's TOML file")
+    trained.add_argument("--out", type=Path, help="folder for the run; default runs/<name>-<time>")
+    trained.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
+    trained.add_argument("--baseline", help="trusted, local-dp, alone or non-private")
+    trained.add_argument("--audit", type=Path, help=AUDIT_WORDS)
+    trained.add_argument(
+        "--resume", type=Path, metavar="DIR", help="go on with the run in this folder instead"
+    )
+    trained.add_argument(
+        "--device", default="auto", help="auto (a GPU if there is one), cpu or cuda; default auto"
+    )
+    trained.set_defaults(command=_run)
+    for parser in (demo, planned, trained):
+        add_json(parser)
+
+
+def _command(commands: Any, name: str, words: str) -> argparse.ArgumentParser:
+    """A command that says in its own help what the overview says of it."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
+    return parser
+
+
+def _plan(options: argparse.Namespace) -> int:
+    made = plan(Study.load(options.study))
+    expected = forecasting.asked(options, made)
+    if options.json:
+        emit({**made.as_json(), **({"forecast": expected.as_json()} if expected else {})})
+        return 0
+    show_plan(made)
+    if expected:
+        forecasting.show(expected)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    result = _resumed(options) if options.resume else _started(options)
+    seconds = time.perf_counter() - start
+    study, out = result.plan.study, result.folder
+    assert out is not None  # noqa: S101  # the command always names one
+    summary: dict[str, Any] = {
+        "out": str(out),
+        "final": dict(result.final),
+        "epsilon": result.epsilon if result.epsilon < float("inf") else None,
+        "delta": study.privacy.delta,
+        "seconds": seconds,
+    }
+    if options.json:
+        emit(summary)
+        return 0
+    say(f"{study.name}: {study.training.steps} steps in {seconds:.1f} s; {_note(result.final)}")
+    say(
+        f"epsilon {number(summary['epsilon'])} at delta {study.privacy.delta:g} against the "
+        f"{result.plan.stated.adversary}"
+    )
+    say(f"written to {out}; open {out / 'report.html'}")
+    return 0
+
+
+def _started(options: argparse.Namespace) -> Result:
+    """A new run."""
+    from hubbub.training.run import run
+
+    if options.study is None:
+        raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
+    study = Study.load(options.study)
+    out = options.out or _new_folder(study.name)
+    with bar(study.name, study.training.steps, quiet=options.json) as progress:
+        return run(
+            study,
+            out,
+            baseline=options.baseline,
+            ledgers=options.ledgers,
+            progress=lambda step, row: progress.reach(step, _note(row)),
+            device=options.device,
+            audit=options.audit,
+            notice=progress.note,
+        )
+
+
+def _resumed(options: argparse.Namespace) -> Result:
+    """A run that was stopped, from where it stood."""
+    from hubbub.training.run import resume
+
+    for name in ("study", "out", "ledgers", "baseline", "audit"):
+        if getattr(options, name) is not None:
+            raise UserError(
+                f"expected --resume alone, got {name} too; the run's folder says all of it: leave "
+                f"{name} out"
+            )
+    toml = options.resume / "study.toml"
+    steps = Study.load(toml).training.steps if toml.is_file() else 0
+    with bar("resuming", steps, quiet=options.json) as progress:
+        return resume(
+            options.resume,
+            progress=lambda step, row: progress.reach(step, _note(row)),
+            device=options.device,
+            notice=progress.note,
+        )
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from hubbub.training.comparison import MODES, compare
+
+    if options.network:
+        return _demo_network(options)
+    splits = _SPLITS if options.splits is None else options.splits
+    if splits < 1:
+        raise UserError(f"expected --splits of at least 1, got {splits}; raise it")
+    study = Study.parse(_heart())
+    start = time.perf_counter()
+    out = options.out or _new_folder("demo")
+    with bar("training", splits * len(MODES), quiet=options.json) as progress:
+        found = compare(study, splits=splits, out=out, progress=progress.advance)
+    seconds = time.perf_counter() - start
+    if options.json:
+        emit(
+            {
+                found.metric: dict(found.mean),
+                "spread": dict(found.spread),
+                "epsilon": found.plan.stated.epsilon,
+                "delta": study.privacy.delta,
+                "adversary": found.plan.stated.adversary,
+                "splits": splits,
+                "seconds": seconds,
+                "out": str(out),
+            }
+        )
+        return 0
+    show_plan(found.plan)
+    table(
+        f"Is joining worth it? {found.metric.upper()} on public test data, mean of {splits} splits",
+        ("", found.metric.upper(), "±", "epsilon"),
+        [
+            (
+                _WORDS[mode],
+                f"{found.mean[mode]:.3f}",
+                f"{found.spread[mode]:.3f}",
+                "none" if mode == "non-private" else number(found.plan.stated.epsilon, 3),
+            )
+            for mode in MODES
+        ],
+    )
+    say(f"{seconds:.0f} s; written to {out}; open {out / 'report.html'}")
+    return 0
+
+
+def _demo_network(options: argparse.Namespace) -> int:
+    """The same study twice: among processes over FLARE, and in this one."""
+    from hubbub.network.flare.demo import run_demo
+    from hubbub.training.run import run
+
+    if options.splits is not None:
+        raise UserError("expected --network without --splits, got both; it makes one run, leave it")
+    start = time.perf_counter()
+    out = options.out or _new_folder("demo-network")
+    told = (lambda _: None) if options.json else say
+    apart = run_demo(out, _heart(), nodes=_NODES, told=told)
+    began = time.perf_counter()
+    study = _without_roster(Study.load(out / "study.toml"))
+    with bar("in one process", study.training.steps, quiet=options.json) as progress:
+        beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
+    end = time.perf_counter()
+    seconds = {"network": began - start, "in-process": end - began}
+    finals = {"network": apart["final"], "in-process": beside.final}
+    if options.json:
+        emit(
+            {
+                "auc": {place: final["auc"] for place, final in finals.items()},
+                "epsilon": beside.plan.stated.epsilon,
+                "delta": study.privacy.delta,
+                "seconds": end - start,
+                "out": str(out),
+            }
+        )
+        return 0
+    table(
+        f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})",
+        ("", "AUC", "epsilon", "seconds"),
+        [
+            (
+                words,
+                f"{finals[place]['auc']:.3f}",
+                number(finals[place]["epsilon"], 3),
+                f"{seconds[place]:.0f}",
+            )
+            for place, words in _PLACES.items()
+        ],
+    )
+    say("one run each: their noise differs, and so do the last digits")
+    say(f"written to {out}; check the first with hubbub verify {apart['out']}")
+    return 0
+
+
+def _without_roster(study: Study) -> Study:
+    """The study for one process, where keys are made for the run."""
+    return replace(study, toml="", parties=replace(study.parties, roster=""))
+
+
+def _heart() -> str:
+    """The study of the four hospitals."""
+    return (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+
+
+def show_plan(made: Plan) -> None:
+    """The plan as tables for people."""
+    study = made.study
+    table(
+        f"{study.name}: what each adversary can learn about one record "
+        f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
+        ("adversary", "noise left (sigma / C)", "epsilon"),
+        [
+            (
+                one.adversary + ("  <- promised" if one == made.stated else ""),
+                number(one.noise_multiplier),
+                number(one.epsilon),
+            )
+            for one in made.exposures
+        ],
+    )
+    if made.joint_batches:
+        table(
+            "Joint batches beside Poisson sampling, at the same noise",
+            ("adversary", "records owned", "joint batches", "Poisson"),
+            as_table(made.joint_batches),
+        )
+    upload = made.upload_bytes_per_step
+    table(
+        "How",
+        ("", ""),
+        [
+            ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
+            ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
+            ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
+            ("the same in grid steps", number(made.share_sigma_grid)),
+            ("word", f"{made.word_bits} bits"),
+            ("records in one direction that fit a word", str(made.capacity)),
+            ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
+            ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
+            (
+                "an attack that wrongly accuses 1 in 100 finds at most",
+                f"{100 * made.attack_power:.2f} in 100",
+            ),
+        ],
+    )
+    for warning in made.warnings:
+        say(f"note: {warning}")
+
+
+def _note(row: Mapping[str, float]) -> str:
+    """The newest metrics in a few words."""
+    shown = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
+    shown += [f"{key} {row[key]:.3f}" for key in ("auc", "accuracy") if key in row]
+    return ", ".join(shown)
+
+
+def _new_folder(name: str) -> Path:
+    """A folder below runs/ that does not exist yet; the run makes it once it is sure to start."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    return Path("runs") / f"{safe}-{stamp}-{secrets.token_hex(3)}"

@@ -1,0 +1,259 @@
+"""Projection layer by layer, clipped after projecting: short vectors whose sensitivity is exact.
+
+Theory of operation. Where a record meets a layer as backprops B (t x rows) and activations A
+(t x columns), its gradient is B'A, and what is sent of it is P'B'A Q = (BP)'(AQ): a product of two
+small matrices, so the gradient itself is never made. The projected gradient of the whole model,
+k numbers, is stored for each record, and *that* is clipped. So a record's part in the sum is at
+most the clipping norm in length whatever the matrices are, known beforehand or chosen by an
+enemy (docs/privacy.md P8 (6) and P14): no probability of failure and no factor for an overlong
+projection. The sum is charged as if there were no projection.
+
+The price is that clipping sees the projected length, which is the true one only on average.
+
+Which coordinates a parameter gets is in layer_matrix.py. This file knows no seed and no noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from hubbub.errors import ModelError, StudyError, UserError
+from hubbub.learning.batches import Loss, Tensors, batch_of
+from hubbub.learning.gradients import ClippedSum, Space, sum_in
+from hubbub.learning.layer_matrix import LayerMatrix, layer_matrices
+from hubbub.learning.parameter_vector import layout_of
+from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack
+from hubbub.protocol.projection.exact_grid import quantum, to_grid
+from hubbub.protocol.randomness import KEY_BYTES
+
+Side = torch.Tensor | None  # the sign vectors of one side, or None where nothing is projected
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerProjection:
+    """A projection of a model's gradient to `dimension` numbers, a few for each parameter.
+
+    Guarantees:
+        1. A record's part in `clipped_sum` has L2 norm at most `clip`, for any draw key.
+        2. Over draw keys, the mean of `lift` of a record's projected gradient is that gradient.
+        3. The division of `dimension` over the parameters follows from the shapes alone.
+
+    Args:
+        shapes: of the trainable parameters, in the order of `model.parameters()`.
+        dimension: k, how many numbers are sent: at least one for each parameter.
+
+    Raises:
+        StudyError: `dimension` does not fit the shapes.
+
+    Source: docs/privacy.md P8 (6).
+
+    >>> LayerProjection.of(nn.Linear(5, 3), 8).parts
+    ((3, 5, 6), (3, 1, 2))
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    dimension: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int):
+            raise StudyError(
+                f"expected dimension to be a whole number, got {self.dimension!r}; choose one"
+            )
+        _ = self._matrices  # refuses a dimension that cannot be divided
+
+    @classmethod
+    def of(cls, model: nn.Module, dimension: int) -> LayerProjection:
+        """The projection of `model` to `dimension` numbers.
+
+        Raises:
+            ModelError: the trainable parameters cannot be laid out in one vector.
+            StudyError: `dimension` is too small or too large for the model.
+        """
+        return cls(shapes=_shapes(model), dimension=dimension)
+
+    @property
+    def parts(self) -> tuple[tuple[int, int, int], ...]:
+        """Rows, columns and numbers sent of each parameter."""
+        return tuple((m.rows, m.columns, m.sent) for m in self._matrices)
+
+    @cached_property
+    def _matrices(self) -> tuple[LayerMatrix, ...]:
+        return layer_matrices(self.shapes, self.dimension)
+
+    def clipped_sum(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        inputs: Tensors,
+        targets: Tensors,
+        clip: float,
+        draw_key: bytes,
+        *,
+        chunk: int | None = None,
+        method: str = "auto",
+        counted: torch.Tensor | None = None,
+    ) -> ClippedSum:
+        """Project each record's gradient, clip it to L2 norm `clip` and add them up.
+
+        Guarantees and requirements are those of `hubbub.learning.clipped_sum`, with "gradient"
+        read as "projected gradient".
+
+        Args:
+            draw_key: the 16 public bytes that make the matrices; fresh ones for each step.
+
+        Returns:
+            The sum, of length k, in the model's dtype, and the number of records in it.
+
+        Raises:
+            ModelError: the model has other parameters than this projection was made for, or mixes
+                or remembers records.
+            DataError: inputs and targets do not hold the same number of records.
+            StudyError: an option or the draw key is out of range.
+        """
+        layout, found = layout_of(model), _shapes(model)
+        if found != self.shapes:
+            raise ModelError(
+                f"expected a model with parameters of shapes {self.shapes}, found {found}; "
+                "make the projection with LayerProjection.of(model, ...)"
+            )
+        _check_key(draw_key)
+        pairs = {
+            name: Pair.of(matrix, draw_key, layout.dtype, layout.device)
+            for name, matrix in zip(layout.parameters, self._matrices, strict=True)
+        }
+        space = Space(
+            shape=partial(_shaped, pairs),
+            slices=dict(zip(layout.parameters, self._slices(), strict=True)),
+            zeros=partial(torch.zeros, self.dimension, dtype=layout.dtype, device=layout.device),
+        )
+        batch = batch_of(inputs, targets)
+        return sum_in(
+            space, model, loss, layout, batch, clip, chunk=chunk, method=method, counted=counted
+        )
+
+    def lift(self, projected: NDArray[np.float64], draw_key: bytes) -> NDArray[np.float64]:
+        """The unbiased estimate of the sum of d numbers whose noisy projection is `projected`.
+
+        Guarantees: bit-identical on every machine and for every number of threads, since the signed
+        sums are sums of integers below 2^53. The numbers of a parameter are first rounded to steps
+        of at most max(2^-45, k 2^-51) times the largest of them.
+
+        Args:
+            projected: (k,), public: post-processing of what was revealed.
+            draw_key: the one with which it was made.
+
+        Returns:
+            (d,) float64, in the order of `model.parameters()`.
+
+        Raises:
+            UserError: `projected` has another length or is not finite.
+            StudyError: the draw key is not of 16 bytes.
+        """
+        _check_key(draw_key)
+        if projected.shape != (self.dimension,) or not np.isfinite(projected).all():
+            raise UserError(
+                f"expected a vector of {self.dimension} finite numbers, got another length or "
+                "some that are not finite; use the projection that the study states"
+            )
+        pieces = zip(self._matrices, self._slices(), strict=True)
+        return np.concatenate([_lifted(m, projected[at], draw_key) for m, at in pieces])
+
+    def _slices(self) -> list[slice]:
+        """Where the numbers of each parameter lie in the projected vector."""
+        stops = np.cumsum([matrix.sent for matrix in self._matrices]).tolist()
+        return [slice(stop - m.sent, stop) for m, stop in zip(self._matrices, stops, strict=True)]
+
+
+def _shapes(model: nn.Module) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the trainable parameters."""
+    return tuple(tuple(p.shape) for p in layout_of(model).parameters.values())
+
+
+def _check_key(draw_key: bytes) -> None:
+    """Refuse a key that AES-128 cannot take."""
+    if len(draw_key) != KEY_BYTES:
+        raise StudyError(
+            f"expected a draw key of {KEY_BYTES} bytes, got {len(draw_key)}; derive it from the "
+            "joint seed"
+        )
+
+
+def _lifted(
+    matrix: LayerMatrix, numbers: NDArray[np.float64], draw_key: bytes
+) -> NDArray[np.float64]:
+    """The lifted numbers of one parameter."""
+    if matrix.kept:
+        return numbers.astype(np.float64)
+    largest = float(np.abs(numbers).max())
+    if largest == 0:
+        return np.zeros(matrix.rows * matrix.columns)
+    step = quantum(largest, matrix.sent)
+    return matrix.lift(to_grid(numbers, step), draw_key) * (step * matrix.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The sign vectors of one parameter as tensors of the model's kind."""
+
+    outer: Side  # (rows, r)
+    inner: Side  # (columns, c)
+    matrix: LayerMatrix
+
+    @classmethod
+    def of(
+        cls, matrix: LayerMatrix, draw_key: bytes, dtype: torch.dtype, device: torch.device
+    ) -> Pair:
+        """The vectors that `draw_key` makes."""
+        if matrix.kept:
+            return cls(outer=None, inner=None, matrix=matrix)
+        outer, inner = (torch.from_numpy(s).to(device, dtype) for s in matrix.signs(draw_key))
+        return cls(outer=outer, inner=inner, matrix=matrix)
+
+    def sent(self, grid: torch.Tensor) -> torch.Tensor:
+        """(n, sent): the first numbers of each record's grid (n, r, c), scaled."""
+        return grid.flatten(1)[:, : self.matrix.sent] * self.matrix.scale
+
+
+def _shaped(pairs: dict[str, Pair], source: Source) -> Part:
+    """The projected gradients of one parameter."""
+    name, given = source
+    held = given.left.numel() + given.right.numel() if isinstance(given, Positions) else 0
+    projected = projected_gradients(given, pairs[name])
+    return name, Stack(gradients=projected, scratch=held)
+
+
+def projected_gradients(given: PerRecord | Positions, pair: Pair) -> torch.Tensor:
+    """(n, sent): each record's gradient of one parameter, projected."""
+    if isinstance(given, Positions):
+        left, right = _onto(given.left, pair.outer), _onto(given.right, pair.inner)
+        return pair.sent(torch.bmm(left.transpose(1, 2), right))
+    if isinstance(given, Rows):
+        return pair.sent(_looked_up(given, pair))
+    if not isinstance(given, Stack):
+        raise TypeError("a method hands over an outer product as its positions")
+    gradients = given.gradients.reshape(-1, pair.matrix.rows, pair.matrix.columns)
+    halfway = _onto(gradients, pair.inner).transpose(1, 2)
+    return pair.sent(_onto(halfway, pair.outer).transpose(1, 2))
+
+
+def _onto(values: torch.Tensor, side: Side) -> torch.Tensor:
+    """(n, t, m) times (m, few)."""
+    return values if side is None else values @ side
+
+
+def _looked_up(rows: Rows, pair: Pair) -> torch.Tensor:
+    """The grids (n, r, c) of a table's gradient, from the rows that each record has touched."""
+    if pair.outer is None:
+        left = functional.one_hot(rows.index, pair.matrix.rows).to(rows.values.dtype)
+    else:
+        left = pair.outer[rows.index]
+    right = rows.values if pair.inner is None else rows.values @ pair.inner
+    grids = right.new_zeros(rows.records, left.shape[1], right.shape[1])
+    return grids.index_add_(0, rows.owner, left[:, :, None] * right[:, None, :])

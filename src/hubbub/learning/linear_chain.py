@@ -1,0 +1,127 @@
+"""The fast method: a plain chain of Linear and elementwise layers on rows, evaluated as one batch.
+
+Evaluating the whole batch at once is right only where no record can reach another. That is decided
+here by exact types, from a closed list: every layer acts on each row alone, and so does the loss.
+Whatever is not on the list goes through vmap or the loop. No hooks: the chain is walked here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hubbub.learning.batches import Batch, Loss
+from hubbub.learning.layer_sites import (
+    MatrixSite,
+    Site,
+    edge_of,
+    keep,
+    site_parts,
+    stand_in,
+    stand_in_or_none,
+)
+from hubbub.learning.parameter_vector import Layout
+from hubbub.learning.per_record import Source
+
+# Losses that give one value per row and know no parameter, with reduction="none".
+_ROW_LOSSES = (functional.cross_entropy, functional.binary_cross_entropy_with_logits)
+_ROW_LOSS_MODULES = (nn.CrossEntropyLoss, nn.BCEWithLogitsLoss)
+
+_ELEMENTWISE = frozenset(
+    {nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU}
+    | {nn.Mish, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.Hardtanh, nn.Hardswish}
+    | {nn.Hardsigmoid, nn.LogSigmoid, nn.Tanhshrink, nn.Dropout}
+)
+
+
+class Squeeze(nn.Module):
+    """Drops the last dimension, of size one: a single logit per record."""
+
+    def forward(self, outputs: torch.Tensor) -> torch.Tensor:
+        """(n, 1) to (n,)."""
+        return outputs.squeeze(-1)
+
+
+def chain_of(model: nn.Module, loss: Loss, batch: Batch) -> list[nn.Module] | None:
+    """The layers of `model` in order, or None where the fast method is not provably right."""
+    layers = list(_unrolled(model))
+    rows = len(batch.inputs) == 1 and not batch.paired and _rows(batch.inputs[0], layers)
+    known = all(_is_plain(m) and _on_list(m) for m in layers)
+    owned = [id(p) for m in layers for p in m.parameters()]
+    if rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
+        return layers
+    return None
+
+
+def _rows(inputs: torch.Tensor, layers: list[nn.Module]) -> bool:
+    """Whether the first layer sees one row of numbers per record."""
+    flattened = bool(layers) and type(layers[0]) is nn.Flatten
+    return inputs.is_floating_point() and (inputs.dim() == 2 or (flattened and inputs.dim() > 2))
+
+
+def _unrolled(model: nn.Module) -> Iterator[nn.Module]:
+    """The layers of nested plain Sequentials."""
+    if type(model) is nn.Sequential and _is_plain(model):
+        for child in model:
+            yield from _unrolled(child)
+    else:
+        yield model
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """No hooks and no forward of its own instance."""
+    own = vars(module)
+    return "forward" not in own and not any(v for k, v in own.items() if k.endswith("_hooks"))
+
+
+def _on_list(layer: nn.Module) -> bool:
+    """Whether `layer` is known to treat each row alone."""
+    if type(layer) is nn.Flatten:
+        return layer.start_dim == 1 and layer.end_dim == -1
+    return type(layer) in (nn.Linear, Squeeze) or type(layer) in _ELEMENTWISE
+
+
+def _is_row_loss(loss: Loss) -> bool:
+    """Whether `loss` is known to give one value per row."""
+    if isinstance(loss, functools.partial):
+        options = loss.keywords
+        tensors = any(isinstance(v, nn.Parameter) for v in options.values())
+        known = loss.func in _ROW_LOSSES and not loss.args and not tensors
+        return known and options.get("reduction") == "none"
+    if type(loss) in _ROW_LOSS_MODULES:
+        return bool(loss.reduction == "none") and _is_plain(loss)  # type: ignore[attr-defined,arg-type]
+    return False
+
+
+def chain_parts(
+    layers: list[nn.Module], loss: Loss, layout: Layout, batch: Batch
+) -> Iterator[Source]:
+    """Per-record gradients of all Linear layers, from one forward and one backward."""
+    sites: list[Site] = []
+    values = batch.inputs[0]
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            values = _linear(layer, layout, values, sites)
+        else:
+            values = layer(values)
+    losses = loss(values, batch.labels())
+    edges = [site.edge for site in sites]
+    backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
+    return site_parts(sites, list(backprops))
+
+
+def _linear(
+    layer: nn.Linear, layout: Layout, values: torch.Tensor, sites: list[Site]
+) -> torch.Tensor:
+    """Evaluate a Linear layer on rows and note where it met them."""
+    names = [layout.names.get(id(p)) for p in (layer.weight, layer.bias)]
+    if names == [None, None]:  # frozen
+        return layer(values)  # type: ignore[no-any-return]
+    output = functional.linear(values, stand_in(layer.weight), stand_in_or_none(layer.bias))
+    kept = keep(values.unsqueeze(1))
+    sites.append(MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge_of(output)))
+    return output

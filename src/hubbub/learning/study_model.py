@@ -1,0 +1,52 @@
+"""What of a study everybody can make alike, without any records: model, optimizer, projections.
+
+The aggregator makes it to run a study, and whoever verifies one makes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub.protocol.projection import Draw, lift
+from hubbub.protocol.round import Terms
+from hubbub.protocol.round.projected_sum import LAYERS, draw_key, projection_of
+from hubbub.study import Study
+
+Array = NDArray[np.float64]
+# From a projected sum and its draw to the whole sum.
+Lift = Callable[[Array, Draw], Array]
+
+
+def model_of(study: Study, shape: tuple[int, ...]) -> Any:
+    """The study's model with its first weights, for records of this shape."""
+    return learning.build_model(
+        study.model.kind,
+        inputs=shape,
+        outputs=study.model.outputs,
+        hidden=study.model.hidden,
+        bias=study.model.bias,
+        seed=study.id,
+    )
+
+
+def optimizer_of(study: Study) -> learning.Optimizer:
+    """A fresh optimizer."""
+    options: dict[str, Any] = dict(study.training.optimizer)
+    kind = str(options.pop("name"))
+    return learning.Optimizer(kind, steps=study.training.steps, **options)
+
+
+def lift_of(terms: Terms, model: Any) -> Lift | None:
+    """From projected sums back to whole ones; None where nothing is projected."""
+    if not terms.projection:
+        return None
+    if terms.projection == LAYERS:
+        layers = learning.LayerProjection.of(model, terms.dimension)
+        return lambda found, draw: layers.lift(found, draw_key(terms, draw))
+    projection = projection_of(terms)
+    return lambda found, draw: lift(found, projection, draw)

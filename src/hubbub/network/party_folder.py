@@ -1,0 +1,325 @@
+"""What a party has on its own disk: keys, the roster it was given, and the studies it approved.
+
+    keys.toml            private keys; only its owner reads it
+    identity.toml        the public half, to be given to the others
+    roster.toml          everybody's public halves, got outside the system
+    approved/ID.toml     studies that this party's administrator has approved
+    audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
+    ledger.sqlite        what the silo's data set has spent (another place may be named)
+    sessions             ids of the sessions that were opened here, none of which is opened twice
+    graphs               ids of the studies for which a mask graph was drawn, once for each
+
+Nothing in it ever comes over the network. A study is believed if its id is approved here, the
+roster if the study names its digest.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hubbub.assurance.evidence.audit_result import write_audit
+from hubbub.disk import write_bytes
+from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.network.key_files import (
+    check_name,
+    identities,
+    identity_toml,
+    keys_of,
+    keys_toml,
+    roster_toml,
+)
+from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.study import Study
+
+KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
+APPROVED, AUDITS = "approved", "audits"
+SESSIONS, GRAPHS = "sessions", "graphs"
+MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
+_ID = re.compile(r"[0-9a-f]{64}")
+_LARGEST = 1 << 24  # bytes of a file that is read here
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A party's folder, read and checked.
+
+    Args:
+        home: the folder.
+        keys: the party's own.
+    """
+
+    home: Path
+    keys: Keys = field(repr=False)
+
+    @classmethod
+    def made(cls, home: Path, name: str, role: str) -> Site:
+        """A new folder with fresh keys.
+
+        Raises:
+            UserError: there are keys in it already.
+            StudyError: no party can be called so.
+        """
+        check_name(name)
+        keys, path = Keys.generate(name, role), home / KEYS
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise UserError(
+                f"expected no keys in {home}, found {path}; a roster may list them: choose another "
+                "--home"
+            ) from None
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(keys_toml(keys))
+            file.flush()
+            os.fsync(file.fileno())
+        write_bytes(home / IDENTITY, identity_toml(keys.identity).encode())
+        return cls(home=home, keys=keys)
+
+    @classmethod
+    def opened(cls, home: Path) -> Site:
+        """The folder that `made` made.
+
+        Raises:
+            UserError: it is not one, or others can read its keys.
+            StudyError: its keys were altered.
+        """
+        path = home / KEYS
+        if not path.is_file():
+            raise UserError(
+                f"expected keys in {home}, found none; name the right --home, or make it with "
+                "hubbub keygen"
+            )
+        if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise UserError(
+                f"expected {path} to be readable by its owner alone, it is open to others; "
+                f"chmod 600 {path}, and make new keys if anybody else may have read it"
+            )
+        return cls(home=home, keys=keys_of(text_of(path)))
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.keys.identity.name
+
+    @property
+    def role(self) -> str:
+        """What it does."""
+        return self.keys.identity.role
+
+    @cached_property
+    def roster(self) -> Roster:
+        """Everybody, this party among them with just these keys.
+
+        Raises:
+            UserError, StudyError: there is none, or this party is not in it as it is.
+        """
+        path = self.home / ROSTER
+        if not path.is_file():
+            raise UserError(
+                f"expected the consortium's roster as {path}, found none; put it there with "
+                "hubbub approve --roster"
+            )
+        roster = Roster(parties=tuple(identities(text_of(path))))
+        self._place_in(roster)
+        return roster
+
+    @property
+    def index(self) -> int:
+        """The party's place in the roster."""
+        return self._place_in(self.roster)
+
+    def _place_in(self, roster: Roster) -> int:
+        """Where this party stands in a roster, with these keys."""
+        if self.keys.identity not in roster.parties:
+            raise StudyError(
+                f"expected the roster to list {self.name} ({self.role}) with the keys in "
+                f"{self.home}, it does not; compare fingerprints with whoever made it"
+            )
+        return roster.parties.index(self.keys.identity)
+
+    def open_session(self, session: bytes) -> bool:
+        """Note a session on disk, before anything is said in it; False if it was opened before.
+
+        A party that was restarted remembers no key of an old session. What it would say there now
+        would stand beside what it has said, and two true signatures for one place blame it.
+
+        Raises:
+            IntegrityError: the disk does not take it; nothing must be said.
+        """
+        return self._note(SESSIONS, session.hex(), 1)
+
+    def draw_graph(self, study: bytes) -> bool:
+        """Note on disk that a mask graph is about to be drawn; False if there were too many.
+
+        Whoever sets sessions up again and again sees a new graph each time, and may wait for one
+        that comes apart.
+
+        Raises:
+            IntegrityError: the disk does not take it; nothing must be said.
+        """
+        return self._note(GRAPHS, study.hex(), MOST_GRAPHS)
+
+    def _note(self, name: str, line: str, most: int) -> bool:
+        """Add a line to a file and have it on disk, unless it is there so many times already.
+
+        The file is locked meanwhile: nobody keeps a party's people, or who hands in jobs, from
+        starting it twice.
+        """
+        noted = line.encode()
+        try:
+            with (self.home / name).open("a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                if file.read().split().count(noted) >= most:
+                    return False
+                file.write(b"\n%s\n" % noted)  # past whatever a crash has torn
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise IntegrityError(
+                f"expected to note a line in {self.home / name}, the disk says: "
+                f"{error.strerror}; make room, or see who may write there"
+            ) from None
+        return True
+
+    def approve(self, study: Study, roster: Roster) -> Path:
+        """Take a study and its roster in; from then on the party answers for it.
+
+        Raises:
+            StudyError: they do not belong together, or this party has no part in them.
+        """
+        check_roster(study, roster)
+        self._place_in(roster)
+        held = self.home / ROSTER
+        if held.is_file() and Roster(parties=tuple(identities(text_of(held)))) != roster:
+            raise StudyError(
+                f"expected the roster that is in {held} already, got another; a party has one "
+                "folder for each consortium: choose another --home, or remove the old roster"
+            )
+        path = self._approval(study.id)
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(held, roster_toml(roster).encode())
+        write_bytes(path, study.as_toml().encode())
+        return path
+
+    def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
+        """Keep what an audit has found for the evidence of the study's run."""
+        path = self._audit(study)
+        path.parent.mkdir(exist_ok=True)
+        write_audit(path, audit)
+
+    def audit(self, study: bytes) -> Path | None:
+        """The file of the study's audit, if one is kept."""
+        path = self._audit(study)
+        return path if path.is_file() else None
+
+    def withdraw(self, study: bytes) -> bool:
+        """Take an approval back, and forget what an audit has found; whether there was one."""
+        path = self._approval(study)
+        there = path.is_file()
+        path.unlink(missing_ok=True)
+        self._audit(study).unlink(missing_ok=True)
+        return there
+
+    def approves(self, study: bytes) -> bool:
+        """Whether a study is approved here at this moment."""
+        return self._approval(study).is_file()
+
+    def study(self, study: bytes) -> Study | None:
+        """The approved study with an id; None if this party has approved none such.
+
+        Raises:
+            StudyError: the file was altered since.
+        """
+        path = self._approval(study)
+        if not path.is_file():
+            return None
+        found = Study.parse(text_of(path))
+        if found.id != study:
+            raise StudyError(
+                f"expected {path} to be the study that was approved, it was altered; approve it "
+                "again"
+            )
+        check_roster(found, self.roster)
+        return found
+
+    def studies(self) -> list[Study]:
+        """All approved studies."""
+        paths = sorted((self.home / APPROVED).glob("*.toml"))
+        ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
+        found = [self.study(bytes.fromhex(one)) for one in ids]
+        return [one for one in found if one is not None]
+
+    def _approval(self, study: bytes) -> Path:
+        return self.home / APPROVED / f"{study.hex()}.toml"
+
+    def _audit(self, study: bytes) -> Path:
+        return self.home / AUDITS / f"{study.hex()}.json"
+
+
+def check_roster(study: Study, roster: Roster) -> None:
+    """A study is of exactly one roster, and of the parties in it.
+
+    Raises:
+        StudyError: it names another, or other parties.
+    """
+    if study.parties.roster != roster.digest.hex():
+        found = study.parties.roster[:16] or "nothing"
+        raise StudyError(
+            f'expected parties.roster = "{roster.digest.hex()}", the digest of the roster, got '
+            f"{found}; write it into the study, so that nobody's key can be exchanged"
+        )
+    silos = tuple(roster.name(index) for index in roster.silos)
+    if silos != study.parties.names:
+        raise StudyError(
+            f"expected the roster to list the silos {', '.join(study.parties.names)}, in this "
+            f"order, got {', '.join(silos) or 'none'}; sort one of the two"
+        )
+    if len(roster.nodes) != study.parties.compute_nodes:
+        raise StudyError(
+            f"expected {study.parties.compute_nodes} compute nodes in the roster, got "
+            f"{len(roster.nodes)}; mend parties.compute_nodes or the roster"
+        )
+
+
+def read_roster(path: Path) -> Roster:
+    """The roster in a file.
+
+    Raises:
+        UserError: it cannot be read.
+        StudyError: it is no roster.
+    """
+    return Roster(parties=tuple(identities(text_of(path))))
+
+
+def read_identity(path: Path) -> Identity:
+    """The one identity in a file."""
+    found = identities(text_of(path))
+    if len(found) != 1:
+        raise StudyError(f"expected one identity in {path}, found {len(found)}; ask for it again")
+    return found[0]
+
+
+def text_of(path: Path) -> str:
+    """A small text file."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise UserError(f"expected a file of at most {_LARGEST} bytes, got {path}; check it")
+        return content.decode()
+    except OSError as error:
+        raise UserError(
+            f"expected a readable file, got {path}: {error.strerror}; check the path"
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f"expected a text file, got {path}; check the path") from None

@@ -1,0 +1,59 @@
+"""The plan: everything that follows from a study before the first record is touched.
+
+`pairing` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
+reads first; then `precision` (what finite precision adds; grid and word), `exposure` (who can learn
+how much), `batches` (what joint batches cost) and `planning` (how all of it becomes the `Plan`).
+`size` knows how large the model is.
+"""
+
+from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, Aside
+from hubbub.planning.exposure import (
+    Exposure,
+    noise_left,
+    owned_records,
+    sharing_silos,
+    stated_adversary,
+)
+from hubbub.planning.joint_batches import JointBatches
+from hubbub.planning.mask_degree import is_sparse
+from hubbub.planning.model_size import is_dimension, model_dimension, record_shape, told_shape
+from hubbub.planning.pairing import (
+    Mechanism,
+    Projected,
+    attempts_of_list,
+    joint_batch,
+    mechanism_of,
+    releases,
+)
+from hubbub.planning.plan import Plan, PlannedAside, plan
+from hubbub.planning.precision import SUM_MARGIN, check_batches, largest_batch
+
+__all__ = [
+    "EVALUATION",
+    "STANDARDISATION",
+    "SUM_MARGIN",
+    "TRAINING",
+    "Aside",
+    "Exposure",
+    "JointBatches",
+    "Mechanism",
+    "Plan",
+    "PlannedAside",
+    "Projected",
+    "attempts_of_list",
+    "check_batches",
+    "is_dimension",
+    "is_sparse",
+    "joint_batch",
+    "largest_batch",
+    "mechanism_of",
+    "model_dimension",
+    "noise_left",
+    "owned_records",
+    "plan",
+    "record_shape",
+    "releases",
+    "sharing_silos",
+    "stated_adversary",
+    "told_shape",
+]

@@ -1,0 +1,185 @@
+"""What joint batches, drawn without replacement, cost beside Poisson sampling (P1, P10).
+
+All of it is for the reader who chooses between the two; no epsilon of the plan depends on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from hubbub.planning.auxiliary_queries import PricedAside, released
+from hubbub.planning.exposure import (
+    Exposure,
+    epsilon_against,
+    known_shares,
+    noise_left,
+    owned_records,
+    sharing_silos,
+)
+from hubbub.planning.pairing import (
+    WITHOUT_REPLACEMENT,
+    Mechanism,
+    epsilon_of,
+    least_noise,
+    releases,
+    releases_at_quantile,
+)
+from hubbub.privacy import Certificate
+from hubbub.study import Study
+
+_SLACK_SHARE = 0.1  # of delta, for the quantile
+_MOST_ROWS = 9  # of the comparison for 0 to T colluders; with more of them some are left out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Joint batches beside Poisson sampling, against the aggregator with some silos.
+
+    Args:
+        colluding_silos: from 0 to the T of the study; a further silo looks on from inside (P3).
+        known_records: records that all of these own, if all silos hold equally many (P10).
+        noise_multiplier: sigma / C that is left against them; of both.
+        epsilon: of joint batches, the exact mixture; None past 50.
+        epsilon_poisson: of Poisson sampling at the same rate; None past 50.
+    """
+
+    colluding_silos: int
+    known_records: int
+    noise_multiplier: float
+    epsilon: float | None
+    epsilon_poisson: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointBatches:
+    """The same adversary, noise and delta under other accounts and under Poisson sampling.
+
+    Args:
+        known_records: records that the stated adversary owns.
+        epsilon: the plan's, the exact mixture over the honest part of the batch.
+        epsilon_nobody: if nobody's part in the batch were known; None past 50, as in the next.
+        epsilon_slack: the paper's account, at a quantile of the honest part.
+        slack: probability of a larger part, paid in every step; already in `epsilon_slack`.
+        epsilon_poisson: Poisson sampling at the same rate, where owning records tells nothing.
+        noise_poisson: noise multiplier with which Poisson sampling would keep the study's epsilon.
+        colluders: both against 0 to T colluding silos.
+    """
+
+    known_records: int
+    epsilon: float
+    epsilon_nobody: float | None
+    epsilon_slack: float | None
+    slack: float
+    epsilon_poisson: float | None
+    noise_poisson: float
+    colluders: tuple[Compared, ...] = ()
+
+
+def joint_batches(
+    study: Study,
+    mechanism: Mechanism,
+    stated: Exposure,
+    certificate: Certificate,
+    asides: tuple[PricedAside, ...] = (),
+) -> JointBatches | None:
+    """The comparison, or None if batches are not joint; what `asides` spend is in all of it."""
+    if mechanism.sampling != WITHOUT_REPLACEMENT:
+        return None
+    steps, noise, known = study.training.steps, stated.noise_multiplier, stated.known_records
+    delta = certificate.ideal_delta(study.privacy.delta, study.privacy.epsilon)
+    slack = _SLACK_SHARE * delta / steps
+    poisson = replace(mechanism, sampling="poisson")
+    beside = released(asides, steps, 1.0, mechanism.relation)
+    nobody = epsilon_of([*releases(mechanism, noise, steps), *beside], delta)
+    quantile = epsilon_of(
+        [*releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta
+    )
+    other = epsilon_of([*releases(poisson, noise, steps), *beside], delta)
+    return JointBatches(
+        known_records=known,
+        epsilon=stated.epsilon,
+        epsilon_nobody=nobody.upper + certificate.epsilon if nobody else None,
+        epsilon_slack=quantile.upper + certificate.epsilon if quantile else None,
+        slack=slack,
+        epsilon_poisson=other.upper + certificate.epsilon if other else None,
+        noise_poisson=least_noise(
+            poisson, steps, 0, study.privacy.epsilon - certificate.epsilon, delta, beside
+        ),
+        colluders=tuple(
+            _against(study, mechanism, stated, certificate, asides, colluding)
+            for colluding in _numbers(study.parties.colluders)
+        ),
+    )
+
+
+def _numbers(colluders: int) -> list[int]:
+    """From 0 to T, both included, as many as a table holds."""
+    most = min(colluders + 1, _MOST_ROWS)
+    return sorted({round(colluders * place / max(most - 1, 1)) for place in range(most)})
+
+
+def _against(
+    study: Study,
+    mechanism: Mechanism,
+    stated: Exposure,
+    certificate: Certificate,
+    asides: tuple[PricedAside, ...],
+    colluding: int,
+) -> Compared:
+    """One row; that of joint batches says what the plan's exposure to the same silos says."""
+    shares = sharing_silos(study) - study.parties.dropouts - stated.known_shares
+    noise = noise_left(study, stated.noise_multiplier, shares, known_shares(study, colluding))
+    owned = owned_records(study, colluding + 1)
+
+    def spent(how: Mechanism, known: int) -> float | None:
+        found = epsilon_against(
+            how,
+            certificate,
+            study.privacy.delta,
+            study.training.steps,
+            study.privacy.epsilon,
+            noise,
+            known,
+            asides=asides,
+            left=noise / stated.noise_multiplier,
+        )
+        return found if found < inf else None
+
+    return Compared(
+        colluding_silos=colluding,
+        known_records=owned,
+        noise_multiplier=noise,
+        epsilon=spent(mechanism, owned),
+        epsilon_poisson=spent(replace(mechanism, sampling="poisson"), 0),
+    )
+
+
+def as_table(found: JointBatches) -> list[tuple[str, str, str, str]]:
+    """For people: who looks, records they own, epsilon of joint batches, epsilon of Poisson."""
+
+    def cell(epsilon: float | None) -> str:
+        return "above 50" if epsilon is None else f"{epsilon:.4g}"
+
+    return [
+        (
+            f"aggregator + {one.colluding_silos} silo" + "s" * (one.colluding_silos != 1),
+            str(one.known_records),
+            cell(one.epsilon),
+            cell(one.epsilon_poisson),
+        )
+        for one in found.colluders
+    ]
+
+
+def advice(found: JointBatches, noise_multiplier: float) -> str | None:
+    """What to say if Poisson sampling is better, and by how much."""
+    saved = 1 - found.noise_poisson / noise_multiplier
+    if found.epsilon_poisson is None or saved < 0.005:
+        return None
+    return (
+        f'sampling = "without-replacement": with "poisson" at the same rate the noise could be '
+        f"{100 * saved:.0f} % smaller ({found.noise_poisson:.4g} instead of "
+        f"{noise_multiplier:.4g}), or epsilon {found.epsilon_poisson:.3g} instead of "
+        f"{found.epsilon:.3g}"
+    )

@@ -1,0 +1,34 @@
+"""The mask graph of a study: how many neighbours each silo has, and who could take it apart (P4).
+
+This file knows numbers of silos; who they are and what they send is not its affair.
+"""
+
+from __future__ import annotations
+
+from hubbub.protocol.agreement import mask_graph
+from hubbub.study import Study
+
+FAILURE = 2.0**-mask_graph.FAILURE_BITS
+
+
+def mask_degree(study: Study) -> int:
+    """Neighbours of each silo on the mask graph: the stated adversary's silos leave it whole (P4).
+
+    They are the colluders, and the one that looks on.
+    """
+    parties = study.parties
+    return mask_graph.degree(parties.silos, parties.colluders + 1, parties.dropouts)
+
+
+def is_sparse(study: Study) -> bool:
+    """Whether masks are pairwise and not everybody shares one with everybody."""
+    return not study.parties.compute_nodes and mask_degree(study) < study.parties.silos - 1
+
+
+def torn_apart(study: Study, silos: int) -> float:
+    """Probability, 0 up to FAILURE, that so many silos take the graph of the others apart (P4)."""
+    if not is_sparse(study):
+        return 0.0
+    parties = study.parties
+    bits = mask_graph.failure_bits(parties.silos, silos, parties.dropouts, mask_degree(study))
+    return 0.0 if bits >= mask_graph.FAILURE_BITS else min(1.0, 2.0**-bits)

@@ -1,0 +1,65 @@
+"""How large a record and the model are, as far as the study and public data say."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from hubbub.errors import DataError
+from hubbub.study import Study, sources
+
+
+def model_dimension(study: Study) -> int | None:
+    """Trainable parameters of a built-in model; None if the records' shape is not public yet."""
+    shape = record_shape(study)
+    return None if shape is None or not _is_layered(study) else _parameters(study, prod(shape))
+
+
+def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] | None:
+    """Shape of one record's features: stated, or that of the public test set.
+
+    Args:
+        study: the study.
+        dimension: of the model; where the shape follows from it, no data set is opened.
+    """
+    if (told := told_shape(study, dimension)) is not None:
+        return told
+    if not sources.has_test_set(study):
+        return None
+    try:
+        return tuple(sources.records(study, sources.TEST).inputs.shape[1:])
+    except DataError:
+        return None
+
+
+def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
+    """The shape as the study states it, or for which a built-in model has so many parameters.
+
+    Nothing is opened: who checks a stranger's study must not read what it names.
+    """
+    if study.model.inputs or dimension is None or not _is_layered(study):
+        return study.model.inputs or None
+    none, each = _parameters(study, 0), _parameters(study, 1) - _parameters(study, 0)
+    features, rest = divmod(dimension - none, each)
+    return (features,) if features > 0 and not rest else None
+
+
+def is_dimension(study: Study, dimension: int) -> bool:
+    """Whether the study's model may have so many parameters, as far as it can be counted here."""
+    if not _is_layered(study):
+        return True
+    if study.model.inputs:
+        return _parameters(study, prod(study.model.inputs)) == dimension
+    return told_shape(study, dimension) is not None
+
+
+def _is_layered(study: Study) -> bool:
+    """Whether the model is fully connected layers, whose parameters can be counted from widths."""
+    return study.model.kind in ("logistic", "mlp")
+
+
+def _parameters(study: Study, features: int) -> int:
+    """Of fully connected layers on so many features."""
+    model = study.model
+    widths = (features, *model.hidden, model.outputs)
+    return sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))

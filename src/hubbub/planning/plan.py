@@ -1,0 +1,388 @@
+"""From a study to its plan: the noise, its shares, the grid, and epsilon for every adversary.
+
+The chain is short. The noise multiplier is calibrated so that the stated adversary gets at most the
+study's epsilon (P1-P3); it is divided into shares that survive colluders and drop-outs (P3, P4);
+the shares fix the grid and the word (P5, P7); what finite precision and the mask graph may add is
+paid for in the calibration (P4-P6).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import inf, sqrt
+from typing import Any
+
+from hubbub.errors import StudyError
+from hubbub.planning.auxiliary_queries import Aside, PricedAside, asides_of, released
+from hubbub.planning.exposure import (
+    Exposure,
+    epsilon_against,
+    exposures_of,
+    known_shares,
+    owned_records,
+    sharing_silos,
+    stated_adversary,
+)
+from hubbub.planning.joint_batches import JointBatches, advice, joint_batches
+from hubbub.planning.mask_degree import mask_degree
+from hubbub.planning.model_size import model_dimension
+from hubbub.planning.pairing import Mechanism, Projected, least_noise, mechanism_of, releases
+from hubbub.planning.precision import CLIP_MARGIN, certificate_for, grid_for
+from hubbub.privacy import Certificate, Composition, power_bound
+from hubbub.privacy.arguments import LEAST_DELTA, LEAST_EPSILON, MOST_DIMENSION, whole
+from hubbub.protocol.agreement.joint_seed import LINK_BYTES
+from hubbub.protocol.agreement.pair_secrets import SHARE_SEAL_BYTES
+from hubbub.protocol.wire import DIGEST_BYTES, OVERHEAD
+from hubbub.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedAside:
+    """What else is asked of the silos, and its plan as if nothing else were (P16)."""
+
+    aside: Aside
+    plan: Plan
+
+    @property
+    def priced(self) -> PricedAside:
+        """What it costs."""
+        return PricedAside(aside=self.aside, noise_multiplier=self.plan.noise_multiplier)
+
+    def as_json(self) -> dict[str, Any]:
+        """It as plain values; its epsilon is part of the study's."""
+        return {
+            "purpose": self.aside.purpose,
+            "sums": self.aside.study.training.steps,
+            "numbers": self.aside.numbers,
+            "noise_multiplier": self.plan.noise_multiplier,
+            "epsilon_alone": self.plan.stated.epsilon,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What follows from a study; made by `plan`."""
+
+    study: Study
+    dimension: int | None
+    noise_multiplier: float
+    shares: int
+    sharing: int
+    degree: int
+    word_bits: int
+    share_sigma_grid: float
+    capacity: int
+    certificate: Certificate
+    exposures: tuple[Exposure, ...]
+    attack_power: float
+    projected: Projected | None
+    joint_batches: JointBatches | None
+    asides: tuple[PlannedAside, ...] = ()
+    warnings: tuple[str, ...]
+
+    @property
+    def numbers(self) -> int | None:
+        """How many numbers a silo sends in a step: the model's, or those of its projection."""
+        return self.projected.dimension if self.projected else self.dimension
+
+    @property
+    def clip(self) -> float:
+        """C, the sensitivity of the sum to one record."""
+        return self.study.training.clip
+
+    @property
+    def record_clip(self) -> float:
+        """The norm to which records are clipped: C less the margin for float sums (P14)."""
+        return self.clip * (1 - CLIP_MARGIN)
+
+    @property
+    def share_sigma(self) -> float:
+        """Standard deviation of each silo's noise, in units of the gradient sum (P3)."""
+        return self.noise_multiplier * self.clip / sqrt(self.shares)
+
+    @property
+    def total_noise_multiplier(self) -> float:
+        """sigma / C of the noise in the revealed sum when every silo takes part."""
+        return self.noise_multiplier * sqrt(self.study.parties.silos / self.shares)
+
+    @property
+    def grid_step(self) -> float:
+        """Width of a grid step in units of the gradient sum (P5)."""
+        return self.share_sigma / self.share_sigma_grid
+
+    @property
+    def quorum(self) -> int:
+        """The least number of silos in a round; below it nothing is revealed (P3)."""
+        return self.study.parties.silos - self.study.parties.dropouts
+
+    @property
+    def divisor(self) -> float:
+        """Public constant by which the noisy sum is divided: the expected batch (P14)."""
+        training, records = self.study.training, self.study.data.records
+        kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
+        return training.sample_rate * records * kept if records else 1.0
+
+    @property
+    def upload_bytes_per_step(self) -> int | None:
+        """Bytes that one silo sends in a step, besides lists of tokens."""
+        if self.numbers is None:
+            return None
+        shares = self.nodes_per_silo if self.study.parties.shares == "full" else 0
+        training = self.study.training
+        joint = training.projection or training.sampling == "without-replacement"
+        link = LINK_BYTES + OVERHEAD if joint else 0
+        vector = self.numbers * self.word_bits // 8
+        answer = DIGEST_BYTES + OVERHEAD + (0 if shares else vector)
+        return answer + shares * (vector + SHARE_SEAL_BYTES + OVERHEAD) + link
+
+    @property
+    def nodes_per_silo(self) -> int:
+        """Compute nodes whose masks a silo adds."""
+        return self.study.parties.nodes_per_silo or self.study.parties.compute_nodes
+
+    def epsilon(self, adversary: str = "") -> float:
+        """Epsilon against an adversary of `exposures`, the stated one by default.
+
+        Raises:
+            StudyError: no such adversary.
+        """
+        name = adversary or stated_adversary(self.study)
+        for one in self.exposures:
+            if one.adversary == name:
+                return one.epsilon
+        known = ", ".join(one.adversary for one in self.exposures)
+        raise StudyError(f"expected one of the adversaries {known}, got {adversary!r}; choose one")
+
+    def epsilon_after(self, steps: int) -> float:
+        """Certified epsilon of the stated adversary after the first `steps` steps."""
+        if steps == self.study.training.steps:
+            return self.stated.epsilon
+        return self._epsilon(steps, tuple(one.priced for one in self.asides))
+
+    @property
+    def epsilon_of_training(self) -> float:
+        """Certified epsilon of the training's sums alone, against the stated adversary."""
+        return self._epsilon(self.study.training.steps, ())
+
+    def _epsilon(self, steps: int, asides: tuple[PricedAside, ...]) -> float:
+        """Of so many steps and what is asked besides, against the stated adversary."""
+        mechanism, asked = mechanism_of(self.study), self.study.privacy
+        noise, known = self.stated.noise_multiplier, self.stated.known_records
+        return epsilon_against(
+            mechanism,
+            self.stated.certified(self.certificate),
+            asked.delta,
+            steps,
+            asked.epsilon,
+            noise,
+            known,
+            asides=asides,
+        )
+
+    def aside(self, purpose: str) -> PlannedAside | None:
+        """What else is asked of the silos, by its purpose."""
+        return next((one for one in self.asides if one.aside.purpose == purpose), None)
+
+    @cached_property
+    def stated(self) -> Exposure:
+        """The adversary against whom the noise is calibrated."""
+        name = stated_adversary(self.study)
+        return next(one for one in self.exposures if one.adversary == name)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values; an epsilon past 50 is null."""
+        return {
+            "study": self.study.name,
+            "study_id": self.study.id.hex(),
+            "relation": self.study.privacy.relation,
+            "silos": self.study.parties.silos,
+            "compute_nodes": self.study.parties.compute_nodes,
+            "steps": self.study.training.steps,
+            "sample_rate": self.study.training.sample_rate,
+            "noise_multiplier": self.noise_multiplier,
+            "total_noise_multiplier": self.total_noise_multiplier,
+            "share_sigma": self.share_sigma,
+            "share_sigma_grid": self.share_sigma_grid,
+            "grid_step": self.grid_step,
+            "word_bits": self.word_bits,
+            "capacity": self.capacity,
+            "dimension": self.dimension,
+            "upload_bytes_per_step": self.upload_bytes_per_step,
+            "degree": self.degree,
+            "quorum": self.quorum,
+            "delta": self.study.privacy.delta,
+            "certificate": {
+                **asdict(self.certificate),
+                "delta": self.certificate.added_delta(self.study.privacy.epsilon),
+            },
+            "attack_power_at_1_percent": self.attack_power,
+            "projection": _projection_json(self.projected),
+            "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
+            "asides": [one.as_json() for one in self.asides],
+            "epsilon": [
+                {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
+                for one in self.exposures
+            ],
+            "stated_adversary": stated_adversary(self.study),
+            "warnings": list(self.warnings),
+        }
+
+    def json(self) -> str:
+        """`as_json` as text."""
+        return json.dumps(self.as_json(), indent=2)
+
+
+def plan(study: Study, *, dimension: int | None = None) -> Plan:
+    """What follows from a study: noise, shares, grid, word, and epsilon for every adversary.
+
+    Guarantees:
+        1. The stated adversary (the aggregator with `colluders` silos, one of them watching the
+           rounds from inside) gets at most study.privacy.epsilon at study.privacy.delta, the
+           certificate's additions included. Where batches are joint, it also knows which records
+           of theirs are in them, all silos holding equally many.
+
+    Args:
+        study: the study.
+        dimension: number of trainable parameters, where the model is not a built-in one.
+
+    Raises:
+        StudyError: the study asks for something that cannot be certified.
+    """
+    Study.expect(study)
+    if dimension is None:
+        dimension = model_dimension(study)
+    else:
+        dimension = whole("dimension", dimension, least=1, most=MOST_DIMENSION)
+    _check_projection(study, dimension)
+    parties, mechanism = study.parties, mechanism_of(study)
+    sharing = sharing_silos(study)
+    shares = sharing - parties.dropouts - known_shares(study, parties.colluders)
+    if shares < 1:
+        raise StudyError(
+            f"expected parties.nodes_per_silo to leave at least one noise share, got {sharing} "
+            f"silos that share a sum; raise nodes_per_silo or lower colluders and dropouts"
+        )
+    asides = tuple(
+        PlannedAside(aside=one, plan=plan(one.study, dimension=one.numbers))
+        for one in asides_of(study, dimension)
+    )
+    priced = tuple(one.priced for one in asides)
+    certificate = certificate_for(study, study.training.projection or dimension, dimension)
+    for one in asides:
+        certificate = certificate.after(one.plan.certificate)
+    noise = _calibrated(study, mechanism, certificate, priced)
+    word_bits, sigma_grid, capacity = grid_for(study, noise, shares)
+    exposures = exposures_of(study, mechanism, noise, shares, certificate, priced)
+    stated = next(one for one in exposures if one.adversary == stated_adversary(study))
+    batches = joint_batches(study, mechanism, stated, certificate, priced)
+    return Plan(
+        study=study,
+        dimension=dimension,
+        noise_multiplier=noise,
+        shares=shares,
+        sharing=sharing,
+        degree=mask_degree(study),
+        word_bits=word_bits,
+        share_sigma_grid=sigma_grid,
+        capacity=capacity,
+        certificate=certificate,
+        exposures=exposures,
+        attack_power=_attack_power(study, mechanism, stated, certificate, priced),
+        projected=mechanism.projected,
+        joint_batches=batches,
+        asides=asides,
+        warnings=_warnings(study, dimension, batches, noise),
+    )
+
+
+def _check_projection(study: Study, dimension: int | None) -> None:
+    """Refuse a projection that has no account, or that sends more than the model has."""
+    k = study.training.projection
+    if k == 1 or (dimension is not None and k > dimension):
+        most = f"{dimension}, the model's parameters" if dimension is not None else "10000000"
+        raise StudyError(
+            f"expected training.projection to be 0, for none, or from 2 to {most}, got {k}; "
+            "choose one in that range"
+        )
+
+
+def _calibrated(
+    study: Study,
+    mechanism: Mechanism,
+    certificate: Certificate,
+    asides: tuple[PricedAside, ...],
+) -> float:
+    """The least noise with which epsilon and delta hold after the certificate is paid for."""
+    privacy = study.privacy
+    epsilon = privacy.epsilon - certificate.epsilon
+    delta = certificate.ideal_delta(privacy.delta, privacy.epsilon)
+    if epsilon < (least := max(0.5 * privacy.epsilon, LEAST_EPSILON)):
+        raise StudyError(
+            f"expected privacy.epsilon to leave at least {least:g} when finite precision has taken "
+            f"{certificate.epsilon:.2g} of it, got {privacy.epsilon:g}; raise it or take fewer "
+            "steps"
+        )
+    if delta < (least := max(0.5 * privacy.delta, LEAST_DELTA)):
+        taken = certificate.added_delta(privacy.epsilon)
+        raise StudyError(
+            f"expected privacy.delta to leave at least {least:g} when finite precision has taken "
+            f"{taken:.2g} of it, which grows with e^epsilon, got {privacy.delta:g} at epsilon "
+            f"{privacy.epsilon:g}; raise delta, lower epsilon or take fewer steps"
+        )
+    known = owned_records(study, study.parties.colluders + 1)
+    steps = study.training.steps
+    beside = released(asides, steps, 1.0, privacy.relation)
+    return least_noise(mechanism, steps, known, epsilon, delta, beside)
+
+
+def _attack_power(
+    study: Study,
+    mechanism: Mechanism,
+    stated: Exposure,
+    certificate: Certificate,
+    asides: tuple[PricedAside, ...],
+) -> float:
+    """What the stated adversary finds at most, accusing one non-member in a hundred."""
+    steps, known = study.training.steps, stated.known_records
+    whole = releases(mechanism, stated.noise_multiplier, steps, known)
+    whole += released(asides, steps, 1.0, study.privacy.relation)
+    return power_bound(Composition(whole), 0.01, certificate)
+
+
+def _projection_json(projected: Projected | None) -> dict[str, Any] | None:
+    """How the projection is charged, as plain values."""
+    return {**asdict(projected), "exact": projected.exact} if projected else None
+
+
+def _warnings(
+    study: Study, dimension: int | None, batches: JointBatches | None, noise: float
+) -> tuple[str, ...]:
+    """What a reader should know before approving the study."""
+    found = []
+    parties, privacy, data = study.parties, study.privacy, study.data
+    if parties.colluders == 0:
+        found.append("colluders = 0: one silo that helps the aggregator weakens the guarantee")
+    if parties.compute_nodes == 1:
+        found.append("compute_nodes = 1: that node and the aggregator together see each silo's sum")
+    if data.records and privacy.delta > 1 / data.records:
+        found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
+    if not data.records:
+        found.append(
+            "data.records is not stated: the sum is not divided by the expected batch, and "
+            "gradients are made one record at a time, which is slow"
+        )
+    if dimension is None:
+        found.append("the model's size is not known yet: bytes per step are left open")
+    if privacy.epsilon > 8:
+        found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
+    if batches and (said := advice(batches, noise)):
+        found.append(said)
+    if (epoch := mechanism_of(study).epoch) > 1:
+        found.append(
+            f'tokens = "{study.training.tokens}": a list that serves several steps shows which '
+            "batches a token is in, so sampling hides nothing; every record is charged once in "
+            f"each epoch of {epoch} steps, as if it took part in a step without sampling"
+        )
+    return tuple(found)

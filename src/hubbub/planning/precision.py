@@ -1,0 +1,165 @@
+"""What finite precision and the mask graph add to the ideal mechanism; grid and word of the sum.
+
+All of docs/privacy.md P4 to P7 and P8 (8) that is a number of the plan. This file knows sizes,
+steps and noise; it knows no adversary and no sampling.
+"""
+
+from __future__ import annotations
+
+from math import ceil, exp, expm1, log, pi, sqrt
+
+from hubbub.errors import DataError, StudyError
+from hubbub.planning.mask_degree import FAILURE, is_sparse
+from hubbub.planning.pairing import paid_attempts
+from hubbub.privacy import Certificate
+from hubbub.protocol.projection import KINDS, Projection
+from hubbub.study import Study
+
+# Share of the record's clipping norm that is given up so that finite precision stays within it: a
+# quarter for what a projection rounds (P8 (8)), the rest for float32 sums (P6 i).
+CLIP_MARGIN = 2.0**-8
+SUM_MARGIN = 0.75 * CLIP_MARGIN
+_LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
+_UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number
+_ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not known yet
+# Up to this epsilon (or the study's) what the sampler's slack adds to delta stays below 0.1 %.
+_LARGEST_CLAIM = 10.0
+# Standard deviations of a projected coordinate that must fit, as for the noise (P7).
+_PROJECTED_REACH = 12
+
+
+def certificate_for(
+    study: Study, numbers: int | None, parameters: int | None = None
+) -> Certificate:
+    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (8) for the whole study.
+
+    Rounding is charged at the finest noise that a plan may choose on the grid and the sampler at
+    the widest, so that the certificate holds for every grid.
+
+    Args:
+        study: the study.
+        numbers: how many numbers a silo sends per step, if that is known.
+        parameters: how many the model has, if that is known; a projection's entries depend on it.
+
+    Raises:
+        StudyError: sums of the study's batches are too long for its projection.
+    """
+    draws = float(paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
+    sigma = float(_LEAST_GRID_SIGMA)
+    rounding = 2 * draws * exp(-((pi * sigma) ** 2))
+    outcome = _outcome_error(float(_MOST_GRID_SIGMA))
+    top = max(study.privacy.epsilon, _LARGEST_CLAIM)
+    slack = 1e-3 * study.privacy.delta / (1 + exp(top))
+    drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
+    lost_tail = draws * 1e-20  # grain of the tail's 64-bit uniforms, in total variation
+    return Certificate(
+        epsilon=2 * (rounding + drift),
+        slack=slack + lost_tail,
+        failure=_graph_failure(study) + _entries_failure(study, parameters),
+        delta_factor=1 + expm1(rounding + drift),
+    )
+
+
+def _outcome_error(sigma_grid: float) -> float:
+    """Relative error of one outcome's probability in float64 (P6, Numbers: T = 9)."""
+    reach = 9 * sigma_grid
+    shift = 2.0**-53 * (5 * reach + 1)
+    slope = (reach + 1) / sigma_grid**2
+    return 2 * shift * (1 + slope) * exp(slope * shift)
+
+
+def _graph_failure(study: Study) -> float:
+    """Probability that the stated adversary takes the mask graph apart (P4)."""
+    return FAILURE if is_sparse(study) else 0.0
+
+
+def projection_for(study: Study, parameters: int) -> Projection | None:
+    """The matrices of a study; None if it has none, or projects layer by layer.
+
+    The grid fits the largest likely batch, and what it rounds fits the quarter of the margin.
+
+    Raises:
+        StudyError: the model is too large, or batches are.
+    """
+    training = study.training
+    if not training.projection or training.projection_kind not in KINDS:
+        return None
+    return Projection(
+        kind=training.projection_kind,
+        parameters=parameters,
+        dimension=training.projection,
+        clip=training.clip,
+        records=largest_batch(study),
+    )
+
+
+def _entries_failure(study: Study, parameters: int | None) -> float:
+    """Probability that a Gaussian matrix is further from an exact one than P8 (8) allows."""
+    if parameters:
+        projection_for(study, parameters)  # refuses sums that would be too long for it
+    k = study.training.projection
+    if not k or study.training.projection_kind != "gaussian":
+        return 0.0
+    blocks = (parameters or _ASSUMED_NUMBERS) * ceil(k / 2)  # each makes two entries of a row
+    return paid_attempts(study) * (blocks * 2.0**-71 + 2.0**-100)
+
+
+def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
+    """Word, grid standard deviation of a share, and how many aligned records fit (P7)."""
+    share = noise / sqrt(shares)  # in units of C
+    needed = largest_batch(study)
+    for bits in (16, 32, 64):
+        sigma = float(_MOST_GRID_SIGMA)
+        while sigma >= _LEAST_GRID_SIGMA:
+            spread = 12 * sigma * sqrt(study.parties.silos)
+            room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
+            capacity = int(room / _largest_coordinate(study))
+            if capacity >= needed:
+                return bits, sigma, capacity
+            sigma /= 2
+    raise StudyError(
+        "expected a noise multiplier at which a 64-bit word holds the sum, "
+        f"got {noise:.3g}; ask for a smaller epsilon"
+    )
+
+
+def _largest_coordinate(study: Study) -> float:
+    """Of what one record sends, in units of C: all of it; or 12 deviations of C / sqrt(k).
+
+    Projected layer by layer, records are clipped afterwards: all of it may be in one place.
+    """
+    k = study.training.projection
+    spread = k and study.training.projection_kind != "layers"
+    return _PROJECTED_REACH / sqrt(k) if spread else 1.0
+
+
+def largest_batch(study: Study) -> int:
+    """A batch size exceeded with probability below 2^-100; a default if n is not public."""
+    records = study.data.records
+    return _likely_batch(study, records) if records else _UNKNOWN_BATCH
+
+
+def check_batches(study: Study, records: int, whose: str) -> None:
+    """Refuse more records than the public shape of batches is made for (P14, A2).
+
+    Args:
+        study: the study.
+        records: how many there are.
+        whose: a silo's name, for the refusal.
+
+    Raises:
+        DataError: batches may be larger than the study's statement allows for.
+    """
+    most = largest_batch(study)
+    if _likely_batch(study, records) > most:
+        raise DataError(
+            f"expected batches of {whose} within {most} records, as all silos' with data.records "
+            f"= {study.data.records}, got records for larger ones; batches have one public shape: "
+            "state data.records as large as it is"
+        )
+
+
+def _likely_batch(study: Study, records: int) -> int:
+    """A batch size of so many records, exceeded with probability below 2^-100."""
+    mean = study.training.sample_rate * records
+    return min(records, int(mean + 12 * sqrt(mean) + 48) + 1)

@@ -1,0 +1,75 @@
+"""Who shares a mask with whom: the complete graph, or a random regular graph when silos are many.
+
+Guarantees: with probability at least 1 - 2^-40 over the seed, the silos that neither collude nor
+are missing stay connected, so that the smallest sum that can be isolated is theirs as a whole. The
+graph is a circulant on a random order of the silos; the proof and the choice of the degree are in
+docs/privacy.md P4. It is drawn from joint randomness after all keys are fixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from functools import lru_cache
+from math import exp, inf, lgamma, log
+
+from hubbub.protocol.randomness import KEY_BYTES, SecureSource
+
+FAILURE_BITS = 40
+# Up to this many silos everybody shares a mask with everybody.
+_COMPLETE_UP_TO = 16
+
+
+@lru_cache(maxsize=64)  # a plan asks for it with every adversary
+def degree(silos: int, colluders: int, dropouts: int) -> int:
+    """Neighbours of each silo: silos - 1, or the least even number that keeps P4's promise."""
+    if silos <= _COMPLETE_UP_TO:
+        return silos - 1
+
+    def promised(each: int) -> bool:  # the more neighbours, the likelier
+        return failure_bits(silos, colluders, dropouts, each) >= FAILURE_BITS
+
+    choices = range(2, silos - 1, 2)
+    least = bisect_left(choices, True, key=promised)
+    return choices[least] if least < len(choices) else silos - 1
+
+
+def neighbours_of(one: int, silos: int, each: int, seed: bytes) -> list[int]:
+    """The neighbours of one silo, sorted, on the graph of a public seed."""
+    if each >= silos - 1:
+        return [other for other in range(silos) if other != one]
+    order = _circle(silos, seed)
+    place = order.index(one)
+    offsets = [step for half in range(1, each // 2 + 1) for step in (half, -half)]
+    return sorted({order[(place + step) % silos] for step in offsets})
+
+
+@lru_cache(maxsize=8)
+def _circle(silos: int, seed: bytes) -> tuple[int, ...]:
+    """The silos in the random order of a public seed."""
+    key = hashlib.sha256(b"hubbub mask graph v1" + seed).digest()[:KEY_BYTES]
+    return tuple(SecureSource(key).permutation(silos).tolist())
+
+
+def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:
+    """-log2 of C(N, 2) Pr[Hypergeometric(N, T, k) >= k - D], the bound of P4 for degree `each`."""
+    least = each - dropouts
+    if least <= 0:
+        return 0.0
+    terms = [
+        _log_choose(colluders, bad)
+        + _log_choose(silos - colluders, each - bad)
+        - _log_choose(silos, each)
+        for bad in range(least, min(each, colluders) + 1)
+        if each - bad <= silos - colluders
+    ]
+    if not terms:
+        return inf
+    top = max(terms)
+    tail = top + log(sum(exp(term - top) for term in terms))
+    return -(log(silos * (silos - 1) / 2) + tail) / log(2)
+
+
+def _log_choose(total: int, part: int) -> float:
+    """log of the binomial coefficient."""
+    return lgamma(total + 1) - lgamma(part + 1) - lgamma(total - part + 1)

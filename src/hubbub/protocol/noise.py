@@ -1,0 +1,225 @@
+"""Gaussian noise from cryptographic words, and its rounding onto the grid.
+
+Theory of operation. The sampler is the ziggurat of Marsaglia and Tsang (2000), exact up to float64
+arithmetic: the area under exp(-x^2/2) is covered by 1024 layers of equal area. Ten bits of a word
+choose the layer, the other 54 a signed point in it; a point inside the layer above is under the
+curve for certain (99.7 % of all), the rest is decided by the curve itself, and points of the lowest
+layer beyond its edge are drawn from the true tail by Marsaglia's method. All of it is done for
+65,536 samples at a time, in memory that the next ones use again: few calls, so that threads seldom
+wait for one another, and no fresh pages. What the float arithmetic adds to epsilon is counted by
+the plan (docs/privacy.md P6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import DataError, StudyError
+from hubbub.protocol import ring
+from hubbub.protocol.randomness import SecureSource
+
+Array = NDArray[np.float64]
+
+_LAYERS = 1024
+_INDEX_BITS = 10
+_CHUNK = 1 << 16
+# Where int64 still holds value and noise together.
+_LARGEST = 2.0**62
+_LARGEST_SIGMA = 2.0**50
+
+
+def _density(x: Array | float) -> Array:
+    return np.asarray(np.exp(-0.5 * np.square(x)))
+
+
+def _tables() -> tuple[Array, Array, Array, float]:
+    """Layer edges x_0 > x_1 > ... , scaled for 54-bit points, and the start of the tail."""
+    from scipy.optimize import brentq
+    from scipy.special import erfc
+
+    def edges(start: float) -> Array:
+        area = start * np.exp(-0.5 * start * start) + np.sqrt(np.pi / 2) * erfc(start / np.sqrt(2))
+        x = np.empty(_LAYERS + 1)
+        x[0], x[1] = area / np.exp(-0.5 * start * start), start
+        height = np.exp(-0.5 * start * start)
+        for layer in range(2, _LAYERS + 1):
+            height += area / max(x[layer - 1], 1e-3)
+            x[layer] = np.sqrt(-2 * np.log(height)) if height < 1 else 0.0
+        x[_LAYERS] = height - 1  # zero when `start` is right
+        return x
+
+    start = float(brentq(lambda s: edges(s)[_LAYERS], 3.5, 4.5, xtol=1e-15))
+    x = edges(start)
+    x[_LAYERS] = 0.0
+    return x[:-1] * 2.0**-53, x[1:].copy(), x, start
+
+
+_SCALE, _INNER, _EDGE, _TAIL_START = _tables()
+
+
+class _Room(NamedTuple):
+    """Where one chunk after the other is worked on."""
+
+    words: NDArray[np.uint64]
+    layer: NDArray[np.int64]
+    scratch: Array
+    normal: Array
+
+    @classmethod
+    def of(cls, size: int) -> _Room:
+        """For the chunks of a vector."""
+        size = min(_CHUNK, size)
+        words, layer = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64)
+        return cls(words, layer, np.empty(size), np.empty(size))
+
+    def first(self, size: int) -> _Room:
+        """As much of it as the last chunk needs."""
+        words, layer, scratch, normal = self
+        return _Room(words[:size], layer[:size], scratch[:size], normal[:size])
+
+
+def standard_normal(source: SecureSource, out: Array) -> None:
+    """Overwrite `out` with independent N(0, 1) samples.
+
+    Guarantees:
+        1. Independent of everything the source has given before.
+        2. Exact up to float64 rounding, tails included to 15 sigma (docs/privacy.md P6 iii).
+    """
+    room = _Room.of(out.size)
+    for part in _chunks(out.size):
+        _fill(source, room.first(part.stop - part.start), out[part])
+
+
+def _fill(source: SecureSource, room: _Room, out: Array) -> None:
+    """One chunk: all at once, then whatever needs a second look."""
+    words, layer, scratch, _ = room
+    source.fill(words)
+    points = words.view(np.int64)
+    np.bitwise_and(points, _LAYERS - 1, out=layer)
+    np.right_shift(points, _INDEX_BITS, out=points)
+    # No layer is outside of the tables; unless told how to wrap, `take` would fill a copy first.
+    np.multiply(points, _SCALE.take(layer, out=scratch, mode="wrap"), out=out)
+    outside = np.abs(out) >= _INNER.take(layer, out=scratch, mode="wrap")
+    places = np.flatnonzero(outside)
+    _settle(source, layer[places], out, places)
+
+
+def _settle(
+    source: SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
+) -> None:
+    """Decide about points that are not under the curve for certain, and draw for those refused."""
+    while places.size:
+        places = places[~_decide(source, layer, out, places)]
+        again = source.words(places.size)
+        layer = (again & np.uint64(_LAYERS - 1)).view(np.int64)
+        out[places] = (again.view(np.int64) >> _INDEX_BITS) * _SCALE[layer]
+        beyond = np.abs(out[places]) >= _INNER[layer]
+        places, layer = places[beyond], layer[beyond]
+
+
+def _decide(
+    source: SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Accept wedge points under the curve, replace tail points; False: draw anew."""
+    point = out[places]
+    height = _unit(source, places.size)
+    low, high = _density(_EDGE[layer]), _density(_EDGE[layer + 1])
+    accepted = low + height * (high - low) < _density(point)
+    tail = layer == 0
+    if tail.any():
+        out[places[tail]] = np.copysign(_tail(source, int(tail.sum())), point[tail])
+    return np.asarray(accepted | tail)
+
+
+def _tail(source: SecureSource, count: int) -> Array:
+    """|x| given |x| > start (Marsaglia 1964): exponentials with a uniform test."""
+    found = np.empty(0)
+    while found.size < count:
+        missing = 2 * (count - found.size) + 4
+        x = -np.log(_unit(source, missing)) / _TAIL_START
+        y = -np.log(_unit(source, missing))
+        found = np.concatenate([found, _TAIL_START + x[2 * y > x * x]])
+    return found[:count]
+
+
+def _unit(source: SecureSource, count: int) -> Array:
+    """Uniforms in (0, 1] whose small values are as fine as 2^-64."""
+    return (source.words(count).astype(np.float64) + 1.0) * 2.0**-64
+
+
+def add_noise_and_round(
+    vector: Array,
+    sigma_grid: float,
+    source: SecureSource,
+    word_bits: int,
+    *,
+    grid_step: float = 1.0,
+) -> ring.Residues:
+    """Residues of round(vector / grid_step + N(0, sigma_grid^2)) (P5).
+
+    The noise is added before the rounding, so the rounding is post-processing of a noisy value and
+    adds no sensitivity. It is added to the fraction of each number, whose integer part joins
+    afterwards in integers, so that large sums do not coarsen it (P6). `sigma_grid` = 0 adds none
+    (exact sums, and the adversary's silos of an audit).
+
+    Args:
+        vector: what is added up, left as it is.
+        sigma_grid: standard deviation of the noise, in steps of the grid.
+        source: of the noise.
+        word_bits: of a residue.
+        grid_step: width of a step, in the vector's unit.
+
+    Raises:
+        DataError: a number is not finite or past 2^62 grid steps: it would be sent without noise.
+        StudyError: `sigma_grid` is negative, not finite, or past 2^50.
+    """
+    if not 0 <= sigma_grid <= _LARGEST_SIGMA:
+        raise StudyError(
+            f"expected noise of 0 to 2^50 grid steps, got {sigma_grid!r}; check the plan"
+        )
+    out, room = ring.zeros(vector.size, word_bits), _Room.of(vector.size)
+    for part in _chunks(vector.size):
+        here = room.first(part.stop - part.start)
+        out[part] = _rounded(vector[part], grid_step, sigma_grid, source, here)
+    return out
+
+
+def _rounded(
+    vector: Array, grid_step: float, sigma_grid: float, source: SecureSource, room: _Room
+) -> NDArray[np.int64]:
+    """One chunk: the noise joins the fractions, then the integer parts join in integers."""
+    words, total, whole, value = room
+    if sigma_grid > 0:
+        _fill(source, room, value)
+        value *= sigma_grid
+    else:
+        value.fill(0)
+    steps = np.divide(vector, grid_step, out=words.view(np.float64))
+    _check(steps)
+    np.floor(steps, out=whole)
+    value += np.subtract(steps, whole, out=steps)
+    np.copyto(total, np.rint(value, out=value), casting="unsafe")
+    integers = words.view(np.int64)
+    np.copyto(integers, whole, casting="unsafe")
+    total += integers
+    return total
+
+
+def _check(steps: Array) -> None:
+    """What int64 cannot hold would leave as a constant, without noise."""
+    # NaN is the minimum and the maximum of whatever holds it, and fails every comparison.
+    if not (steps.min() > -_LARGEST and steps.max() < _LARGEST):
+        raise DataError(
+            "expected a sum of finite numbers below 2^62 grid steps, got another; "
+            "nothing was sent: check the records and the clipping"
+        )
+
+
+def _chunks(size: int) -> Iterator[slice]:
+    """Slices of at most one chunk."""
+    for start in range(0, size, _CHUNK):
+        yield slice(start, min(start + _CHUNK, size))

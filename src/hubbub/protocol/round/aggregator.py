@@ -1,0 +1,193 @@
+"""The aggregator's part: it adds what arrives and sees only the sum.
+
+An attempt is opened with `begin`, fed with `receive`, and closed with `integers` once everybody
+that was asked has answered. With compute nodes, `requests` asks for the masks of exactly the silos
+that arrived. With pairwise masks a missing silo spoils the attempt: it is abandoned, and the next
+one is begun among those left. Vectors are added as they come and not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import ProtocolError
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.round.round_parameters import Parameters, Terms, Turn
+from hubbub.protocol.wire import EVERYBODY, Frame, Tag, doubled_by, parse
+
+
+class Aggregator:
+    """The aggregator in one session.
+
+    Args:
+        keys: its own.
+        roster: everybody.
+        terms: the numbers of the rounds.
+        study: the study id.
+        session: 16 bytes chosen for this session.
+        seeds: checks the joint seeds, where the terms need them.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys,
+        roster: Roster,
+        terms: Terms,
+        study: bytes,
+        session: bytes,
+        seeds: SeedCheck | None = None,
+    ) -> None:
+        self._keys, self._roster, self._terms = keys, roster, terms
+        self._study, self._session = study, session
+        self._turn = Turn()
+        self._active: frozenset[int] = frozenset()
+        self._model = b""  # the digest of the MODEL that is to be answered
+        self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
+        self._answered: dict[int, bytes] = {}  # node to the digest of its answer
+        self._asked = False
+        self._total = ring.zeros(0, terms.word_bits)
+        self._seeds = seeds
+        self._seed: bytes | None = None
+
+    def begin(
+        self, round: int, attempt: int, active: Iterable[int], parameters: Parameters
+    ) -> bytes:
+        """Open an attempt: the MODEL for everybody."""
+        silos = frozenset(active)
+        payload = self._terms.model_payload(silos, parameters)
+        self._turn.advance(round, attempt, self._terms.steps)
+        self._active, self._seed = silos, None
+        self._arrived, self._answered, self._asked = {}, {}, False
+        self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
+        model = self._frame(Tag.MODEL, EVERYBODY, payload)
+        self._model = model.digest
+        return model.sealed(self._keys)
+
+    def receive(self, message: bytes) -> None:
+        """Add a silo's masked vector, or take a compute node's total of masks away.
+
+        Full shares are the other way round: the silo's answer is empty and the totals are added.
+
+        Raises:
+            ProtocolError: it is not what this attempt waits for; the sum is as before.
+        """
+        frame = parse(message, self._roster, study=self._study, session=self._session)
+        sender = self._roster.name(frame.sender)
+        if (frame.round, frame.attempt) != self._turn.last or frame.receiver != 0:
+            raise ProtocolError(
+                f"expected an answer to attempt {self._turn.last[0]}.{self._turn.last[1]}, "
+                f"got one to {frame.round}.{frame.attempt} from {sender}",
+                culprit="relay",
+            )
+        if frame.tag is Tag.MASKED:
+            self._once(frame, self._active, self._arrived, sender)
+            if self._asked:
+                raise ProtocolError(
+                    f"expected no MASKED after the requests, got one of {sender}", culprit="relay"
+                )
+            self._total += self._terms.read_answer(frame, self._model, sender)
+            self._arrived[frame.sender] = frame.digest
+        elif frame.tag is Tag.TOTAL and self._asked:
+            self._once(frame, self._roster.nodes, self._answered, sender)
+            vector = self._terms.read_total(frame, sender)
+            combine = np.add if self._terms.full_shares else np.subtract
+            combine(self._total, vector, out=self._total)
+            self._answered[frame.sender] = frame.digest
+        else:
+            raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+
+    def learn_seed(self, links: Sequence[bytes]) -> None:
+        """The joint seed of the open attempt, from the links of all active silos.
+
+        Raises:
+            ProtocolError: naming who has revealed nothing, or what it had not committed to.
+        """
+        assert self._seeds is not None, "the terms need no seed"  # noqa: S101
+        self._seed = self._seeds.seed(*self._turn.last, self._active, links)
+
+    @property
+    def time(self) -> tuple[int, int]:
+        """Round and attempt of the open attempt."""
+        return self._turn.last
+
+    @property
+    def seed(self) -> bytes | None:
+        """The joint seed of the last attempt, public from then on."""
+        return self._seed
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Active silos that have not answered."""
+        return self._active.difference(self._arrived)
+
+    def requests(self) -> dict[int, bytes]:
+        """Close the silos' phase and ask every compute node for the masks of who arrived."""
+        if len(self._arrived) < self._terms.quorum:
+            raise ProtocolError(
+                f"expected at least {self._terms.quorum} silos to answer, "
+                f"got {len(self._arrived)}; the attempt is abandoned"
+            )
+        self._asked = True
+        payload = self._terms.bitmap(self._arrived)
+        return {
+            node: self._frame(Tag.REQUEST, node, payload).sealed(self._keys)
+            for node in self._roster.nodes
+        }
+
+    def integers(self) -> NDArray[np.int64]:
+        """The sum of what the silos encoded, in grid steps.
+
+        Raises:
+            ProtocolError: somebody has not answered, so masks are still on it.
+        """
+        if not self._active:
+            raise ProtocolError("expected an open attempt, got none; begin one first")
+        if self._terms.joint and self._seed is None:
+            raise ProtocolError(
+                "expected the links of the active silos, got none; learn them first"
+            )
+        if self._terms.nodes and len(self._answered) < len(self._roster.nodes):
+            waiting = min(set(self._roster.nodes).difference(self._answered))
+            raise ProtocolError(
+                "expected its total, got none; the attempt is abandoned",
+                culprit=self._roster.name(waiting),
+            )
+        if not self._terms.nodes and self.missing:
+            raise ProtocolError(
+                "expected its masked vector, got none; the attempt is abandoned",
+                culprit=self._roster.name(min(self.missing)),
+            )
+        return ring.to_integers(self._total)
+
+    def _once(
+        self, frame: Frame, asked: Container[int], taken: Mapping[int, bytes], sender: str
+    ) -> None:
+        if frame.sender not in asked:
+            raise ProtocolError(
+                f"expected no {frame.tag.name} of a party that was not asked, got one",
+                culprit=sender,
+            )
+        if frame.sender in taken:
+            raise ProtocolError(
+                f"expected one {frame.tag.name} of {sender}, got a second",
+                culprit=doubled_by(frame, taken[frame.sender], sender),
+            )
+
+    def _frame(self, tag: Tag, receiver: int, payload: bytes) -> Frame:
+        round, attempt = self._turn.last
+        return Frame(
+            tag=tag,
+            study=self._study,
+            session=self._session,
+            round=round,
+            attempt=attempt,
+            sender=0,
+            receiver=receiver,
+            payload=payload,
+        )

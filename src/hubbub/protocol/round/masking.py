@@ -1,0 +1,156 @@
+"""How a silo answers: it accepts a new attempt at a round, and hides residues under its masks.
+
+Nothing here touches records or noise; it is the part of a silo that also serves a plain secure sum
+of integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hubbub.errors import ProtocolError
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.pair_secrets import active_digest
+from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round.additive_shares import sealed_shares
+from hubbub.protocol.round.round_parameters import Parameters, Terms, Turn
+from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An accepted MODEL: one attempt at one round, who takes part in it, and the frame's digest."""
+
+    round: int
+    attempt: int
+    active: frozenset[int]
+    model: bytes
+    parameters: Parameters = field(repr=False)
+
+
+class Answering:
+    """One silo's side of the wire in one session.
+
+    Args:
+        keys: the silo's own.
+        roster: everybody.
+        terms: the numbers of the rounds.
+        session: from the agreement.
+        masking: how masks are added (on how many threads); changes speed only.
+        source: the silo's randomness, for full shares only.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys,
+        roster: Roster,
+        terms: Terms,
+        session: Session,
+        masking: Masking,
+        source: SecureSource | None = None,
+    ) -> None:
+        self._keys, self._roster, self._terms = keys, roster, terms
+        self._session, self._masking = session, masking
+        self._turn = Turn()
+        self._masked: tuple[int, int] = (0, 0)
+        self._source = source or SecureSource()
+        self._shares: dict[int, bytes] = {}
+
+    def accept(self, model: bytes) -> Attempt:
+        """The attempt that the aggregator's MODEL opens; each can be opened once.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this session, not new, or names
+                too few silos.
+        """
+        frame = parse(model, self._roster, study=self._session.study, session=self._session.id)
+        sender = self._roster.name(frame.sender)
+        if frame.tag is not Tag.MODEL or frame.sender != 0 or frame.receiver != EVERYBODY:
+            raise ProtocolError(
+                f"expected a MODEL from the aggregator to everybody, got a {frame.tag.name} of "
+                f"{sender}",
+                culprit=sender if frame.tag is Tag.MODEL else "relay",
+            )
+        active, parameters = self._terms.read_model(frame, sender)
+        if self._session.index not in active:
+            raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
+        if self._terms.joint and frame.attempt >= self._terms.attempts:
+            raise ProtocolError(
+                f"expected at most {self._terms.attempts} attempts at a round, got attempt "
+                f"{frame.attempt}: nobody has committed to a link for it",
+                culprit=sender,
+            )
+        self._turn.take(frame, self._terms.steps, sender)
+        return Attempt(
+            round=frame.round,
+            attempt=frame.attempt,
+            active=active,
+            model=frame.digest,
+            parameters=parameters,
+        )
+
+    def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
+        """The MASKED frame with these residues, which are overwritten by it; once per attempt.
+
+        With full shares it has none, and `shares` has what goes to the nodes.
+
+        Raises:
+            ProtocolError: the attempt was answered already, or is not the newest.
+        """
+        number = (attempt.round, attempt.attempt)
+        if number != self._turn.last or number == self._masked:
+            raise ProtocolError(f"expected a new attempt to answer, got {number} again")
+        self._masked = number
+        if self._terms.full_shares:
+            sealed = sealed_shares(residues, self._session, *number, self._source)
+            self._shares = {
+                node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
+            }
+            return self._frame(Tag.MASKED, attempt, 0, attempt.model)
+        self._add_masks(attempt, residues)
+        return self._frame(Tag.MASKED, attempt, 0, ring.to_bytes(residues, attempt.model))
+
+    def shares(self) -> dict[int, bytes]:
+        """By compute node, the SHARE that goes with the last answer; each is handed out once."""
+        shares, self._shares = self._shares, {}
+        return shares
+
+    def _frame(self, tag: Tag, attempt: Attempt, receiver: int, payload: bytes) -> bytes:
+        return Frame(
+            tag=tag,
+            study=self._session.study,
+            session=self._session.id,
+            round=attempt.round,
+            attempt=attempt.attempt,
+            sender=self._session.index,
+            receiver=receiver,
+            payload=payload,
+        ).sealed(self._keys)
+
+    def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:
+        """The mask of every compute node, or of every active neighbour with its sign."""
+        pairwise = self._terms.nodes == 0
+        digest = active_digest(attempt.active if pairwise else ())
+        secrets = self._session.secrets
+        others = [one for one in secrets if not pairwise or one in attempt.active]
+        if not others:
+            raise ProtocolError(
+                "expected somebody to share a mask with, got nobody; nothing is sent"
+            )
+        keys = {
+            other: secrets[other].mask_key(
+                transcript=self._session.transcript,
+                round=attempt.round,
+                attempt=attempt.attempt,
+                active=digest,
+            )
+            for other in others
+        }
+        mine = self._session.index
+        self._masking.add_all(
+            residues, [(key, pairwise and other < mine) for other, key in keys.items()]
+        )

@@ -1,0 +1,86 @@
+"""Projections in a round: which matrix an attempt has, and a silo's sum through it (P8).
+
+The matrix follows from the joint seed and the model, so everybody makes the same one and nobody
+could have known it when the model was fixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.protocol.projection import Draw, Projection, project
+from hubbub.protocol.round.round_parameters import Parameters, Terms
+
+Array = NDArray[np.float64]
+LAYERS = "layers"  # the kind that is made layer by layer, before records are clipped
+
+
+class LocalTask(Protocol):
+    """What a silo can do with its own records; the learning layer implements it."""
+
+    @property
+    def count(self) -> int:
+        """Number of records; never leaves the silo."""
+
+    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> Array:
+        """Sum over the chosen records of gradients clipped to norm C (docs/privacy.md P14)."""
+
+
+class ProjectingTask(LocalTask, Protocol):
+    """The same where gradients can be projected layer by layer."""
+
+    def projected_sum(
+        self, parameters: Parameters, chosen: NDArray[np.intp], dimension: int, draw_key: bytes
+    ) -> Array:
+        """Sum over the chosen records of projected gradients, clipped to norm C after it (P8)."""
+
+
+def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Draw:
+    """Which matrix an attempt has: it follows from the joint seed and the model (P8)."""
+    model = hashlib.sha256(parameters.astype("<f4", copy=False).tobytes()).digest()
+    return Draw(seed=seed, step=round, attempt=attempt, model=model)
+
+
+def projection_of(terms: Terms) -> Projection:
+    """The projection of the whole vector that the terms state."""
+    return Projection(
+        kind=terms.projection,
+        parameters=terms.parameters,
+        dimension=terms.dimension,
+        clip=terms.clip,
+        records=terms.most_records,
+    )
+
+
+def draw_key(terms: Terms, draw: Draw) -> bytes:
+    """The public key from which the matrices of a projection layer by layer are made."""
+    return draw.key_of(LAYERS, terms.parameters, terms.dimension)
+
+
+def clipped_sum(
+    terms: Terms,
+    task: LocalTask,
+    parameters: Parameters,
+    chosen: NDArray[np.intp],
+    draw: Draw | None,
+) -> Array:
+    """A silo's clipped sum, (dimension,): each record within C, projected if the terms say so.
+
+    Args:
+        terms: of the round.
+        task: the silo's records.
+        parameters: the model.
+        chosen: the records in the batch.
+        draw: the matrix of the attempt, where there is a projection.
+    """
+    if draw is None or not terms.projection:
+        return task.clipped_sum(parameters, chosen)
+    if terms.projection == LAYERS:
+        projecting = cast(ProjectingTask, task)
+        key = draw_key(terms, draw)
+        return projecting.projected_sum(parameters, chosen, terms.dimension, key)
+    return project(task.clipped_sum(parameters, chosen), projection_of(terms), draw)

@@ -1,0 +1,225 @@
+"""What a party must know of the plan to play a round, and how the payloads of a round look.
+
+Lengths come from here, never from a sender. A MODEL payload is the bitmap of the active silos
+followed by the model; a MASKED is residues and the digest of the MODEL that it answers; a TOTAL is
+residues; a REQUEST is a bitmap; a SHARE is a sealed vector of residues, and the MASKED that goes
+with it has the digest alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import ProtocolError, StudyError
+from hubbub.protocol import ring
+from hubbub.protocol.agreement.pair_secrets import SHARE_SEAL_BYTES
+from hubbub.protocol.wire import DIGEST_BYTES, Frame, doubled_by
+
+Parameters = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The fixed numbers of a study's rounds.
+
+    Args:
+        dimension: coordinates of every sum.
+        parameters: coordinates of the model that goes down.
+        silos: N; silo k has roster index k, from 1.
+        quorum: the least number of silos in a round.
+        steps: the last round.
+        word_bits: 16, 32 or 64.
+        grid_step: width of a grid step, in units of the gradient sum.
+        sigma_grid: standard deviation of a silo's noise share, in grid steps; 0 for none.
+        sample_rate: probability with which a record is in a batch.
+        nodes: 0 with pairwise masks, else how many compute nodes there are.
+        full_shares: whether silos send a share to every node instead of a masked vector.
+        projection: kind of the random projection to `dimension` numbers; empty for none.
+        clip: C, the norm to which a record is clipped; for projections.
+        most_records: the most records that a projected sum may hold.
+        batch: records in a joint batch; 0 where each silo samples for itself.
+        records: of all silos, for joint batches.
+        fresh_lists: whether every joint batch is drawn from a new list of tokens.
+        short_models: whether models go down as bfloat16, half as long.
+    """
+
+    dimension: int
+    parameters: int
+    silos: int
+    quorum: int
+    steps: int
+    word_bits: int
+    grid_step: float
+    sigma_grid: float
+    sample_rate: float
+    nodes: int
+    full_shares: bool = False
+    projection: str = ""
+    clip: float = 1.0
+    most_records: int = 1
+    batch: int = 0
+    records: int = 0
+    fresh_lists: bool = True
+    short_models: bool = False
+
+    @property
+    def joint(self) -> bool:
+        """Whether every attempt needs a seed to which all active silos have contributed."""
+        return bool(self.projection or self.batch)
+
+    @property
+    def attempts(self) -> int:
+        """The most attempts at one round: each that fails leaves a silo behind."""
+        return self.silos - self.quorum + 1
+
+    @property
+    def masked_bytes(self) -> int:
+        """Size of a vector of residues."""
+        return self.dimension * self.word_bits // 8
+
+    def bitmap(self, silos: Iterable[int]) -> bytes:
+        """A set of silos as bits, silo 1 first."""
+        chosen = sorted(silos)
+        if chosen and not 1 <= chosen[0] <= chosen[-1] <= self.silos:
+            raise StudyError(
+                f"expected silos from 1 to {self.silos}, got {chosen[0]} to {chosen[-1]}; "
+                "name silos by their index in the roster"
+            )
+        flags = np.zeros(self.silos, dtype=bool)
+        flags[[index - 1 for index in chosen]] = True
+        return np.packbits(flags).tobytes()
+
+    def model_payload(self, active: Iterable[int], parameters: Parameters) -> bytes:
+        """The payload of a MODEL."""
+        if self.short_models:
+            return self.bitmap(active) + _upper_halves(parameters).tobytes()
+        return self.bitmap(active) + parameters.astype("<f4", copy=False).tobytes()
+
+    def sent(self, parameters: Parameters) -> Parameters:
+        """The model as those read it to whom it is sent."""
+        return _widened(_upper_halves(parameters)) if self.short_models else parameters
+
+    def read_model(self, frame: Frame, sender: str) -> tuple[frozenset[int], Parameters]:
+        """The active silos and the model in a MODEL."""
+        bits = (self.silos + 7) // 8
+        kind = np.dtype("<u2" if self.short_models else "<f4")
+        self._expect(frame, bits + kind.itemsize * self.parameters, sender)
+        words = np.frombuffer(frame.payload, dtype=kind, offset=bits)
+        parameters = _widened(words) if self.short_models else words
+        if not np.isfinite(parameters).all():
+            raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
+        return self.read_silos(frame.payload[:bits], sender), parameters
+
+    def read_silos(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
+        """The set in a bitmap, which must reach the quorum."""
+        fits = len(bits) == (self.silos + 7) // 8
+        chosen = _silos_in(bytes(bits), self.silos) if fits else None
+        if chosen is None:
+            raise ProtocolError(
+                f"expected a set of at most {self.silos} silos, got another", culprit=sender
+            )
+        if len(chosen) < self.quorum:
+            raise ProtocolError(
+                f"expected at least {self.quorum} active silos, got {len(chosen)}: the noise of "
+                "fewer would not keep the study's epsilon",
+                culprit=sender,
+            )
+        return chosen
+
+    def read_total(self, frame: Frame, sender: str) -> ring.Residues:
+        """The residues in a TOTAL."""
+        self._expect(frame, self.masked_bytes, sender)
+        return ring.from_bytes(frame.payload, self.dimension, self.word_bits)
+
+    def read_answer(self, frame: Frame, model: bytes, sender: str) -> ring.Residues:
+        """What a silo's MASKED adds to the sum: nothing where the nodes hold its shares.
+
+        Args:
+            frame: the MASKED.
+            model: digest of the MODEL that it must answer; a sum of answers to several is none.
+            sender: its name.
+        """
+        size = 0 if self.full_shares else self.masked_bytes
+        self._expect(frame, size + DIGEST_BYTES, sender)
+        if frame.payload[size:] != model:
+            raise ProtocolError(
+                "expected an answer to this MODEL, got one to another: it lies, or somebody else "
+                "signs as the aggregator",
+                culprit=sender,
+            )
+        if self.full_shares:
+            return ring.zeros(self.dimension, self.word_bits)
+        return ring.from_bytes(frame.payload, self.dimension, self.word_bits)
+
+    def read_share(self, frame: Frame, sender: str) -> bytes | memoryview:
+        """The sealed vector in a SHARE."""
+        self._expect(frame, self.masked_bytes + SHARE_SEAL_BYTES, sender)
+        return frame.payload
+
+    def _expect(self, frame: Frame, size: int, sender: str) -> None:
+        if len(frame.payload) != size:
+            raise ProtocolError(
+                f"expected a {frame.tag.name} of {size} bytes, got {len(frame.payload)}",
+                culprit=sender,
+            )
+
+
+def _upper_halves(parameters: Parameters) -> NDArray[np.uint16]:
+    """bfloat16: the upper half of every float32, rounded to the nearest, ties to even."""
+    bits = parameters.astype("<f4", copy=False).view("<u4")
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    return ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype("<u2")
+
+
+def _widened(halves: NDArray[np.uint16]) -> Parameters:
+    """bfloat16 as float32, exactly."""
+    return (halves.astype("<u4") << np.uint32(16)).view("<f4")
+
+
+class Turn:
+    """The last (round, attempt) that a party used up; time only goes forward."""
+
+    def __init__(self) -> None:
+        self.last = (0, 0)
+        self._taken = b""
+        self._used = 0
+
+    def take(self, frame: Frame, steps: int, sender: str) -> None:
+        """Use the time of a frame up: masks, noise and totals exist once for each."""
+        late = (1, 0) <= (frame.round, frame.attempt) < self.last
+        culprit = "relay" if late else doubled_by(frame, self._taken, sender)
+        self.advance(frame.round, frame.attempt, steps, culprit=culprit)
+        self._taken = frame.digest
+
+    def advance(self, round: int, attempt: int, steps: int, *, culprit: str = "") -> None:
+        """Go on to a later time; the culprit is who asked for one that is not later."""
+        if not 1 <= round <= steps:
+            raise ProtocolError(f"expected a round from 1 to {steps}, got {round}", culprit=culprit)
+        if (round, attempt) <= self.last:
+            raise ProtocolError(
+                f"expected a round after {self.last[0]}.{self.last[1]}, got {round}.{attempt}: "
+                "a mask is never used twice",
+                culprit=culprit,
+            )
+        if self._used >= steps:
+            raise ProtocolError(
+                f"expected at most {steps} attempts in a session, got another: each one costs as "
+                "much as a step of the study",
+                culprit=culprit,
+            )
+        self._used += 1
+        self.last = (round, attempt)
+
+
+@lru_cache(maxsize=4)
+def _silos_in(bits: bytes, silos: int) -> frozenset[int] | None:
+    """The set in a bitmap, None if it is not one; all silos of one process are sent the same."""
+    flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
+    if flags[silos:].any():
+        return None
+    return frozenset((np.flatnonzero(flags) + 1).tolist())

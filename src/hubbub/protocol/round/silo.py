@@ -1,0 +1,160 @@
+"""A silo's part in a round: the only place where records become something that leaves.
+
+Theory of operation. `accept` checks the aggregator's MODEL and says what answering it would cost
+(a `Charge`). Whoever runs the silo writes the charge to the ledger, durably, and only then calls
+`contribute`, which can be called once per accepted model. So a crash may over-count and never
+under-count. Everything that is done with data is in `contribute`, in the order in which
+docs/privacy.md proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import ProtocolError
+from hubbub.protocol import noise
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.projection import Draw
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round.joint_batch import Tokens
+from hubbub.protocol.round.masking import Answering, Attempt
+from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
+from hubbub.protocol.round.round_parameters import Terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """What an accepted model will cost, to be written down before the answer leaves."""
+
+    round: int
+    attempt: int
+
+
+class Silo:
+    """One silo in one session.
+
+    Args:
+        terms: the numbers of the rounds.
+        task: the silo's records.
+        answering: checks models and hides answers.
+        source: the silo's randomness.
+        seeds: the silo's part of the joint seeds, where the terms need them.
+    """
+
+    def __init__(
+        self,
+        *,
+        terms: Terms,
+        task: LocalTask,
+        answering: Answering,
+        source: SecureSource,
+        seeds: JointSeed | None = None,
+    ) -> None:
+        self._terms, self._task = terms, task
+        self._answering, self._source, self._seeds = answering, source, seeds
+        self._accepted: Attempt | None = None
+        self._seed: bytes | None = None
+        self._tokens: Tokens | None = None
+
+    def accept(self, model: bytes) -> Charge:
+        """Check the aggregator's model for a new attempt at a round.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this session, not new, or names
+                too few silos.
+        """
+        try:
+            accepted = self._answering.accept(model)
+        except ProtocolError as error:
+            if error.culprit != "relay":  # a signed lie ends the attempt, a stray message does not
+                self.decline()
+            raise
+        self._accepted, self._seed = accepted, None
+        return Charge(round=accepted.round, attempt=accepted.attempt)
+
+    def take_list(self, positions: NDArray[np.intp], first: int) -> None:
+        """From now on, draw joint batches from a new list of tokens.
+
+        Args:
+            positions: of the silo's own records in the list, (records,); known to nobody else.
+            first: the round for which the list was made.
+
+        Raises:
+            ProtocolError: an attempt is open, whose seed may have been known to who made the list.
+        """
+        if self._accepted is not None:
+            raise ProtocolError(
+                "expected a new list of tokens before a model is accepted, got it after; make the "
+                "list first"
+            )
+        self._tokens = Tokens(positions, first)
+
+    def reveal(self) -> bytes:
+        """This silo's part of the joint seed; nobody can choose the accepted model by it any more.
+
+        Raises:
+            ProtocolError: no model was accepted.
+        """
+        attempt, seeds = self._opened(), self._seeds
+        if seeds is None:
+            raise ProtocolError("expected a study with joint seeds, got one without; nothing sent")
+        return seeds.reveal(attempt.round, attempt.attempt)
+
+    def learn_seed(self, links: Sequence[bytes]) -> None:
+        """The joint seed of the accepted attempt, from the links of all active silos.
+
+        Raises:
+            ProtocolError: naming who has revealed nothing, or what it had not committed to.
+        """
+        attempt, seeds = self._opened(), self._seeds
+        assert seeds is not None, "reveal comes first"  # noqa: S101
+        self._seed = seeds.seed(attempt.round, attempt.attempt, attempt.active, links)
+
+    def contribute(self) -> bytes:
+        """The masked answer to the accepted model; the charge has been written before.
+
+        Raises:
+            ProtocolError: no model was accepted since the last answer.
+        """
+        attempt = self._opened()
+        self._accepted = None
+        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen(attempt)
+        total = clipped_sum(terms, self._task, attempt.parameters, chosen, draw)  # P14, P8
+        residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
+            total, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
+        )
+        return self._answering.masked(attempt, residues)  # P4: only the whole sum is visible
+
+    def _opened(self) -> Attempt:
+        """The accepted attempt."""
+        if self._accepted is None:
+            raise ProtocolError("expected an accepted model before contributing, got none")
+        return self._accepted
+
+    def _chosen(self, attempt: Attempt) -> NDArray[np.intp]:
+        """The silo's records in the batch."""
+        if not self._terms.batch:
+            return self._source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
+        if self._tokens is None or self._seed is None:
+            raise ProtocolError("expected a list of tokens and a joint seed, got none; get them")
+        return self._tokens.chosen(self._terms, self._seed, attempt.round)  # P9: joint batches
+
+    def _draw(self, attempt: Attempt) -> Draw | None:
+        """The matrix of the attempt, where sums are projected (P8)."""
+        if not self._terms.projection:
+            return None
+        if self._seed is None:
+            raise ProtocolError("expected a joint seed for the projection, got none; learn it")
+        return draw_of(self._seed, attempt.round, attempt.attempt, attempt.parameters)
+
+    def decline(self) -> None:
+        """Give up the accepted model, whose charge was refused: it cannot be answered any more."""
+        self._accepted = self._seed = None
+
+    def shares(self) -> dict[int, bytes]:
+        """With full shares, what goes to the compute nodes with the last answer; else nothing."""
+        return self._answering.shares()

@@ -1,0 +1,132 @@
+"""All cores at work on layers: worker processes, each fed by a thread.
+
+This file knows processes and pipes, and of the jobs only that they can be packed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import SimpleQueue
+
+from hubbub.errors import HubbubError
+from hubbub.protocol.token_lists.onion_layers import Done, Job, Labour, in_this_thread
+from hubbub.protocol.token_lists.pool_worker import receive, send
+
+Watch = Callable[[int], None]
+_Process = subprocess.Popen[bytes]
+# Below so many HPKE operations, a quarter of a second, no process is worth its start; unless told
+# how many to start, not below some seconds: the first thing that each does is to import.
+_WORTH_PROCESSES, _WORTH_ALL_CORES = 3000, 40_000
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def workshop(
+    operations: int, workers: int | None = None, watch: Watch = lambda _: None
+) -> Iterator[Labour]:
+    """A `Labour` for as long as the block lasts.
+
+    Args:
+        operations: how many HPKE operations there will be; for few, no process is started.
+        workers: how many processes; None: one for each core, if there is enough to do.
+        watch: is told after each job how many operations it was.
+    """
+    if workers is None:
+        workers = cores() if operations >= _WORTH_ALL_CORES else 1
+    if workers <= 1 or operations < _WORTH_PROCESSES:
+        yield _watched(in_this_thread, watch)
+        return
+    processes = [_started() for _ in range(workers)]
+    with ThreadPoolExecutor(workers) as threads:
+        try:
+            yield _watched(_shared(processes, threads), watch)
+        finally:  # jobs that still wait end at once when their process is gone
+            for process in processes:
+                _stop(process)
+
+
+def _watched(labour: Labour, watch: Watch) -> Labour:
+    """The same, telling how far it is."""
+
+    def watched(jobs: Iterable[Job]) -> Iterator[Done]:
+        listed = list(jobs)
+        for job, done in zip(listed, labour(listed), strict=True):
+            watch(job.operations)
+            yield done
+
+    return watched
+
+
+def _shared(processes: list[_Process], threads: ThreadPoolExecutor) -> Labour:
+    """Jobs to whichever process is free, results in order."""
+    free = SimpleQueue[_Process]()
+    for process in processes:
+        free.put(process)
+
+    def one(job: Job) -> Done:
+        process = free.get()
+        try:
+            return _asked(process, job.packed())
+        finally:
+            free.put(process)
+
+    def shared(jobs: Iterable[Job]) -> Iterator[Done]:
+        begun: list[Future[Done]] = [threads.submit(one, job) for job in jobs]
+        begun.reverse()
+        while begun:
+            yield begun.pop().result()
+
+    return shared
+
+
+def _started() -> _Process:
+    # The child finds hubbub where this process has it, however it came to be on the path.
+    home = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        "from hubbub.protocol.token_lists.pool_worker import main; main()",
+    ]
+    return subprocess.Popen(  # noqa: S603 - this interpreter, with fixed arguments
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+
+
+def _asked(process: _Process, job: bytes) -> Done:
+    """One job done by a process."""
+    if process.stdin is None or process.stdout is None:
+        raise HubbubError("expected a worker process with pipes, got one without")
+    try:
+        send(process.stdin, job)
+        answer = receive(process.stdout)
+    except (OSError, ValueError):
+        answer = b""
+    if not answer:
+        raise HubbubError(
+            "expected a worker process to go on, it ended; look for what killed it, and resume"
+        )
+    return Done.unpacked(answer)
+
+
+def _stop(process: _Process) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what was not sent is lost, as it should be
+                pipe.close()

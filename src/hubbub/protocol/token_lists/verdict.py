@@ -1,0 +1,201 @@
+"""Who lied, once a list has been opened: everything is done again with everybody's key.
+
+Opening costs nothing but the list: its tokens were random, no batch was drawn from it, and the keys
+were made for it alone. What is found is public and anybody can repeat it. This file decides from
+signed frames only; nobody's word counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import ProtocolError
+from hubbub.protocol.token_lists import onion_layers
+from hubbub.protocol.token_lists.list_context import Venue, parted
+from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES, Labour, Names
+from hubbub.protocol.token_lists.publications import Publications
+from hubbub.protocol.token_lists.token_list import doubled, joined, list_places
+from hubbub.protocol.wire import Frame, Tag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Who is to blame, by name, and for what."""
+
+    culprit: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The frames that were published about one list, as all silos saw them.
+
+    List 0 is one that `Mixer.look` took: what was committed to, and the same for everybody.
+
+    Args:
+        venue: which list.
+        counts: records of each silo, in the order of the roster.
+        keys: the MIX_KEY frames.
+        names: the MIX_NAMES frames of each step so far: of all silos, then of one mixer each.
+        forms: the MIX_FORMS frames that go with them, by step; 0 and the last are needed.
+    """
+
+    venue: Venue
+    counts: Sequence[int]
+    keys: Sequence[bytes]
+    names: Sequence[Sequence[bytes]]
+    forms: Mapping[int, Sequence[bytes]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _List:
+    """One list as it should be: forms in the order of their names, and whose each one is."""
+
+    names: Names
+    forms: bytes
+    owners: NDArray[np.intp]
+
+
+def verdict(
+    evidence: Evidence,
+    complaint: bytes,
+    opened: Sequence[bytes],
+    labour: Labour = onion_layers.in_this_thread,
+) -> Verdict:
+    """Repeat the making of a list with everybody's key, up to the first thing that is wrong.
+
+    Guarantees:
+        1. A silo that kept to the protocol is never named.
+        2. Somebody is named: whoever made a form that does not open or is there twice, a mixer
+           whose list is not what its key makes of the one before, or who complained in vain.
+
+    Args:
+        evidence: what was published.
+        complaint: the MIX_COMPLAINT frame.
+        opened: the MIX_OPENED frames of all silos.
+        labour: who does the work.
+
+    Raises:
+        ProtocolError: naming who keeps its key or published nothing that can be read, or showed the
+            complainer another list than there is here.
+    """
+    venue = evidence.venue
+    silos, roster = venue.roster.silos, venue.roster
+    told = venue.complaint(complaint)
+    _compared(evidence, told)
+    complainer = told.sender
+    publics = _payloads(venue, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, KEY_BYTES))
+    privates = _payloads(venue, opened, Tag.MIX_OPENED, dict.fromkeys(silos, KEY_BYTES))
+    for index in silos:
+        if onion_layers.public_of(privates[index]) != publics[index]:
+            return Verdict(culprit=roster.name(index), reason="the key that it shows is not its")
+    places = list_places(venue, evidence.counts, list(publics.values()))
+    found = _input(evidence, places[0])
+    for layer in silos:
+        if isinstance(found, Verdict):
+            return found
+        if layer > len(evidence.names):
+            break
+        found = _peeled(evidence, found, layer, privates[layer], places[layer], labour)
+    if isinstance(found, Verdict):
+        return found
+    return Verdict(
+        culprit=roster.name(complainer), reason="it complained about a list that is as it should be"
+    )
+
+
+def _compared(evidence: Evidence, complaint: Frame) -> None:
+    """See that the complaint is about a list that is here, and is the one that its sender saw."""
+    step, venue = complaint.attempt, evidence.venue
+    if step >= len(evidence.names):
+        raise ProtocolError(
+            f"expected list {step}, which the complaint is about, got lists before it alone",
+            culprit="relay",
+        )
+    sizes = _rules(evidence).names_bytes(step)
+    posts = venue.one_each(evidence.names[step], Tag.MIX_NAMES, step, sizes)
+    venue.compare(posts, complaint.payload, complaint.sender)
+
+
+def _rules(evidence: Evidence) -> Publications:
+    silos = evidence.venue.roster.silos
+    return Publications(evidence.venue, dict(zip(silos, evidence.counts, strict=True)))
+
+
+def _payloads(
+    venue: Venue, frames: Sequence[bytes], tag: Tag, sizes: Mapping[int, int], step: int = 0
+) -> dict[int, bytes]:
+    posts = venue.one_each(frames, tag, step, sizes)
+    return {index: bytes(post.payload) for index, post in posts.items()}
+
+
+def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
+    """List 0, or whose forms are not those that it named, or are there twice."""
+    venue, silos = evidence.venue, evidence.venue.roster.silos
+    rules = _rules(evidence)
+    size = onion_layers.form_bytes(len(silos))
+    shown = _payloads(venue, evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
+    names = {index: parted(payload, len(silos))[0] for index, payload in shown.items()}
+    forms = _payloads(venue, evidence.forms[0], Tag.MIX_FORMS, rules.forms_bytes(0))
+    for index in silos:
+        if onion_layers.named(place, forms[index], size) != names[index]:
+            return _misnamed(venue, index)
+    owners = np.repeat(list(silos), list(evidence.counts))
+    whole = onion_layers.names_in(b"".join(names.values()))
+    if alike := doubled(whole, owners):
+        return Verdict(culprit=joined(venue.roster, alike), reason="its form is there twice")
+    return _List(names=whole, forms=b"".join(forms.values()), owners=owners)
+
+
+def _peeled(
+    evidence: Evidence, before: _List, layer: int, private: bytes, place: bytes, labour: Labour
+) -> _List | Verdict:
+    """The list that a mixer's key makes of the one before, held against what it published."""
+    venue = evidence.venue
+    size = onion_layers.form_bytes(len(venue.roster.silos) - layer + 1)
+    done = onion_layers.peeled(private, place, before.forms, size, labour)
+    if done.bad:
+        owner = int(before.owners[done.bad[0]])
+        return Verdict(
+            culprit=venue.roster.name(owner), reason=f"its token does not open at layer {layer}"
+        )
+    names = onion_layers.names_in(done.names)
+    if alike := doubled(names, before.owners):
+        return Verdict(
+            culprit=joined(venue.roster, alike), reason=f"its tokens are alike inside layer {layer}"
+        )
+    order = np.argsort(names)
+    inner = size - onion_layers.LAYER_BYTES
+    right = _List(
+        names=names[order],
+        forms=onion_layers.forms_in(done.forms, inner)[order].tobytes(),
+        owners=before.owners[order],
+    )
+    return _differs(evidence, right, layer, inner) or right
+
+
+def _differs(evidence: Evidence, right: _List, layer: int, size: int) -> Verdict | None:
+    """The mixer's guilt, if it published anything but this list."""
+    if layer >= len(evidence.names):
+        return None
+    venue, count = evidence.venue, sum(evidence.counts)
+    names = _payloads(
+        venue, evidence.names[layer], Tag.MIX_NAMES, {layer: NAME_BYTES * count}, layer
+    )
+    if names[layer] != right.names.tobytes():
+        return Verdict(
+            culprit=venue.roster.name(layer),
+            reason="its list is not what its key makes of the one before",
+        )
+    if layer not in evidence.forms:
+        return None
+    forms = _payloads(venue, evidence.forms[layer], Tag.MIX_FORMS, {layer: size * count}, layer)
+    return _misnamed(venue, layer) if forms[layer] != right.forms else None
+
+
+def _misnamed(venue: Venue, index: int) -> Verdict:
+    return Verdict(culprit=venue.roster.name(index), reason="its forms are not those that it named")

@@ -1,0 +1,254 @@
+"""The frame of every message: what it is, who says it to whom, and the signature that binds it.
+
+A frame is a header of fixed size, a payload, and an Ed25519 signature over both (over the SHA-256
+of the payload, which may be megabytes). The header binds the message to a study, a session, a round
+and an attempt, so that nothing can be replayed elsewhere. Bytes become a `Frame` here or a
+`ProtocolError` that names the culprit; what a payload means is the business of `round`.
+
+A signer is blamed only for what no honest party signs. A true frame in the wrong place, or there a
+second time, is the relay's doing; two different frames for one place are their signer's. Receivers
+therefore keep the digest of what they took wherever a second frame could come.
+
+    offset  size  field
+         0     1  version (1)
+         1     1  tag
+         2    32  study id
+        34    16  session
+        50     4  round, little-endian
+        54     4  attempt
+        58     4  sender: index in the roster
+        62     4  receiver: index, or 0xffffffff for everybody
+        66     8  payload length
+        74     n  payload
+      74+n    64  signature
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property, lru_cache
+from threading import Lock
+
+from hubbub.errors import ProtocolError
+from hubbub.protocol.identity import Keys, Roster
+
+VERSION = 1
+EVERYBODY = 0xFFFFFFFF
+HEADER = struct.Struct("<BB32s16sIIIIQ")
+HEADER_BYTES = HEADER.size
+SIGNATURE_BYTES = 64
+DIGEST_BYTES = 32  # of SHA-256
+OVERHEAD = HEADER_BYTES + SIGNATURE_BYTES
+SIGNED_FIRST = b"hubbub frame v1"
+_RECEIVER = slice(62, 66)
+_LARGE = 1 << 16  # bytes of a frame whose hash takes longer than a look at the last ones
+_REMEMBERED = 4
+
+
+class Tag(IntEnum):
+    """Kinds of messages, in the order in which a session uses them."""
+
+    COMMIT = 1
+    REVEAL = 2
+    CONTRIBUTION = 3
+    CONFIRM = 4
+    KEY_CHECK = 5
+    MODEL = 6
+    MASKED = 7
+    REQUEST = 8
+    TOTAL = 9
+    SHARE = 10
+    SEED_ANCHOR = 11
+    SEED_LINK = 12
+    MIX_KEY = 13
+    MIX_COMMIT = 14
+    MIX_NAMES = 15
+    MIX_FORMS = 16
+    MIX_SEEN = 17
+    MIX_COMPLAINT = 18
+    MIX_OPENED = 19
+    OPEN = 20
+    READY = 21
+    REFUSAL = 22
+    RESULT = 23
+    CLOSE = 24
+    CLOSED = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One message, parsed and, if it came from outside, verified."""
+
+    tag: Tag
+    study: bytes
+    session: bytes
+    round: int = 0
+    attempt: int = 0
+    sender: int
+    receiver: int = EVERYBODY
+    payload: bytes | memoryview
+
+    def sealed(self, keys: Keys) -> bytes:
+        """The frame as signed bytes."""
+        data = b"".join((self._header, self.payload, keys.sign(self.signed)))
+        if type(self.payload) is bytes:  # no other kind is sure to be now what it was when hashed
+            _SEALED.remember(data, self._hash)
+        return data
+
+    @cached_property
+    def signed(self) -> bytes:
+        """What is signed: the context, the header, and the hash of the payload."""
+        return SIGNED_FIRST + self._header + self._hash
+
+    @cached_property
+    def _hash(self) -> bytes:
+        return hashlib.sha256(self.payload).digest()
+
+    @property
+    def digest(self) -> bytes:
+        """What stands for a frame that was taken or is answered: SHA-256 of what is signed."""
+        return hashlib.sha256(self.signed).digest()
+
+    @property
+    def _header(self) -> bytes:
+        return HEADER.pack(
+            VERSION,
+            self.tag,
+            self.study,
+            self.session,
+            self.round,
+            self.attempt,
+            self.sender,
+            self.receiver,
+            len(self.payload),
+        )
+
+
+class Sealed:
+    """The last large frames that this process has sealed and not yet parsed, and their hashes.
+
+    Where all parties are in one process, a receiver is handed the very object that the sender has
+    made. Bytes never change, so the hash of its payload is what the sender found, and the receiver
+    need not spend the time again; it verifies the signature all the same. Only the object itself is
+    recognised, which cannot be replaced while it is held here: an equal copy is hashed anew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._last: deque[tuple[bytes, bytes]] = deque(maxlen=_REMEMBERED)
+
+    def remember(self, data: bytes, hashed: bytes) -> None:
+        """Keep a frame until it is parsed, or until some more have been sealed."""
+        if len(data) >= _LARGE:
+            with self._lock:
+                self._last.append((data, hashed))
+
+    def hash_of(self, data: bytes) -> bytes:
+        """The hash of this very frame's payload, which is then forgotten; nothing if unknown."""
+        if len(data) < _LARGE:
+            return b""
+        with self._lock:
+            for place, (sealed, hashed) in enumerate(self._last):
+                if sealed is data:
+                    del self._last[place]
+                    return hashed
+        return b""
+
+
+_SEALED = Sealed()
+
+
+def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
+    """A verified frame of this study and session.
+
+    Raises:
+        ProtocolError: naming the relay; the bytes are not what any party signed, or a party signed
+            them for another study or session and somebody carried them here.
+    """
+    data = bytes(data)  # nobody may change what was verified
+    frame = _split_once(data) if _is_broadcast(data) else _split(data)
+    if not 0 <= frame.sender < len(roster.parties):
+        raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
+    sender = roster.parties[frame.sender]
+    if not sender.verifies(data[-SIGNATURE_BYTES:], frame.signed):
+        raise ProtocolError(
+            f"expected a {frame.tag.name} signed by {sender.name}, got a false signature",
+            culprit="relay",
+        )
+    if frame.study != study:
+        raise ProtocolError(
+            f"expected study {study.hex()[:16]}, got {frame.study.hex()[:16]}", culprit="relay"
+        )
+    if frame.session != session:
+        raise ProtocolError(
+            f"expected a {frame.tag.name} of this session, got one of another: a replay",
+            culprit="relay",
+        )
+    return frame
+
+
+def unverified(data: bytes) -> Frame:
+    """What a frame says of itself, of which nothing is to be believed yet.
+
+    Raises:
+        ProtocolError: it is no frame of this version.
+    """
+    return _split(bytes(data))
+
+
+def _is_broadcast(data: bytes) -> bool:
+    """Whether the same bytes come to everybody, as a model of megabytes does."""
+    return data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
+
+
+def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:
+    """Who is to blame for a second frame in the place of one that was taken, by its digest.
+
+    The signature itself is not compared: a signer can make two for the same words, and they are no
+    lie. Only the signer can have signed two different things.
+    """
+    return "relay" if frame.digest == taken else sender
+
+
+def _split(data: bytes) -> Frame:
+    """Header fields and payload, lengths checked, nothing believed yet."""
+    if len(data) < OVERHEAD:
+        raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
+    fields = HEADER.unpack_from(data)
+    version, tag, study, session, number, attempt, sender, receiver, size = fields
+    if version != VERSION:
+        raise ProtocolError(
+            f"expected wire version {VERSION}, got {version}; all parties must run the same "
+            "version of hubbub",
+            culprit="relay",
+        )
+    if size != len(data) - OVERHEAD:
+        raise ProtocolError(
+            f"expected a payload of {len(data) - OVERHEAD} bytes, got the length {size}",
+            culprit="relay",
+        )
+    if tag not in Tag.__members__.values():
+        raise ProtocolError(f"expected a known tag, got {tag}", culprit="relay")
+    payload = memoryview(data)[HEADER_BYTES : len(data) - SIGNATURE_BYTES]
+    frame = Frame(
+        tag=Tag(tag),
+        study=study,
+        session=session,
+        round=number,
+        attempt=attempt,
+        sender=sender,
+        receiver=receiver,
+        payload=payload,
+    )
+    if hashed := _SEALED.hash_of(data):
+        vars(frame)["_hash"] = hashed  # where the property would keep it
+    return frame
+
+
+# In one process a thousand silos are handed one model: its hash is a property of the bytes and is
+# computed once. The signature is verified by each of them.
+_split_once = lru_cache(maxsize=1)(_split)

@@ -1,0 +1,160 @@
+"""What it cost: epsilon for every adversary, and what that means in plain words.
+
+It reads the plan's plain values and calculates nothing but e to the epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp
+from typing import Any
+
+from hubbub.report import charts
+from hubbub.report.markup import Html, section, table, tag
+from hubbub.report.modes import FEDERATED, Mode
+from hubbub.report.number_format import NO_PROMISE, amount, at_most
+from hubbub.report.scales import bounds, linear
+
+Plan = Mapping[str, Any]
+Exposure = Mapping[str, Any]
+
+_HEIGHT = 270
+# As in the words of `_meaning`; ends of what is called a strong, and not yet a weak, promise.
+_STRONG, _WEAK = 1.0, 8.0
+
+
+def stated(plan: Plan) -> Exposure:
+    """The adversary to whom the study's epsilon is promised; its silos are the study's T."""
+    return next(row for row in plan["epsilon"] if row["adversary"] == plan["stated_adversary"])
+
+
+def against(plan: Plan, mode: Mode) -> str | None:
+    """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
+    return plan["stated_adversary"] if mode.against == "" else mode.against
+
+
+def scale(epsilon: float | None) -> Html:
+    """Where an epsilon stands between a strong promise and none."""
+    zones = [(_STRONG, "strong"), (_WEAK, "fair"), (50.0, "weak")]
+    words = next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
+    described = f"A scale from strong (ε below 1) over fair to weak (above 8): {words} promise."
+    return charts.strip(epsilon, zones, described)
+
+
+def plainly(plan: Plan, against: str) -> str:
+    """What the promise means, for somebody who has not heard of epsilon."""
+    epsilon = stated(plan)["epsilon"]
+    if epsilon is None:
+        return f"Against {against} nothing is promised: it may be able to tell who took part."
+    how = "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK else "perhaps"
+    return (
+        f"In plain words: whoever sees all that {against} can see, and knows everything about one "
+        f"person, can {how} tell whether that person's record was used. Whatever the odds were "
+        f"before, they change by at most a factor of {at_most(exp(epsilon))}, but for the slack δ."
+    )
+
+
+def cost(plan: Plan, mode: Mode) -> Html:
+    """The section; the table of adversaries is the federation's, baselines have other ones."""
+    who, heading = against(plan, mode), "What it cost"
+    if who is None:
+        return section(heading, tag("p", mode.beyond))
+    if mode is not FEDERATED:
+        bound = f"ε ≤ {at_most(stated(plan)['epsilon'])} at δ = {amount(plan['delta'])}"
+        words = f"In this baseline {bound} holds against {who}. {mode.beyond}"
+        return section(heading, tag("p", words), *_meaning(plan, who))
+    figure = tag("div", _figure(plan), class_="figures")
+    return section(heading, *_meaning(plan, who), _table(plan), figure)
+
+
+def _meaning(plan: Plan, who: str) -> list[Html]:
+    """Epsilon in words, for the adversary against whom it holds."""
+    epsilon = stated(plan)["epsilon"]
+    first = (
+        "ε (epsilon) bounds how much any single record can change what an adversary sees: at 0 it "
+        "changes nothing, below 1 is a strong promise, above 8 a weak one. "
+    )
+    if epsilon is not None:
+        first += (
+            f"With ε = {at_most(epsilon)}, the odds between two guesses about one record (it was "
+            f"used, or it was not) change by at most a factor of {at_most(exp(epsilon))}, whatever "
+            f"was believed before, up to a slack of δ = {amount(plan['delta'])}."
+        )
+    power = at_most(100 * plan["attack_power_at_1_percent"])
+    second = (
+        "An attacker who may wrongly accuse 1 in 100 non-members is right about at most "
+        f"{power} in 100 members; blind guessing is right about 1. All this holds against {who}, "
+        "and whoever sees less. A person with several records in the study is protected less."
+    )
+    return [tag("p", first), tag("p", second)]
+
+
+def _table(plan: Plan) -> Html:
+    rows: Sequence[Exposure] = plan["epsilon"]
+    body = [_row(row, plan) for row in rows]
+    names = [row["adversary"] for row in rows]
+    head = ("Adversary", "ε at most", "promise", "colluding silos", "noise it faces, over clip")
+    caption = (
+        f"ε for each adversary at δ = {amount(plan['delta'])}; "
+        f"planned for up to T = {stated(plan)['colluding_silos']} colluding silos"
+    )
+    at = names.index(plan["stated_adversary"])
+    return table(caption, head, body, numeric=(1, 3, 4), marked=(at,))
+
+
+def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
+    return (
+        row["adversary"],
+        at_most(row["epsilon"]),
+        _promise(row, plan),
+        amount(row["colluding_silos"]),
+        amount(row["noise_multiplier"]),
+    )
+
+
+def _promise(row: Exposure, plan: Plan) -> str:
+    if row["adversary"] == plan["stated_adversary"]:
+        return "the stated one"
+    if row["colluding_silos"] <= stated(plan)["colluding_silos"]:
+        return "kept"
+    return "none" if row["epsilon"] is None else "weaker: beyond T"
+
+
+def _figure(plan: Plan) -> Html:
+    """Epsilon against the number of colluding silos: how gracefully the promise degrades."""
+    worst = _worst(plan["epsilon"])
+    known = {silos: epsilon for silos, epsilon in worst.items() if epsilon is not None}
+    over = [silos for silos, epsilon in worst.items() if epsilon is None]
+    across = linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
+    up = bounds(known.values(), *charts.vertical(_HEIGHT))
+    limit = stated(plan)["colluding_silos"]
+    extra = [charts.limit(limit, f"T = {limit}", across, up)]
+    if over:
+        extra.append(charts.off_scale(over, NO_PROMISE, across, up))
+    words = ", ".join(f"{silos}: {at_most(epsilon)}" for silos, epsilon in worst.items())
+    chart = charts.lines(
+        [charts.Series(name="epsilon", points=tuple(known.items()))],
+        across,
+        up,
+        labels=("silos that collude with the aggregator", "ε" + (" (log scale)" if up.log else "")),
+        described=f"Line chart of epsilon by number of colluding silos. {words}. T is {limit}.",
+        extra=extra,
+    )
+    return tag("figure", chart, tag("figcaption", _degradation(limit)))
+
+
+def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
+    """The largest epsilon among the adversaries with equally many silos; None is the largest."""
+    found: dict[int, float | None] = {}
+    for row in sorted(rows, key=lambda one: one["colluding_silos"]):
+        silos, epsilon = row["colluding_silos"], row["epsilon"]
+        before = found.get(silos, 0.0)
+        found[silos] = None if epsilon is None or before is None else max(epsilon, before)
+    return found
+
+
+def _degradation(limit: int) -> str:
+    return (
+        f"The worst adversary for each number of colluding silos. The study is planned for T = "
+        f"{limit} (dashed line); beyond it the promise weakens step by step."
+    )

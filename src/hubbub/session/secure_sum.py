@@ -1,0 +1,261 @@
+"""Only the secure sum, for people who want nothing else: exact, or with noise and its guarantee.
+
+Both play every party of the real protocol in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hubbub.errors import StudyError
+from hubbub.planning import Exposure, plan
+from hubbub.privacy import arguments as parameters
+from hubbub.protocol import ring
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.round import Terms
+from hubbub.protocol.round.round_parameters import Parameters
+from hubbub.session.in_process import federate, layout_of, terms_of
+from hubbub.session.layout import Layout, Members
+from hubbub.study import Study
+
+_STUDY = b"hubbub secure sum".ljust(32, b"\0")
+_MOST_NODES = 1000
+_NO_MODEL = np.zeros(0, dtype=np.float32)
+
+
+def secure_sum(
+    vectors: Sequence[ArrayLike], *, compute_nodes: int = 0, word_bits: int = 64
+) -> NDArray[np.int64]:
+    """The exact sum of integer vectors, one from each silo, none of which is seen by anybody else.
+
+    Guarantees:
+        1. Exact: an error instead of a sum that does not fit the word.
+        2. What the aggregator and any silos see depends on their own vectors and the sum of the
+           others' only; with compute nodes also what all of them but one see (docs/privacy.md P4).
+           No noise is added: the sum itself is revealed.
+
+    Args:
+        vectors: at least two (three, for the guarantee to mean something) integer vectors of one
+            length.
+        compute_nodes: 0 for pairwise masks, else how many nodes remove the masks.
+        word_bits: 16, 32 or 64.
+
+    Raises:
+        StudyError: not integers, different lengths, a sum that a word does not hold, or an option
+            out of range.
+
+    >>> secure_sum([[1, 2], [3, 4], [5, -6]], compute_nodes=3, word_bits=32)
+    array([9, 0])
+    """
+    integers = _integers(vectors)
+    word_bits = parameters.whole("word_bits", word_bits, least=16, most=64)
+    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
+    _check_fits(integers, word_bits)
+    silos = len(integers)
+    terms = Terms(
+        dimension=integers[0].size,
+        parameters=0,
+        silos=silos,
+        quorum=silos,
+        steps=1,
+        word_bits=word_bits,
+        grid_step=1.0,
+        sigma_grid=0.0,
+        sample_rate=1.0,
+        nodes=compute_nodes,
+    )
+    layout = Layout(
+        names=tuple(f"silo-{number}" for number in range(1, silos + 1)),
+        nodes=compute_nodes,
+        degree=mask_graph.degree(silos, max(silos - 2, 0), 0),
+    )
+    members, masking = Members.gather(layout, study=_STUDY), Masking()
+    aggregator = members.aggregator(terms)
+    model = aggregator.begin(1, 0, members.roster.silos, _NO_MODEL)
+    for index, vector in zip(members.roster.silos, integers, strict=True):
+        answering = members.answering(index, terms, masking)
+        attempt = answering.accept(model)
+        aggregator.receive(answering.masked(attempt, ring.to_residues(vector, word_bits)))
+    if compute_nodes:
+        nodes = members.nodes(terms, masking)
+        for index, request in aggregator.requests().items():
+            aggregator.receive(nodes[index].total(request))
+    return aggregator.integers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateSum:
+    """A noisy sum, and what it promises.
+
+    Args:
+        value: the sum with its noise, float64.
+        epsilon: certified, against the aggregator with `colluders` silos.
+        delta: as asked.
+        noise_multiplier: what is left of the noise against that adversary, over the sensitivity.
+        exposures: epsilon against every other adversary.
+    """
+
+    value: NDArray[np.float64]
+    epsilon: float
+    delta: float
+    noise_multiplier: float
+    exposures: tuple[Exposure, ...]
+
+
+def private_sum(
+    vectors: Sequence[ArrayLike],
+    *,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    colluders: int = 0,
+    compute_nodes: int = 0,
+    relation: str = "add-remove",
+) -> PrivateSum:
+    """The sum of real vectors, one from each silo, with distributed Gaussian noise.
+
+    Guarantees:
+        1. (epsilon, delta)-DP of one record against the aggregator with `colluders` silos, if no
+           record moves its silo's vector by more than `sensitivity` (twice that when exchanged).
+
+    Args:
+        vectors: each silo's own sum over its records.
+        sensitivity: L2 norm that bounds one record's part in a vector; the caller's promise.
+        epsilon: in [0.001, 50].
+        delta: in [1e-12, 0.1].
+        colluders: silos that may join the adversary.
+        compute_nodes: 0 for pairwise masks.
+        relation: "add-remove" or "substitute".
+
+    Raises:
+        StudyError: an argument is out of range, or the vectors do not match.
+    """
+    reals = _reals(vectors)
+    sensitivity = parameters.positive("sensitivity", sensitivity)
+    colluders = parameters.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
+    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
+    epsilon = parameters.epsilon(epsilon, least=parameters.LEAST_EPSILON)
+    delta = parameters.delta(delta)
+    study = Study.from_table(
+        {
+            "study": {"name": "private sum"},
+            "parties": {
+                "silos": len(reals),
+                "colluders": colluders,
+                "compute_nodes": compute_nodes,
+            },
+            "data": {"source": "python:hubbub.session.secure_sum:private_sum"},
+            "model": {"kind": "logistic"},
+            "training": {"steps": 1, "sampling": "none", "clip": sensitivity},
+            "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+        }
+    )
+    made = plan(study, dimension=reals[0].size)
+    _check_capacity(reals, made.capacity * made.clip)
+    terms = terms_of(made, reals[0].size, parameters=0)
+    tasks = [_Fixed(vector) for vector in reals]
+    parties = federate(layout_of(made), terms, tasks, study=study.id)
+    return PrivateSum(
+        value=np.multiply(parties.sum(1, _NO_MODEL), terms.grid_step, dtype=np.float64),
+        epsilon=made.stated.epsilon,
+        delta=delta,
+        noise_multiplier=made.stated.noise_multiplier,
+        exposures=made.exposures,
+    )
+
+
+class _Fixed:
+    """A silo whose sum is given."""
+
+    count = 0
+
+    def __init__(self, vector: NDArray[np.float64]) -> None:
+        self._vector = vector
+
+    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The given vector."""
+        return self._vector.copy()
+
+
+def _arrays(vectors: Sequence[ArrayLike]) -> list[NDArray[Any]]:
+    """The vectors as arrays of whatever type they have."""
+    try:
+        whole = list(vectors)
+        arrays = [np.asarray(vector) for vector in whole]
+    except (TypeError, ValueError, RuntimeError):  # the last of a tensor that has a gradient
+        raise StudyError(
+            "expected a list of vectors, one from each silo, got something else; "
+            "give every silo a flat vector of numbers"
+        ) from None
+    if any(isinstance(vector, np.ma.MaskedArray) for vector in whole):
+        raise StudyError(
+            "expected vectors without hidden numbers, got a masked array, whose hidden numbers "
+            "would be summed; fill them first"
+        )
+    return arrays
+
+
+def _reals(vectors: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
+    """The vectors as finite float64."""
+    arrays = _arrays(vectors)
+    _check_lengths(arrays)
+    for array in arrays:
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+            raise StudyError(
+                f"expected finite real numbers in the vectors, got {array.dtype} or others; "
+                "clean them first"
+            )
+    return [array.astype(np.float64) for array in arrays]
+
+
+def _integers(vectors: Sequence[ArrayLike]) -> list[NDArray[np.int64]]:
+    """The vectors as int64, without changing a value."""
+    arrays = _arrays(vectors)
+    for array in arrays:
+        if array.dtype.kind not in "iu" or (array.dtype.kind == "u" and (array >> 63).any()):
+            raise StudyError(
+                f"expected vectors of integers within int64, got {array.dtype}; "
+                "round them, or use hubbub.private_sum for real numbers"
+            )
+    _check_lengths(arrays)
+    return [array.astype(np.int64) for array in arrays]
+
+
+def _check_lengths(arrays: Sequence[NDArray[np.generic]]) -> None:
+    """At least two vectors, all of one length."""
+    shapes = {array.shape for array in arrays}
+    if len(arrays) < 2 or len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise StudyError(
+            f"expected at least two vectors of one length, got {len(arrays)} with shapes "
+            f"{sorted(shapes)}; give every silo a vector of the same length"
+        )
+    if arrays[0].size == 0:
+        raise StudyError("expected vectors of at least one number, got empty ones; fill them")
+
+
+def _check_fits(vectors: Sequence[NDArray[np.int64]], word_bits: int) -> None:
+    """The sum has to fit a word."""
+    largest = ring.largest_integer(word_bits)
+    if sum(max(int(v.max()), -int(v.min())) for v in vectors) <= largest:
+        return
+    total = np.sum([v.astype(object) for v in vectors], axis=0)
+    if total.max() > largest or total.min() < -largest - 1:
+        raise StudyError(
+            f"expected sums within {word_bits}-bit words, up to {largest} in size, got a larger "
+            "one; choose more word_bits or scale the vectors down"
+        )
+
+
+def _check_capacity(vectors: Sequence[NDArray[np.float64]], capacity: float) -> None:
+    """The sum has to fit the word that the plan chose."""
+    if sum(float(np.abs(vector).max()) for vector in vectors) > capacity:
+        raise StudyError(
+            f"expected vectors whose sum stays below {capacity:.3g}, got larger ones; "
+            "check the sensitivity, or split the vectors"
+        )

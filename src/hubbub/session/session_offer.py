@@ -1,0 +1,163 @@
+"""What the aggregator says when it opens a session, and how a party holds it against its own plan.
+
+A party's numbers follow from the study that it approved and from its own installation. Those that
+are told are compared with them and then forgotten; only shifts and scales of features, which are
+the public result of an earlier sum, are taken over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import isclose
+from typing import Any
+
+from hubbub.errors import HubbubError, ProtocolError
+from hubbub.planning import TRAINING, Plan
+from hubbub.protocol.round import Terms
+from hubbub.study.standardisation import Standardisation
+from hubbub.version import VERSION
+
+_LARGEST = 1 << 26  # bytes of an opening
+# Machines may differ in the last digits of a plan, which is no difference that a sum would show.
+_SAME = 1e-9
+
+
+class RefusedError(HubbubError):
+    """A party declines to answer, for a reason that the others may know.
+
+    Args:
+        why: one of `REASONS`.
+        message: one sentence for this party's own people.
+        culprit: who is to blame, where the reason is "protocol".
+    """
+
+    def __init__(self, why: str, message: str, culprit: str = "") -> None:
+        super().__init__(message)
+        self.why, self.culprit = why, culprit
+
+
+# What a refusal tells others, and what they should do; never more than this leaves a party.
+REASONS = {
+    "not-approved": "its administrator has not approved this study; run hubbub approve there",
+    "version": "it runs another version of hubbub; install the same everywhere",
+    "plan": "its own plan of the study has other numbers; install the same versions everywhere",
+    "no-session": "it does not know the session, as after a restart; a new one is set up",
+    "budget": "its ledger refuses the attempt: a cap or the study's attempts are used up",
+    "ledger": "its ledger cannot be written or was altered; its own log says more",
+    "protocol": "what reached it breaks the protocol",
+    "failed": "it could not do its part; its own log says more",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What is said of a session before it is set up.
+
+    Args:
+        purpose: what is summed in it: "training", or one of the study's asides.
+        terms: the numbers of the rounds, as the aggregator has them.
+        version: of hubbub, at the aggregator.
+        standardisation: what was done to the features, where the study asks for that.
+    """
+
+    purpose: str
+    terms: Mapping[str, Any]
+    version: str = VERSION
+    standardisation: Standardisation | None = None
+
+    @classmethod
+    def of(
+        cls, purpose: str, terms: Terms, standardisation: Standardisation | None = None
+    ) -> Opening:
+        """The opening of a session with these terms."""
+        return cls(purpose=purpose, terms=asdict(terms), standardisation=standardisation)
+
+    def payload(self) -> bytes:
+        """It as bytes."""
+        found = self.standardisation
+        said = {
+            "purpose": self.purpose,
+            "terms": dict(self.terms),
+            "version": self.version,
+            "standardisation": json.loads(found.json()) if found else None,
+        }
+        return json.dumps(said, sort_keys=True).encode()
+
+    @classmethod
+    def read(cls, payload: bytes | memoryview, sender: str) -> Opening:
+        """What `payload` wrote.
+
+        Raises:
+            ProtocolError: it is none.
+        """
+        try:
+            if len(payload) > _LARGEST:
+                raise ValueError
+            said = json.loads(bytes(payload))
+            features = said["standardisation"]
+            return cls(
+                purpose=str(said["purpose"]),
+                terms=dict(said["terms"]),
+                version=str(said["version"])[:40],
+                standardisation=Standardisation.of_plain(features) if features else None,
+            )
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+            found = "another"
+        raise ProtocolError(f"expected the opening of a session, got {found}", culprit=sender)
+
+    def check(self, mine: Terms) -> None:
+        """Refuse unless the terms are those of this party's own plan.
+
+        Raises:
+            RefusedError: naming the first number that differs.
+        """
+        own = asdict(mine)
+        names = [*own, *sorted(self.terms.keys() - own.keys())]
+        name = next((one for one in names if not _same(own.get(one), self.terms.get(one))), None)
+        if name is None:
+            return
+        apart = self.version != VERSION
+        raise RefusedError(
+            "version" if apart else "plan",
+            f"expected {name} = {own.get(name)!r}, as follows from the study here, got another "
+            f"from the aggregator, which runs hubbub {_printable(self.version)} (here {VERSION}); "
+            "install the same version of hubbub and its libraries everywhere",
+        )
+
+
+def context_of(payload: bytes | memoryview, anchors: bytes) -> bytes:
+    """What all parties must have been shown alike before they agree on secrets."""
+    whole = hashlib.sha256(b"hubbub opening v1" + hashlib.sha256(payload).digest() + anchors)
+    return whole.digest()
+
+
+def purposes_of(plan: Plan) -> list[str]:
+    """What sessions may be opened for in a study."""
+    return [TRAINING, *(one.aside.purpose for one in plan.asides)]
+
+
+def part_of_plan(plan: Plan, purpose: str) -> tuple[Plan, int | None]:
+    """The plan of a purpose, and how many numbers it sums; None: as many as the model has.
+
+    Raises:
+        RefusedError: the study has no such purpose.
+    """
+    if purpose == TRAINING:
+        return plan, None
+    found = plan.aside(purpose)
+    if found is None:
+        raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
+    return found.plan, found.aside.numbers
+
+
+def _same(mine: object, theirs: object) -> bool:
+    if isinstance(mine, float) and isinstance(theirs, float):
+        return isclose(mine, theirs, rel_tol=_SAME)
+    return type(mine) is type(theirs) and mine == theirs
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)

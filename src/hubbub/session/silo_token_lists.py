@@ -1,0 +1,323 @@
+"""A silo's lists of tokens in one session: which one is due, how it is made, whom it serves.
+
+Theory of operation. A list is due when the session has none yet, or when the last one has served
+its attempts. The silo counts them and numbers its lists itself, so nobody can have one made twice,
+or another in the place of one that still serves. Each is the work of a `Mixer`, whose phases come
+as calls. From the MODEL of its first attempt on, its places decide which records are in. Rounds
+must follow each other without a gap: only so is a record used once in an epoch (docs/privacy.md
+P9). A list that failed is the session's last.
+
+What only this silo can see is answered with a complaint, and settled by opening the list. Any other
+fault is refused in the name of whoever it shows; an honest aggregator has seen it before. This file
+knows no ledger, and of the records their number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import DataError, ProtocolError
+from hubbub.network.envelope import Call
+from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.round import Silo
+from hubbub.protocol.token_lists import Evidence, Mixer, verdict
+from hubbub.protocol.token_lists.list_context import Venue
+from hubbub.protocol.token_lists.process_pool import workshop
+from hubbub.protocol.wire import SIGNATURE_BYTES, Tag, parse, unverified
+from hubbub.study import Study
+
+
+def check_count(study: Study, name: str, records: int) -> None:
+    """A silo has as many records as everybody counts on (P10).
+
+    Raises:
+        DataError: it has not.
+    """
+    stated = dict(zip(study.parties.names, study.data.counts, strict=False)).get(name, records)
+    if stated != records:
+        raise DataError(
+            f"expected {stated} records of {name}, as data.counts states, got {records}; joint "
+            "batches make the numbers public: mend the records, or the study with everybody"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """All from which anybody can tell who lied about a list.
+
+    Args:
+        evidence: what was published.
+        complaint: the MIX_COMPLAINT frame.
+        keys: the MIX_OPENED frames of all silos.
+    """
+
+    evidence: Evidence
+    complaint: bytes
+    keys: Sequence[bytes] = field(repr=False)
+
+    def frames(self) -> list[bytes]:
+        """All of it, for others."""
+        names = [frame for step in self.evidence.names for frame in step]
+        forms = [frame for step in self.evidence.forms.values() for frame in step]
+        return [*self.evidence.keys, *names, *forms, self.complaint, *self.keys]
+
+    @classmethod
+    def read(cls, venue: Venue, counts: Sequence[int], frames: Sequence[bytes]) -> Opened:
+        """What `frames` gave, by what the frames say of themselves.
+
+        Raises:
+            ProtocolError: some are missing.
+        """
+        found: dict[Tag, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+        for data in frames:
+            frame = unverified(data)
+            found[frame.tag][frame.attempt].append(data)
+        complaints = [one for each in found[Tag.MIX_COMPLAINT].values() for one in each]
+        needed = (Tag.MIX_KEY, Tag.MIX_NAMES, Tag.MIX_FORMS, Tag.MIX_OPENED)
+        if len(complaints) != 1 or any(len(found[tag][0]) != len(counts) for tag in needed):
+            raise ProtocolError("expected all that was published of a list, got some of it")
+        evidence = Evidence(
+            venue=venue,
+            counts=counts,
+            keys=found[Tag.MIX_KEY][0],
+            names=[names for _, names in sorted(found[Tag.MIX_NAMES].items())],
+            forms=dict(found[Tag.MIX_FORMS]),
+        )
+        return cls(evidence=evidence, complaint=complaints[0], keys=found[Tag.MIX_OPENED][0])
+
+    def verdict(self) -> ProtocolError:
+        """Who lied: everything is done again with everybody's key.
+
+        Raises:
+            ProtocolError: naming who keeps its key, or published nothing that can be read.
+        """
+        counts = self.evidence.counts
+        with workshop(len(counts) * sum(counts)) as labour:
+            found = verdict(self.evidence, self.complaint, self.keys, labour)
+        return ProtocolError(
+            f"expected a list that everybody made as agreed, got one where {found.reason}",
+            culprit=found.culprit,
+        )
+
+
+@dataclass(kw_only=True)
+class Lists:
+    """The lists of one session at one silo.
+
+    Args:
+        keys: the silo's own.
+        roster, index: everybody, and the silo's place.
+        study, session: what every frame is bound to.
+        counts: records of each silo; public.
+        every: attempts that a list serves.
+        epoch: attempts that one row in the ledger pays for (P9).
+    """
+
+    keys: Keys = field(repr=False)
+    roster: Roster = field(repr=False)
+    index: int
+    study: bytes
+    session: bytes
+    counts: Sequence[int]
+    every: int
+    epoch: int
+    _number: int = 0
+    _mixer: Mixer | None = field(default=None, repr=False)
+    _seen: list[bytes] = field(default_factory=list, repr=False)
+    _fresh: NDArray[np.intp] | None = field(default=None, repr=False)
+    _left: int = 0
+    _used: int = 0
+    _next: int = 0
+
+    def answer(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+        """What this silo says in a phase of the making of a list.
+
+        Raises:
+            ProtocolError: no list is due, or it is not the time of this phase; or naming who broke
+                the protocol.
+        """
+        try:
+            return self._phases[call](parts)
+        except ProtocolError as error:
+            if error.culprit:
+                raise
+            raise ProtocolError(str(error), culprit="relay") from None  # nobody signed the request
+
+    @property
+    def _phases(self) -> Mapping[Call, Callable[[Sequence[bytes]], list[bytes]]]:
+        return {
+            Call.LIST: self._begin,
+            Call.WRAP: self._wrap,
+            Call.SHOW: self._show,
+            Call.LOOK: self._look,
+            Call.MIX: self._mix,
+            Call.TAKE: self._take,
+            Call.GIVE_UP: self._give_up,
+            Call.JUDGE: self._judge,
+        }
+
+    # Attempts ----------------------------------------------------------------------------------
+
+    def prepare(self, model: bytes, silo: Silo) -> None:
+        """See that there is a list for a MODEL before it is accepted; a new one serves from it on.
+
+        Raises:
+            ProtocolError: there is none, or naming the aggregator, which left a round out.
+        """
+        frame = parse(model, self.roster, study=self.study, session=self.session)
+        if frame.tag is not Tag.MODEL or frame.sender != 0 or 0 < frame.round < self._next:
+            return  # which the silo refuses for what it is
+        if not self._left:
+            raise ProtocolError(
+                f"expected a list of tokens before the MODEL of round {frame.round}, got none; "
+                "make the list first",
+                culprit="relay",
+            )
+        if self._next and frame.round != self._next:
+            raise ProtocolError(
+                f"expected a MODEL of round {self._next}, the next part of the list, got one of "
+                f"round {frame.round}: a record would be used too often",
+                culprit=self.roster.name(0),
+            )
+        if self._fresh is not None:
+            silo.take_list(self._fresh, frame.round)
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the row of an earlier attempt pays for the next one too (P9)."""
+        return self._used % self.epoch != 0
+
+    def use(self, round: int) -> None:
+        """Count an attempt that was charged."""
+        self._left, self._used = self._left - 1, self._used + 1
+        self._next, self._fresh = round + 1, None
+
+    # The making of a list ----------------------------------------------------------------------
+
+    def _begin(self, parts: Sequence[bytes]) -> list[bytes]:
+        """A list, if one is due: the key with which this silo takes part in it."""
+        if parts:
+            raise ProtocolError(f"expected nothing with LIST, got {len(parts)} parts")
+        if self._left or self._mixer is not None:
+            found = f"{self._left} attempts left" if self._left else "not finished"
+            raise ProtocolError(
+                f"expected a new list of tokens once the last one has served, got a demand for one "
+                f"while list {self._number} is in force ({found}); set up a new session"
+            )
+        self._number, self._seen = self._number + 1, []
+        self._mixer = Mixer(
+            keys=self.keys,
+            roster=self.roster,
+            index=self.index,
+            counts=self.counts,
+            study=self.study,
+            session=self.session,
+            number=self._number,
+        )
+        return [self._mixer.key()]
+
+    def _wrap(self, parts: Sequence[bytes]) -> list[bytes]:
+        mixer = self._making()
+        with workshop(self.counts[self.index - 1] * len(self.counts)) as labour:
+            commit = mixer.commit(parts, labour)
+        self._note(parts)
+        return [commit]
+
+    def _show(self, parts: Sequence[bytes]) -> list[bytes]:
+        made = self._making().submit(parts)
+        return [made.names, made.forms]
+
+    def _look(self, parts: Sequence[bytes]) -> list[bytes]:
+        """The end of the step before, if it is still open here, and the names of this one.
+
+        A token of mine that is missing is seen by nobody else. So I complain, and repeat what I was
+        shown, lest somebody showed the others another list.
+        """
+        mixer, (seen, names) = self._making(), _divided(parts)
+        if seen:
+            mixer.agree(seen)
+        try:
+            found = [mixer.look(names)]
+        except ProtocolError as error:
+            step = unverified(names[0]).attempt if len(names) == 1 else 0
+            if not step or error.culprit != self.roster.name(step):
+                raise
+            signed = parse(names[0], self.roster, study=self.study, session=self.session).signed
+            statement = signed + names[0][-SIGNATURE_BYTES:]
+            repeats = self._venue.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
+            found = [repeats, mixer.complain()]
+        self._note(names)
+        return found
+
+    def _mix(self, parts: Sequence[bytes]) -> list[bytes]:
+        """This silo's turn; whose fault a form is that does not open, all can only tell together.
+
+        The forms of the last list are the tokens themselves: nobody has a use for them.
+        """
+        mixer, (seen, forms) = self._making(), _divided(parts)
+        mixer.agree(seen)
+        try:
+            with workshop(sum(self.counts)) as labour:
+                made = mixer.mix(forms, labour)
+        except ProtocolError:
+            if not mixer.disputed:
+                raise
+            return [mixer.complain()]
+        return [made.names] if self.index == self.roster.silos[-1] else [made.names, made.forms]
+
+    def _take(self, parts: Sequence[bytes]) -> list[bytes]:
+        """All saw the last step alike: the list is finished, and serves from the next MODEL on."""
+        mixer = self._making()
+        mixer.agree(parts)
+        self._fresh = mixer.finish().positions
+        self._mixer, self._left = None, self.every
+        return []
+
+    # A list that is opened ---------------------------------------------------------------------
+
+    def _give_up(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Somebody complains: the key of this list, which is never used then."""
+        if len(parts) != 1:
+            raise ProtocolError(f"expected one MIX_COMPLAINT, got {len(parts)} frames")
+        return [self._making().give_up(parts[0])]
+
+    def _judge(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Who lied, from the frames that were signed; this silo's own finding is its refusal.
+
+        Raises:
+            ProtocolError: always: naming the culprit; or the relay, if the frames are not those
+                that this silo was shown.
+        """
+        self._making()
+        opened = Opened.read(self._venue, self.counts, parts)
+        if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
+            raise ProtocolError("expected all that I was shown of this list, got other frames")
+        raise opened.verdict()
+
+    @property
+    def _venue(self) -> Venue:
+        return Venue(
+            roster=self.roster, study=self.study, session=self.session, number=self._number
+        )
+
+    def _making(self) -> Mixer:
+        """The list that is being made."""
+        if self._mixer is None:
+            raise ProtocolError("expected a list that is being made, got a phase of none")
+        return self._mixer
+
+    def _note(self, frames: Sequence[bytes]) -> None:
+        """Keep the hashes of what was shown here, which a verdict must rest on."""
+        self._seen += [hashlib.sha256(frame).digest() for frame in frames]
+
+
+def _divided(parts: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """What others repeat of the step before, and what is new."""
+    seen = [one for one in parts if unverified(one).tag is Tag.MIX_SEEN]
+    return seen, [one for one in parts if unverified(one).tag is not Tag.MIX_SEEN]

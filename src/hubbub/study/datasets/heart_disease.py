@@ -1,0 +1,136 @@
+"""The heart-disease records of four hospitals (UCI), as four silos and a public test set.
+
+920 patients of Cleveland, Hungary (Budapest), Switzerland (Zurich and Basel) and VA Long Beach;
+the target is whether a coronary artery is narrowed (`num` > 0). `PROVENANCE.md` beside this file
+says where the file comes from, under which licence, and what is mended here.
+
+The columns below are what a consortium would write into its study: bounds are round figures that a
+physician expects before seeing any record, defaults are ordinary healthy or middling values, and
+neither is computed from the data. Nothing here is special: `docs/data.md` shows the same columns
+in a study file.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from hubbub.errors import StudyError
+from hubbub.study.tabular import Column, Records, encode_table, read_cells
+
+HEART_SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
+# What a study that only says `silos = 4` calls them.
+_NUMBERED = {f"silo-{number}": name for number, name in enumerate(HEART_SILOS, 1)}
+TEST_SHARE = 0.2
+
+_HOSPITALS = {
+    "Cleveland": "cleveland",
+    "Hungary": "hungary",
+    "Switzerland": "switzerland",
+    "VA Long Beach": "va-long-beach",
+}
+_MISLABELLED = "304"  # this row says Cleveland, but is the first of the Hungarian file
+
+HEART_COLUMNS = (
+    Column(name="age", low=30, high=80),  # years
+    Column(name="sex", categories=("Female", "Male")),
+    Column(
+        name="cp",
+        categories=("typical angina", "atypical angina", "non-anginal", "asymptomatic"),
+    ),
+    Column(name="trestbps", low=80, high=200, default=130, missing=("0",)),  # mm Hg at rest
+    Column(name="chol", low=100, high=400, default=240, missing=("0",), indicator=True),  # mg/dl
+    Column(name="fbs", categories=("FALSE", "TRUE"), default="FALSE"),  # sugar > 120 mg/dl
+    Column(
+        name="restecg",
+        categories=("normal", "st-t abnormality", "lv hypertrophy"),
+        default="normal",
+    ),
+    Column(name="thalch", low=70, high=200, default=140),  # beats a minute
+    Column(name="exang", categories=("FALSE", "TRUE"), default="FALSE"),
+    Column(name="oldpeak", low=-2, high=4, default=1),  # ST depression, mm
+    Column(
+        name="slope",
+        categories=("upsloping", "flat", "downsloping", "not recorded"),
+        default="not recorded",
+    ),
+    Column(name="ca", low=0, high=3, default=1, indicator=True),  # vessels coloured, 0 to 3
+    Column(
+        name="thal",
+        categories=("normal", "fixed defect", "reversable defect", "not recorded"),
+        default="not recorded",
+    ),
+)
+
+
+def heart(party: str, *, split: int = 0) -> Records:
+    """Records of one hospital, or of the public test set pooled over all four.
+
+    >>> heart("switzerland").inputs.shape[1]
+    26
+
+    Guarantees:
+        1. A silo's records come from its own hospital, none of them is in the test set of the same
+           `split`, and the four silos with the test set hold each of the 920 records once.
+
+    Args:
+        party: one of `HEART_SILOS` (also called "silo-1" to "silo-4", in that order), or "test".
+        split: which of the pseudo-random 80/20 splits into training and test records, stratified
+            by hospital. It is public and follows from `split` and the row order alone; it hides
+            nothing, so it needs no cryptographic generator.
+
+    Returns:
+        Inputs float32 (n, 26); targets float32, 1 where the disease was found.
+
+    Raises:
+        StudyError: another name or a negative split.
+    """
+    party = _NUMBERED.get(party, party)
+    if party not in (*HEART_SILOS, "test"):
+        raise StudyError(
+            f"expected a silo of the heart data ({', '.join(HEART_SILOS)}) or 'test', found "
+            f"{party!r}; use these names as parties.names"
+        )
+    if type(split) is not int or split < 0:
+        raise StudyError(f"expected split to be a whole number from 0, found {split!r}; choose one")
+    cells = _cells()
+    rows = _rows_of(party, split)
+    return encode_table(
+        {name: [texts[row] for row in rows] for name, texts in cells.items()},
+        target="num",
+        columns=HEART_COLUMNS,
+        positive=("1", "2", "3", "4"),
+        origin="heart.csv",
+    )
+
+
+def _rows_of(party: str, split: int) -> list[int]:
+    """The rows of one party; the test set takes a fifth of every hospital's."""
+    generator = np.random.Generator(np.random.PCG64(split))
+    hospital = np.array(_hospitals())
+    chosen: list[int] = []
+    for silo in HEART_SILOS:
+        rows = generator.permutation(np.flatnonzero(hospital == silo))
+        tests = round(TEST_SHARE * len(rows))
+        if party == "test":
+            chosen += rows[:tests].tolist()
+        elif party == silo:
+            chosen += rows[tests:].tolist()
+    return sorted(chosen)
+
+
+def _hospitals() -> list[str]:
+    """The silo of every row, with the one mislabelled row mended."""
+    cells = _cells()
+    return [
+        "hungary" if row == _MISLABELLED else _HOSPITALS[label]
+        for row, label in zip(cells["id"], cells["dataset"], strict=True)
+    ]
+
+
+@cache
+def _cells() -> dict[str, list[str]]:
+    with resources.as_file(resources.files("hubbub.study.datasets") / "heart.csv") as path:
+        return read_cells(path)

@@ -1,0 +1,23 @@
+"""Where a function lives: "module:function", spelled out in a study and looked up elsewhere.
+
+Nothing is imported here. A study is read before anyone has approved it, so reading it must not run
+what it names.
+"""
+
+from __future__ import annotations
+
+OWN = "python:"  # what a study writes before code that is not part of hubbub
+BUILT_IN = "hubbub.datasets"  # what a study calls the data sets in `study/datasets`
+
+
+def is_own(text: str) -> bool:
+    """Whether a text is "python:module:name"."""
+    module, _, name = text.removeprefix(OWN).partition(":")
+    parts = (*module.split("."), name)
+    return text.startswith(OWN) and all(part.isidentifier() for part in parts)
+
+
+def is_built_in(text: str) -> bool:
+    """Whether a text is "hubbub.datasets:name" with a public name."""
+    module, _, name = text.partition(":")
+    return module == BUILT_IN and name.isidentifier() and not name.startswith("_")

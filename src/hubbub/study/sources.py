@@ -1,0 +1,131 @@
+"""Where a study's records are found: files, built-in data sets, or a user's own function.
+
+`records(study, party)` is called by a silo for its own name, on its own machine, and for "test" by
+whoever evaluates on the public test set. This file knows studies and tables, no models.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from hubbub.errors import DataError, HubbubError, StudyError
+from hubbub.study import Data, Study
+from hubbub.study.import_path import BUILT_IN, OWN
+from hubbub.study.tabular import Records, read_table
+
+TEST = "test"
+
+
+def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
+    """The records of one silo, or the public test set for "test".
+
+    Args:
+        study: says where they are.
+        party: a silo's name, or "test".
+        folder: what relative paths are relative to; the current directory if None.
+
+    Raises:
+        DataError: the records cannot be read, or are not what the study declares.
+        StudyError: the study's function cannot be found.
+    """
+    if study.data.files:
+        return _from_file(study.data, party, folder or Path())
+    source = named_object(study.data.source, "data.source")
+    options = dict(study.data.options)
+    try:
+        signature(source).bind(party, **options)
+    except (TypeError, ValueError) as error:
+        raise StudyError(
+            f"expected data.options that {study.data.source} takes, got {sorted(options)} "
+            f"({error}); correct them"
+        ) from None
+    found = _asked(study.data.source, source, party, options)
+    if not isinstance(found, Records):
+        raise DataError(
+            f"expected {study.data.source} to return hubbub.study.tabular.Records, "
+            f"got {type(found).__name__}; mend the function"
+        )
+    return found
+
+
+def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[str, Any]) -> object:
+    """What the function gives."""
+    found, raised = attempted(partial(source, party, **options))
+    if raised:
+        raise DataError(
+            f"expected {name} to return the records of {party}, it raised {raised}; call it where "
+            "the records are to see why"
+        )
+    return found
+
+
+def attempted(work: Callable[[], Any]) -> tuple[Any, str]:
+    """What a user's code gives, or the kind of what it raised: its words may quote a record.
+
+    What it prints goes to stderr, since a command's stdout may be for machines.
+
+    Raises:
+        HubbubError: as the code raised it.
+    """
+    try:
+        with redirect_stdout(sys.stderr):
+            return work(), ""
+    except HubbubError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the code is the user's, and raises what it likes)
+        return None, type(error).__name__
+
+
+def has_test_set(study: Study) -> bool:
+    """Whether the study names a public test set."""
+    return bool(study.data.source or study.data.test)
+
+
+def named_object(place: str, key: str) -> Callable[..., Any]:
+    """The callable at "module:name" or "python:module:name"."""
+    module_name, _, name = place.removeprefix(OWN).partition(":")
+    if module_name == BUILT_IN and not place.startswith(OWN):
+        module_name = "hubbub.study.datasets"
+    found, why = _imported(module_name, name)
+    if why:
+        raise StudyError(
+            f"expected {key} to name something importable, got {place!r} ({why}); "
+            "check the spelling and that the module is installed here"
+        )
+    if not callable(found):
+        raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _imported(module: str, name: str) -> tuple[Any, str]:
+    """What a module has under a name, and why nothing; what the module says may quote a record."""
+    try:
+        with redirect_stdout(sys.stderr):
+            return getattr(importlib.import_module(module), name), ""
+    except ModuleNotFoundError as error:
+        return None, f"no module named {error.name!r}"
+    except AttributeError:
+        return None, f"{module} has no {name!r}"
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's module raises what it likes)
+        return None, f"importing it raised {type(error).__name__}"
+
+
+def _from_file(data: Data, party: str, folder: Path) -> Records:
+    """One silo's file, or the public test file."""
+    path = data.test if party == TEST else data.files.replace("{name}", party)
+    if not path:
+        raise DataError("expected data.test to name a public test file, got nothing; add it")
+    return read_table(
+        folder / path,
+        target=data.target,
+        columns=data.columns,
+        positive=data.positive,
+        classes=data.classes,
+    )

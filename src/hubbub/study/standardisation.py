@@ -1,0 +1,104 @@
+"""Features brought to mean 0 and standard deviation 1: what is summed for it, and what follows.
+
+The sums are asked for with noise like everything else (docs/privacy.md P16); from them on, shifts
+and scales are public. This file knows arrays of features, and neither sessions nor models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import IntegrityError
+from hubbub.study.tabular import Records
+
+Array = NDArray[np.float64]
+Parameters = NDArray[np.float32]
+
+_LEAST_DEVIATION = 1e-3  # of a feature, in units of its bound; smaller ones are noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standardisation:
+    """What is taken off every feature, and what it is divided by; public, (features,) each."""
+
+    shift: NDArray[np.float32]
+    scale: NDArray[np.float32]
+
+    def of(self, records: Records) -> Records:
+        """The records with standardised features."""
+        return Records(
+            inputs=((records.inputs - self.shift) / self.scale).astype(np.float32),
+            targets=records.targets,
+        )
+
+    def __post_init__(self) -> None:
+        for array in (self.shift, self.scale):
+            if array.shape != self.shift.shape or not np.isfinite(array).all():
+                raise ValueError("expected as many finite shifts as scales")
+        if not (self.scale > 0).all():
+            raise ValueError("expected scales above 0")
+
+    def json(self) -> str:
+        """It as text; `read` reads it back bit for bit."""
+        return json.dumps({"shift": self.shift.tolist(), "scale": self.scale.tolist()})
+
+    @classmethod
+    def of_plain(cls, said: Mapping[str, Any]) -> Standardisation:
+        """What `json` wrote; ValueError, KeyError or TypeError if it is none."""
+        with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
+            shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
+        return cls(shift=shift, scale=scale)
+
+    @classmethod
+    def read(cls, path: Path, features: int) -> Standardisation | None:
+        """What was kept of so many features in a file, if there is one."""
+        if not path.exists():
+            return None
+        try:
+            found = cls.of_plain(json.loads(path.read_text(encoding="utf-8")))
+            if found.shift.shape != (features,):
+                raise ValueError("expected another number of features")
+            return found
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise IntegrityError(
+                f"expected {path} as this version writes it, found something else; restore it"
+            ) from None
+
+
+class FeatureSums:
+    """A silo's records: their number, and the sums of each feature and of its square."""
+
+    def __init__(self, records: Records, bound: float) -> None:
+        self._inputs, self._bound = records.inputs, bound
+
+    def __repr__(self) -> str:
+        return "FeatureSums(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of records; never leaves the silo."""
+        return len(self._inputs)
+
+    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> Array:
+        """(1 + 2 features,): each record's part has norm at most sqrt(1 + 2 features)."""
+        features = np.clip(self._inputs[chosen].astype(np.float64) / self._bound, -1.0, 1.0)
+        return np.concatenate(([len(chosen)], features.sum(0), (features**2).sum(0)))
+
+
+def standardisation_from(sums: Array, bound: float) -> Standardisation:
+    """Shift and scale from noisy sums; a feature that hardly varies is left as wide as it is."""
+    features = (sums.size - 1) // 2
+    count = max(float(sums[0]), 1.0)
+    mean = np.clip(sums[1 : 1 + features] / count, -1.0, 1.0)
+    spread = np.sqrt(np.clip(sums[1 + features :] / count - mean**2, 0.0, 1.0))
+    scale = np.where(spread < _LEAST_DEVIATION, 1.0, spread)
+    return Standardisation(
+        shift=(bound * mean).astype(np.float32), scale=(bound * scale).astype(np.float32)
+    )

@@ -1,0 +1,273 @@
+"""One column of a table: its public bounds or categories, and how its cells become features.
+
+A silo may scale, clip and one-hot encode only by what the study has made public. A mean, a
+maximum or a list of categories taken from the records would leave the silo inside the model
+without any noise, so a `Column` carries its own bounds, categories and defaults, and nothing here
+is computed from the data.
+
+Numbers are mapped to [-1, 1] and two categories to -1 and +1, because centred features make the
+clipped gradients of different records point in different directions instead of all along one
+common offset. On the heart data, at epsilon 0.5, [0, 1] loses about 0.006 of AUC against it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import DataError, StudyError
+from hubbub.study.tabular.cells import at_row
+
+_KEYS = ("low", "high", "categories", "default", "indicator", "missing")
+_WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def columns_from(table: object) -> tuple[Column, ...]:
+    """Parses the `[data.columns]` table of a study into columns, in the order of the table.
+
+    >>> columns_from({"sex": {"categories": ["Male", "Female"]}})[0].width
+    1
+
+    Args:
+        table: one entry per column; its keys are those of `Column` without `name`.
+
+    Raises:
+        StudyError: an unknown key, a value of the wrong type, or settings that contradict.
+    """
+    if not isinstance(table, Mapping) or not table:
+        raise StudyError(
+            "expected data.columns to be a table with one entry per column, found none; "
+            "write for example age = {low = 20, high = 90}, or leave data.columns out"
+        )
+    return tuple(_column_from(name, entry) for name, entry in table.items())
+
+
+def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
+    """All features of one column, shape (n, column.width)."""
+    absent = {"", *(canonical(spelling) for spelling in column.missing)}
+    spelled = _canonicals(texts)
+    gone = np.array([text in absent for text in spelled], dtype=bool)
+    if gone.any() and column.default is None:
+        raise DataError(
+            f"expected a value {at_row(where, int(gone.argmax()))}, found a missing cell; give the "
+            "column a public default in data.columns or remove the record"
+        )
+    default = str(column.default)
+    filled = [default if text in absent else text for text in spelled]
+    encode = _one_hot if column.categories else _scaled
+    block = encode(column, filled, where)
+    return np.column_stack([block, gone]) if column.indicator else block
+
+
+def _scaled(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
+    """The numbers clipped to the public bounds, which are mapped to -1 and 1."""
+    low, high = column.bounds
+    values = np.clip(plain_feature(texts, where), low, high)
+    return (2.0 * values - (low + high)) / (high - low)
+
+
+def _one_hot(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
+    """One 0/1 feature per category; for two categories a single feature, -1 or +1."""
+    index = {canonical(category): k for k, category in enumerate(column.categories)}
+    found = np.array([index.get(text, -1) for text in _canonicals(texts)])
+    if (found < 0).any():
+        raise DataError(
+            f"expected one of the {len(index)} declared categories "
+            f"{at_row(where, int((found < 0).argmax()))}, found something else; correct the cell, "
+            "or add its spelling to categories or missing in data.columns"
+        )
+    if len(index) == 2:
+        return (2.0 * found - 1.0)[:, None]
+    one_hot: NDArray[np.float64] = np.eye(len(index))[found]
+    return one_hot
+
+
+def plain_feature(texts: Sequence[str], where: str) -> NDArray[np.float64]:
+    """One unscaled feature, shape (n, 1)."""
+    values = [_checked_number(text, where, row) for row, text in enumerate(texts)]
+    return np.array(values, dtype=np.float64)[:, None]
+
+
+def canonical(text: str) -> str:
+    """One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1"."""
+    text = text.strip()
+    whole = _WHOLE_NUMBER.fullmatch(text)
+    return whole.group(1) if whole else text
+
+
+def _canonicals(texts: Sequence[str]) -> list[str]:
+    """`canonical` of every text; columns repeat themselves, so each spelling is looked at once."""
+    known = {text: canonical(text) for text in set(texts)}
+    return [known[text] for text in texts]
+
+
+def _number(text: str) -> float | None:
+    """The finite number that `text` spells, else None (an exception would quote the cell)."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) <= _LARGEST and "_" not in text else None
+
+
+def _checked_number(text: str, where: str, row: int) -> float:
+    value = _number(text)
+    if value is None:
+        found = "something else" if text else "an empty cell"
+        raise DataError(
+            f"expected a number {at_row(where, row)}, found {found}; correct the cell, or declare "
+            "in data.columns what it means (categories, missing, default)"
+        )
+    return value
+
+
+def _is_number(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= _LARGEST
+
+
+def _column_from(name: str, entry: Any) -> Column:
+    where = f"data.columns.{name}"
+    if not isinstance(entry, Mapping):
+        raise StudyError(
+            f"expected {where} to be a table such as {{low = 0, high = 1}}, found {entry!r}; "
+            "write the column's public bounds or its categories"
+        )
+    for key in entry:
+        if key not in _KEYS:
+            raise StudyError(
+                f"expected {where} to hold only {', '.join(_KEYS)}, found {key!r}; remove or "
+                "correct that key"
+            )
+    indicator = entry.get("indicator", False)
+    if not isinstance(indicator, bool):
+        raise StudyError(
+            f"expected {where}.indicator to be true or false, found {indicator!r}; write one of "
+            "the two"
+        )
+    default = entry.get("default")
+    categories = _spellings(entry, "categories", where)
+    if categories and isinstance(default, int) and not isinstance(default, bool):
+        default = str(default)
+    return Column(
+        name=name,
+        low=entry.get("low"),
+        high=entry.get("high"),
+        categories=categories,
+        default=default,
+        indicator=indicator,
+        missing=_spellings(entry, "missing", where),
+    )
+
+
+def _spellings(entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    values = entry.get(key, [])
+    if not isinstance(values, list | tuple) or not all(
+        isinstance(value, str | int) and not isinstance(value, bool) for value in values
+    ):
+        raise StudyError(
+            f"expected {where}.{key} to be a list of texts, found {values!r}; write each value as "
+            'it is spelled in the file, for example ["yes", "no"]'
+        )
+    return tuple(str(value) for value in values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """How one column of a table becomes features. Every field is public: part of the study.
+
+    A numeric column has `low` and `high`: its values are clipped to them and mapped to [-1, 1]. A
+    categorical column has `categories`: two give one feature, -1 for the first and +1 for the
+    second; more give one 0/1 feature each.
+
+    Args:
+        name: the column's name in the header.
+        low: public lower bound, in the column's own unit.
+        high: public upper bound, in the column's own unit.
+        categories: the public spellings that may occur.
+        default: what a missing cell counts as; with None a missing cell is an error.
+        indicator: whether a 0/1 feature "was missing" follows the column's features.
+        missing: spellings that mean missing, besides the empty cell.
+
+    Raises:
+        StudyError: the fields contradict each other.
+    """
+
+    name: str
+    low: float | None = None
+    high: float | None = None
+    categories: tuple[str, ...] = ()
+    default: str | float | None = None
+    indicator: bool = False
+    missing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuses a column that is neither plainly numeric nor plainly categorical."""
+        if self.categories:
+            self._check_categorical()
+        else:
+            self._check_numeric()
+        if self.indicator and self.default is None:
+            self._refuse(
+                "a default beside indicator = true", None, "add default or remove indicator"
+            )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The public bounds of a numeric column."""
+        if self.low is None or self.high is None:
+            found = (self.low, self.high)
+            self._refuse("low and high, or categories", found, "add the column's public bounds")
+        return self.low, self.high
+
+    @property
+    def width(self) -> int:
+        """How many features the column becomes."""
+        return len(self.feature_names)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """One name per feature, in order."""
+        if len(self.categories) > 2:
+            names = tuple(f"{self.name}={category}" for category in self.categories)
+        else:
+            names = (f"{self.name}={self.categories[1]}" if self.categories else self.name,)
+        return (*names, f"{self.name} missing") if self.indicator else names
+
+    def _check_categorical(self) -> None:
+        if self.low is not None or self.high is not None:
+            self._refuse("either categories or low and high", "both", "remove one of them")
+        known = [canonical(category) for category in self.categories]
+        if len(set(known)) < len(known) or len(known) < 2:
+            self._refuse(
+                "at least two different categories", list(self.categories), "list each value once"
+            )
+        if set(known) & {canonical(spelling) for spelling in self.missing}:
+            self._refuse(
+                "missing to differ from the categories", list(self.missing), "remove the overlap"
+            )
+        if self.default is not None and canonical(str(self.default)) not in known:
+            self._refuse("default to be a category", self.default, "add it to categories")
+
+    def _check_numeric(self) -> None:
+        (low, high), default = self.bounds, self.default
+        if not (_is_number(low) and _is_number(high)):
+            self._refuse("low and high to be numbers", (low, high), "give both public bounds")
+        if low >= high:
+            self._refuse("low < high", (low, high), "exchange or widen the bounds")
+        if default is None:
+            return
+        if not _is_number(default) or not low <= float(default) <= high:
+            self._refuse(f"default to be a number in [{low}, {high}]", default, "correct it")
+
+    def _refuse(self, expected: str, found: object, remedy: str) -> NoReturn:
+        raise StudyError(
+            f"expected {expected} in data.columns.{self.name}, found {found!r}; {remedy}"
+        )

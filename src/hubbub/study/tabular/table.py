@@ -1,0 +1,147 @@
+"""A table of one silo's records: checked against what the study declares, then encoded.
+
+Errors name the file, the column and the row, never the content of a cell. This file knows columns
+and records; it must not know studies, parties, models or the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import DataError, StudyError
+from hubbub.study.tabular.cells import at_row, read_cells
+from hubbub.study.tabular.column import Column, canonical, column_features, plain_feature
+from hubbub.study.tabular.records import Records
+
+TWO_CLASSES = ("0", "1")
+
+
+def read_table(
+    path: str | Path,
+    *,
+    target: str,
+    columns: Sequence[Column] = (),
+    positive: Sequence[str] = (),
+    classes: Sequence[str] = TWO_CLASSES,
+) -> Records:
+    """Reads the records of one silo from a `.csv` or `.parquet` file.
+
+    Guarantees:
+        1. A record's features depend on that record and the arguments alone.
+        2. No error carries the content of a cell.
+
+    Args:
+        path: the file; a CSV file is UTF-8, comma-separated, with one header line.
+        target: the column to be learned.
+        columns: what becomes features, in this order; other columns are ignored. Without any,
+            all columns but the target must be numeric and are used unscaled, in header order.
+        positive: spellings of the target that count as 1; every other spelling counts as 0.
+        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
+            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+
+    Raises:
+        DataError: the file cannot be read or does not fit the declared columns.
+        StudyError: the arguments contradict each other.
+    """
+    path = Path(path)
+    return encode_table(
+        read_cells(path, [target, *(column.name for column in columns)] if columns else ()),
+        target=target,
+        columns=columns,
+        positive=positive,
+        classes=classes,
+        origin=path.name,
+    )
+
+
+def encode_table(
+    cells: Mapping[str, Sequence[str]],
+    *,
+    target: str,
+    columns: Sequence[Column] = (),
+    positive: Sequence[str] = (),
+    classes: Sequence[str] = TWO_CLASSES,
+    origin: str = "table",
+) -> Records:
+    """Encodes a table that is already in memory; see `read_table` for the arguments.
+
+    Args:
+        cells: for each column the text of its cells; "" is a missing cell.
+        origin: what error messages call the table.
+    """
+    _check_declared_once(target, columns)
+    _check_present([target, *(column.name for column in columns)], cells, origin)
+    if not cells[target]:
+        raise DataError(f"expected at least one record in {origin}, found none; check the file")
+    targets = _targets(cells[target], positive, classes, f"{origin}, column {target!r}")
+    if columns:
+        blocks = [
+            column_features(c, cells[c.name], f"{origin}, column {c.name!r}") for c in columns
+        ]
+    else:
+        names = [name for name in cells if name != target]
+        blocks = [plain_feature(cells[name], f"{origin}, column {name!r}") for name in names]
+    if not blocks:
+        raise DataError(
+            f"expected a column besides the target {target!r} in {origin}, found none; check the "
+            "separator of the file"
+        )
+    return Records(inputs=np.hstack(blocks).astype(np.float32), targets=targets)
+
+
+def _check_declared_once(target: str, columns: Sequence[Column]) -> None:
+    names = [column.name for column in columns]
+    if target in names:
+        raise StudyError(
+            f"expected the target {target!r} not to be a feature too, found it among the columns; "
+            "remove it from data.columns"
+        )
+    if len(set(names)) < len(names):
+        raise StudyError("expected every column once, found a name twice; remove one of the two")
+
+
+def _check_present(names: Sequence[str], cells: Mapping[str, Sequence[str]], origin: str) -> None:
+    for name in names:
+        if name not in cells:
+            raise DataError(
+                f"expected a column {name!r} in {origin}, found none of that name; rename the "
+                "column in the file or correct the study"
+            )
+
+
+def _targets(
+    texts: Sequence[str], positive: Sequence[str], classes: Sequence[str], where: str
+) -> NDArray[Any]:
+    blank = next((row for row, text in enumerate(texts) if not text), None)
+    if blank is not None:
+        raise DataError(
+            f"expected a target {at_row(where, blank)}, found an empty cell; remove the record"
+        )
+    if positive:
+        ones = {canonical(spelling) for spelling in positive}
+        return np.array([canonical(text) in ones for text in texts], dtype=np.float32)
+    if not classes:
+        return plain_feature(texts, where)[:, 0].astype(np.float32)
+    indices = _class_indices(texts, classes, where)
+    return np.array(indices, dtype=np.float32 if len(classes) == 2 else np.int64)
+
+
+def _class_indices(texts: Sequence[str], classes: Sequence[str], where: str) -> list[int]:
+    index = {canonical(spelling): k for k, spelling in enumerate(classes)}
+    if len(index) != len(classes) or len(index) < 2:
+        raise StudyError(
+            f"expected at least two different classes, found {list(classes)!r}; list every class "
+            "of the target once"
+        )
+    found = [index.get(canonical(text), -1) for text in texts]
+    if -1 in found:
+        raise DataError(
+            f"expected a target out of {list(classes)!r} {at_row(where, found.index(-1))}, found "
+            "something else; correct the file, or say in the study which spellings count as 1"
+        )
+    return found

@@ -1,0 +1,59 @@
+"""A study written anew as a file, from its settings alone.
+
+Only what differs from a default is written: some keys are refused beside others even with the value
+that they have anyway. This file knows in which form the settings are read back, not what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import tomli_w
+
+from hubbub.study.auxiliary_settings import Evaluate, Standardise
+from hubbub.study.data import Data
+from hubbub.study.model import Model
+from hubbub.study.parties import Parties, numbered
+from hubbub.study.privacy import Privacy
+from hubbub.study.tabular import Column
+from hubbub.study.training import Training
+
+Settings = Parties | Data | Model | Training | Privacy
+
+
+def written(head: Mapping[str, str], tables: Mapping[str, Settings]) -> str:
+    """The text of a study file with this table `[study]` and these others."""
+    stated = {title: _table(settings) for title, settings in tables.items()}
+    return tomli_w.dumps({"study": dict(head), **stated})
+
+
+def _table(settings: Settings) -> dict[str, Any]:
+    """The settings as the table that they are read from."""
+    table = _stated(settings)
+    if isinstance(settings, Parties) and settings.names == numbered(settings.silos):
+        del table["names"]
+        return {"silos": settings.silos, **table}
+    if isinstance(settings, Data):
+        table["target"] = settings.target  # files have no default for it
+        if settings.columns:
+            table["columns"] = {column.name: _column(column) for column in settings.columns}
+    pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}
+    inner = ("evaluate", "standardise", "frozen")
+    extras = {key: _stated(table[key]) for key in inner if key in table}
+    return table | pairs | extras
+
+
+def _column(column: Column) -> dict[str, Any]:
+    """A column as the table that is its entry in data.columns."""
+    table = _stated(column)
+    del table["name"]
+    return table
+
+
+def _stated(settings: Settings | Column | Evaluate | Standardise) -> dict[str, Any]:
+    """What differs from the defaults, by name."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    defaults = {field.name: field.default for field in fields(settings)}
+    return {name: value for name, value in values.items() if value != defaults[name]}

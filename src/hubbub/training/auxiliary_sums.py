@@ -1,0 +1,134 @@
+"""What a run asks of the silos besides gradients, through the same protocol (docs/privacy.md P16).
+
+Before the training, perhaps, the sums that standardise features; in between, evaluations on records
+that the silos hold back. Each kind has a session of its own, and rows of its own in the ledgers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub.disk import write_bytes
+from hubbub.errors import IntegrityError
+from hubbub.planning import EVALUATION, STANDARDISATION, Plan, PlannedAside
+from hubbub.protocol.round import LocalTask
+from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
+from hubbub.training.loop import Look, Row
+from hubbub.training.prepared_study import Parameters, Setting
+
+Array = NDArray[np.float64]
+# The noisy sum of a number's turn, or None if it was spent before and lost.
+Ask = Callable[[int, Parameters], Array | None]
+# Opens a session for one kind of aside, with everybody's task.
+Opened = Callable[[PlannedAside, Sequence[LocalTask]], Ask]
+
+
+def standardised(setting: Setting, found: Standardisation) -> Setting:
+    """The study with everybody's features standardised."""
+    return replace(
+        setting,
+        records=tuple(found.of(one) for one in setting.records),
+        held_back=tuple(found.of(one) for one in setting.held_back),
+        test=found.of(setting.test) if setting.test is not None else None,
+        standardisation=found,
+    )
+
+
+def standardise(setting: Setting, opened: Opened, kept: Path | None) -> Setting:
+    """Standardise the features, if the study asks for it, with what was kept or with a new sum."""
+    asked, planned = setting.study.data.standardise, setting.plan.aside(STANDARDISATION)
+    if asked is None or planned is None:
+        return setting
+    features = planned.aside.numbers // 2  # 1 + 2 features are summed
+    found = Standardisation.read(kept, features) if kept else None
+    if found is None:
+        tasks = [FeatureSums(one, asked.bound) for one in setting.everything]
+        total = opened(planned, tasks)(1, setting.initial)
+        if total is None:
+            raise IntegrityError(
+                "expected the sums that standardise the features, they were charged and lost in "
+                "an interruption; approve the study under another name and run that"
+            )
+        found = standardisation_from(total, asked.bound)
+        if kept is not None:
+            write_bytes(kept, found.json().encode())
+    return standardised(setting, found)
+
+
+def evaluation(setting: Setting, opened: Opened) -> Look | None:
+    """Evaluations on held-back records, if the study asks for them."""
+    planned = setting.plan.aside(EVALUATION)
+    if planned is None:
+        return None
+    every, steps = planned.aside.every, setting.study.training.steps
+    ask = opened(planned, setting.evaluation_tasks)
+
+    def at(step: int, parameters: Parameters) -> Row:
+        total = ask(step // every, parameters)
+        return {} if total is None else _told(total)
+
+    return Look(after=frozenset(range(every, steps + 1, every)), at=at)
+
+
+def _told(total: Array) -> Row:
+    """Accuracy and mean loss from noisy sums."""
+    count = max(float(total[0]), 1.0)
+    return {
+        "held_back_accuracy": float(np.clip(total[1] / count, 0.0, 1.0)),
+        "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,
+    }
+
+
+class Sums(Protocol):
+    """A session for sums of one kind."""
+
+    def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Array | None, int]:
+        """A noisy sum, None if every attempt failed, and the attempts made."""
+
+
+class Venue(Protocol):
+    """Where sessions are opened: in this process, or among machines."""
+
+    def open(self, purpose: str, plan: Plan, tasks: Sequence[LocalTask], numbers: int) -> Sums:
+        """Set a session up."""
+
+    def charged(self, purpose: str) -> int:
+        """Attempts that were paid for in this run for a purpose."""
+
+
+def through(stage: Venue) -> Opened:
+    """Asides through the protocol, by the run's ledgers."""
+
+    def opened(planned: PlannedAside, tasks: Sequence[LocalTask]) -> Ask:
+        purpose = planned.aside.purpose
+        series = stage.open(purpose, planned.plan, tasks, planned.aside.numbers)
+        made = stage.charged(purpose)
+
+        def ask(number: int, parameters: Parameters) -> Array | None:
+            nonlocal made
+            if made >= number:  # what a crash has charged and lost is not asked for again
+                return None
+            total, attempts = series.round(number, parameters, number - made)
+            made += attempts
+            return total
+
+        return ask
+
+    return opened
+
+
+def exactly(_planned: PlannedAside, tasks: Sequence[LocalTask]) -> Ask:
+    """Asides without noise or protocol, for the baseline that keeps no privacy."""
+
+    def ask(_number: int, parameters: Parameters) -> Array:
+        sums = [task.clipped_sum(parameters, np.arange(task.count)) for task in tasks]
+        return np.sum(sums, axis=0)  # type: ignore[no-any-return]
+
+    return ask

@@ -1,0 +1,159 @@
+"""What hubbub is compared with: everything is shared but who adds the noise and who sees what.
+
+A baseline is a calculation by somebody who holds all records; nothing of it is written to a ledger,
+and publishing its result is a release of its own (docs/privacy.md P17).
+
+Batches are drawn as the plan accounts for them. Joint ones have exactly b records of all silos'
+together; whoever draws them knows them, so tokens have no part in it. Local DP then holds against
+whoever owns no more records than the plan's stated adversary: others know more of the batch (P10).
+A silo alone has its own part of such a batch, as large as chance makes it: so a record's chance is
+the plan's b / n, however many records the silo has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.learning.study_model import Lift
+from hubbub.protocol.noise import standard_normal
+from hubbub.protocol.projection import Draw
+from hubbub.protocol.projection.matrix import SEED_BYTES
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import LocalTask, Terms
+from hubbub.protocol.round.projected_sum import clipped_sum, draw_of
+from hubbub.protocol.token_lists import chosen_records, partition, without_replacement
+from hubbub.session.in_process import terms_of
+from hubbub.training.loop import Progress, State, Summation, Summed, train
+from hubbub.training.prepared_study import Parameters, Setting
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+BASELINES = ("trusted", "local-dp", "alone", "non-private")
+
+
+def central(setting: Setting, baseline: str) -> Summation:
+    """Somebody who sees every silo's sum adds them; the noise depends on who that is (P17)."""
+    plan, sums = setting.plan, _Sums.of(setting, projects=baseline != "non-private")
+    sigma = plan.noise_multiplier * plan.clip
+    each = sigma if baseline == "local-dp" else 0.0
+    total_noise = sigma if baseline == "trusted" else 0.0
+
+    def summation(step: int, parameters: Parameters, _left: int) -> Summed:
+        chance = sums.chance(step, parameters)
+        total = sums.noise(total_noise)
+        for silo in range(len(sums.tasks)):
+            total += sums.noisy(silo, parameters, chance, each)
+        return Summed(gradient=sums.lifted(total, chance))
+
+    return summation
+
+
+def alone(setting: Setting, progress: Progress) -> State:
+    """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
+    plan, sums = setting.plan, _Sums.of(setting, projects=True)
+    sigma = plan.noise_multiplier * plan.clip
+    share = max(1.0, plan.divisor / len(setting.records))
+    runs = []
+    for silo in range(len(sums.tasks)):
+
+        def summation(step: int, parameters: Parameters, _left: int, silo: int = silo) -> Summed:
+            chance = sums.chance(step, parameters)
+            total = sums.noisy(silo, parameters, chance, sigma)
+            return Summed(gradient=sums.lifted(total, chance))
+
+        runs.append(train(setting, summation, progress, divisor=share))
+    rows = tuple(
+        {
+            key: float(np.mean([row[key] for row in at_once]))
+            for key in at_once[0]
+            if all(key in row for row in at_once)
+        }
+        for at_once in zip(*(one.rows for one in runs), strict=True)
+    )
+    return replace(runs[0], rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chance:
+    """What is drawn once for all silos in a step; None where the study asks for no such thing."""
+
+    draw: Draw | None
+    batch: Places | None = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """Clipped sums as in the protocol, by somebody who adds the noise in the open.
+
+    Args:
+        terms: of the rounds.
+        tasks: the silos' records.
+        places: of every silo's records among all.
+        lift: from projected sums to whole ones.
+        source: of all that is drawn.
+        order: the seed of batches that share out all records, epoch by epoch.
+    """
+
+    terms: Terms
+    tasks: Sequence[LocalTask] = field(repr=False)
+    places: Sequence[Places] = field(repr=False)
+    lift: Lift | None
+    source: SecureSource = field(repr=False)
+    order: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, setting: Setting, *, projects: bool) -> _Sums:
+        terms = terms_of(setting.plan, setting.initial.size)
+        if not projects:
+            terms = replace(terms, projection="", dimension=terms.parameters)
+        tasks, source = setting.tasks, SecureSource()
+        ends = np.cumsum([task.count for task in tasks])
+        return cls(
+            terms=terms,
+            tasks=tasks,
+            places=np.split(np.arange(ends[-1]), ends[:-1]),
+            lift=setting.lift(terms),
+            source=source,
+            order=source.bytes(SEED_BYTES),
+        )
+
+    def chance(self, step: int, parameters: Parameters) -> _Chance:
+        """A fresh matrix and a joint batch for a step, if there are such."""
+        seed = self.source.bytes(SEED_BYTES)
+        draw = draw_of(seed, step, 0, parameters) if self.terms.projection else None
+        return _Chance(draw=draw, batch=self.batch(step) if self.terms.batch else None)
+
+    def batch(self, step: int) -> Places:
+        """Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9)."""
+        terms = self.terms
+        if not terms.fresh_lists:
+            return partition(self.order, terms.records, terms.batch, step)
+        return without_replacement(self.source.bytes(SEED_BYTES), terms.records, terms.batch, step)
+
+    def chosen(self, silo: int, batch: Places | None) -> Places:
+        """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
+        if batch is None:
+            return self.source.chosen(self.tasks[silo].count, self.terms.sample_rate)
+        return chosen_records(batch, self.places[silo])
+
+    def noisy(self, silo: int, parameters: Parameters, chance: _Chance, sigma: float) -> Array:
+        """The clipped sum of a silo's part of the batch, with Gaussian noise."""
+        task, chosen = self.tasks[silo], self.chosen(silo, chance.batch)
+        return clipped_sum(self.terms, task, parameters, chosen, chance.draw) + self.noise(sigma)
+
+    def noise(self, sigma: float) -> Array:
+        """Gaussian noise on every number of a sum."""
+        noise = np.zeros(self.terms.dimension)
+        if sigma > 0:
+            standard_normal(self.source, noise)
+        return noise * sigma
+
+    def lifted(self, total: Array, chance: _Chance) -> Array:
+        """The whole sum, if it was projected."""
+        draw = chance.draw
+        return total if self.lift is None or draw is None else self.lift(total, draw)

@@ -1,0 +1,131 @@
+"""Checkpoints: where a training stood after a step, on disk before the next step begins.
+
+A checkpoint is a safetensors file whose name ends with the SHA-256 of its bytes, so that a single
+changed bit shows. The newest two are kept. A checkpoint says nothing about what was spent after it
+was written: only the ledgers know that, and a resumed run asks them (docs/privacy.md P15).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from hubbub.disk import write_bytes
+from hubbub.errors import IntegrityError
+from hubbub.training.loop import State
+
+_NAME = re.compile(r"step-(\d{8})-([0-9a-f]{64})\.safetensors")
+_KEPT = 2
+_OPTIMIZER = "optimizer."
+_PARAMETERS = "parameters"
+_SAID = "state"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """Where a training stood, and the heads of the silos' ledgers at that time.
+
+    A ledger that does not hold its head any more was put back to an older copy.
+    """
+
+    state: State
+    heads: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Put a state on disk, all at once or not at all, and remove all but the newest two.
+
+    Raises:
+        OSError: the disk does not take it; the checkpoints before it are as they were.
+    """
+    folder.mkdir(exist_ok=True)
+    content = _packed(checkpoint)
+    digest = hashlib.sha256(content).hexdigest()
+    path = folder / f"step-{checkpoint.state.step:08d}-{digest}.safetensors"
+    write_bytes(path, content)
+    for _, old in _found(folder)[:-_KEPT]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def newest_checkpoint(folder: Path) -> Checkpoint | None:
+    """The one after the last step that was kept; None if there is none yet.
+
+    Raises:
+        IntegrityError: the file is not what was written, or was made by something else.
+    """
+    found = _found(folder)
+    if not found:
+        return None
+    _, path = found[-1]
+    content = path.read_bytes()
+    match = _NAME.fullmatch(path.name)
+    if match is None or hashlib.sha256(content).hexdigest() != match[2]:
+        raise IntegrityError(
+            f"expected the checkpoint {path} to have the digest in its name, it was altered; "
+            "delete it to go on from the one before, or restore a backup"
+        )
+    return _unpacked(path, content)
+
+
+def _found(folder: Path) -> list[tuple[int, Path]]:
+    """The checkpoints in a folder, oldest first; of one step, in the order of writing."""
+    if not folder.is_dir():
+        return []
+    named = [(int(m[1]), path) for path in folder.iterdir() if (m := _NAME.fullmatch(path.name))]
+    return sorted(named, key=lambda one: (one[0], one[1].stat().st_mtime_ns))
+
+
+def _packed(checkpoint: Checkpoint) -> bytes:
+    """A checkpoint as a safetensors file."""
+    state = checkpoint.state
+    arrays: dict[str, NDArray[Any]] = {_PARAMETERS: state.parameters}
+    for name, value in state.optimizer.items():
+        arrays[_OPTIMIZER + name] = np.atleast_1d(value)
+    said = {
+        "step": state.step,
+        "attempts": state.attempts,
+        "rows": list(state.rows),
+        "heads": {name: head.hex() for name, head in checkpoint.heads.items()},
+        "scalars": sorted(name for name, value in state.optimizer.items() if np.ndim(value) == 0),
+    }
+    return save(arrays, metadata={_SAID: json.dumps(said)})
+
+
+def _unpacked(path: Path, content: bytes) -> Checkpoint:
+    """The checkpoint that `_packed` wrote."""
+    try:
+        arrays = load(content)
+        size = int.from_bytes(content[:8], "little")
+        said = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_SAID])
+        optimizer = {
+            name.removeprefix(_OPTIMIZER): value
+            for name, value in arrays.items()
+            if name.startswith(_OPTIMIZER)
+        }
+        for name in said["scalars"]:
+            optimizer[name] = optimizer[name].reshape(())
+        state = State(
+            step=int(said["step"]),
+            attempts=int(said["attempts"]),
+            parameters=arrays[_PARAMETERS],
+            optimizer=optimizer,
+            rows=tuple(said["rows"]),
+        )
+        heads = {name: bytes.fromhex(head) for name, head in said["heads"].items()}
+        return Checkpoint(state=state, heads=heads)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise IntegrityError(
+            f"expected a checkpoint that this version wrote at {path}, found another file "
+            f"({type(error).__name__}); use the version of hubbub that wrote it"
+        ) from None

@@ -1,0 +1,267 @@
+"""A study made ready to run: its plan, its model, and everybody's records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub.errors import DataError, StudyError
+from hubbub.learning.study_model import Lift, lift_of, model_of, optimizer_of
+from hubbub.planning import (
+    SUM_MARGIN,
+    Plan,
+    check_batches,
+    largest_batch,
+    owned_records,
+    record_shape,
+)
+from hubbub.planning import plan as plan_study
+from hubbub.planning.auxiliary_queries import features_of
+from hubbub.protocol.round import LocalTask, Terms
+from hubbub.study import Model, Study, sources
+from hubbub.study.tabular import Records
+
+Parameters = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A study made ready to run: its plan, its model, and everybody's records."""
+
+    plan: Plan
+    model: Any = field(repr=False)
+    initial: Parameters = field(repr=False)
+    method: str
+    records: tuple[Records, ...] = field(repr=False)
+    held_back: tuple[Records, ...] = field(default=(), repr=False)
+    test: Records | None = field(repr=False)
+    standardisation: Any = field(default=None, repr=False)
+    device: str = "cpu"
+
+    @classmethod
+    def of(
+        cls,
+        study: Study,
+        made: Plan | None = None,
+        device: str = "cpu",
+        *,
+        whose: Sequence[str] | None = None,
+        folder: Path | None = None,
+    ) -> Setting:
+        """Load the records, build the model, make the plan unless one is given.
+
+        Args:
+            study: what to train.
+            made: a plan that was made before.
+            device: where gradients are made.
+            whose: the parties whose records are at hand, silos or "test"; everybody's if None.
+            folder: what relative paths of records are relative to.
+
+        Raises:
+            StudyError: the study cannot be run.
+            DataError: a silo's records do not fit it.
+        """
+        _refuse_unavailable(study)
+        there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
+        names = [name for name in study.parties.names if name in there]
+
+        def of(name: str) -> Records:
+            loaded = sources.records(study, name, folder=folder)
+            return learning.through_frozen(study.model.frozen, loaded)
+
+        records = tuple(of(name) for name in names)
+        tested = sources.TEST in there and sources.has_test_set(study)
+        test = of(sources.TEST) if tested else None
+        shape = _shape(study, records)
+        _check_counts(study, dict(zip(names, map(len, records), strict=True)))
+        for name, own in zip(names, records, strict=True):
+            check_batches(study, len(own), name)
+        for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
+            _check_shape(name, one, shape)
+            _check_targets(name, one, study.model)
+        model = model_of(study, shape)
+        initial = learning.parameters_vector(model)
+        method = learning.method_for(model, shape, records[0].targets) if records else ""
+        if study.model.kind.startswith("python:"):
+            for one in (*records, test):
+                learning.try_out(model, one)
+        kept = _held_back(study, records)
+        return cls(
+            plan=_reused(made, study, initial.size)
+            if made
+            else plan_study(study, dimension=initial.size),
+            model=model,
+            initial=initial,
+            method=method,
+            records=tuple(_part(one, ~back) for one, back in zip(records, kept, strict=True)),
+            held_back=tuple(_part(one, back) for one, back in zip(records, kept, strict=True)),
+            test=test,
+            device=device,
+        )
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self.plan.study
+
+    @property
+    def tasks(self) -> list[LocalTask]:
+        """Every silo's records, ready for clipped sums."""
+        return [
+            learning.TrainingTask(
+                self.model,
+                records,
+                clip=self.plan.record_clip,
+                margin=SUM_MARGIN,
+                method=self.method,
+                most=largest_batch(self.study),
+                device=self.device,
+            )
+            for records in self.records
+        ]
+
+    def lift(self, terms: Terms) -> Lift | None:
+        """From projected sums back to whole ones, where the study projects them."""
+        return lift_of(terms, self.model)
+
+    @property
+    def evaluation_tasks(self) -> list[LocalTask]:
+        """Every silo's held-back records."""
+        return [
+            learning.EvaluationTask(self.model, records, device=self.device)
+            for records in self.held_back
+        ]
+
+    @property
+    def everything(self) -> list[Records]:
+        """Every silo's records, held back or not."""
+        return [
+            Records(
+                inputs=np.concatenate((one.inputs, back.inputs)),
+                targets=np.concatenate((one.targets, back.targets)),
+            )
+            for one, back in zip(self.records, self.held_back, strict=True)
+        ]
+
+    def optimizer(self) -> learning.Optimizer:
+        """A fresh optimizer."""
+        return optimizer_of(self.study)
+
+    def trained(self, parameters: Parameters) -> Any:
+        """The model with these parameters."""
+        learning.load_parameters(self.model, parameters)
+        return self.model
+
+    def evaluate(self, parameters: Parameters) -> dict[str, float]:
+        """Metrics on the public test set, if there is one."""
+        if self.test is None:
+            return {}
+        trained = self.trained(parameters)
+        return learning.evaluate_records(trained, self.test, device=self.device)
+
+
+def _held_back(study: Study, records: tuple[Records, ...]) -> list[NDArray[np.bool_]]:
+    """Which of every silo's records are held back from training: none, or each by itself (P16)."""
+    asked = study.training.evaluate
+    if asked is None:
+        return [np.zeros(len(one), dtype=bool) for one in records]
+    return [learning.held_back(one, asked.holdout, study.id) for one in records]
+
+
+def _part(records: Records, chosen: NDArray[np.bool_]) -> Records:
+    """Some of a silo's records; the same arrays if all are chosen."""
+    if chosen.all():
+        return records
+    return Records(inputs=records.inputs[chosen], targets=records.targets[chosen])
+
+
+def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
+    """Of one record, as it is public, or as the records at hand have it."""
+    shape = record_shape(study)
+    if shape is None and not records:
+        raise StudyError(
+            "expected the shape of a record where no records are at hand, got none; state "
+            "model.inputs, such as [26]"
+        )
+    shape = shape or tuple(records[0].inputs.shape[1:])
+    if study.data.standardise is not None:
+        features_of(shape)
+    return shape
+
+
+def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
+    """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
+    if study.training.sampling != "without-replacement" or len(counts) < study.parties.silos:
+        return
+    found = list(counts.values())
+    stated = study.data.counts or found
+    if list(stated) != list(found) or sum(found) != study.data.records:
+        raise DataError(
+            f"expected {list(study.data.counts) or study.data.records} records, as the study "
+            f"states, got {list(found)}, {sum(found)} in all; joint batches make the numbers "
+            "public: mend data.records or data.counts"
+        )
+    together = study.parties.colluders + 1
+    if sum(sorted(found)[-together:]) > (most := owned_records(study, together)) > 0:
+        raise DataError(
+            f"expected no {together} silos to hold more than {most} of the records, as if all held "
+            f"equally many, got {list(found)}; state data.counts"
+        )
+
+
+def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> None:
+    """All parties' records have the shape that the model takes."""
+    if records is not None and tuple(records.inputs.shape[1:]) != tuple(shape):
+        raise DataError(
+            f"expected records of shape {tuple(shape)} for {name}, "
+            f"got {tuple(records.inputs.shape[1:])}; mend the data or model.inputs"
+        )
+
+
+def _check_targets(name: str, records: Records | None, model: Model) -> None:
+    """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
+    if records is None:
+        return
+    if name == sources.TEST and not len(records):
+        raise DataError("expected records in the public test set, got none; mend it")
+    if model.kind.startswith("python:"):
+        return  # only the model itself says what it gives
+    targets = records.targets
+    if model.outputs == 1:
+        fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
+    else:
+        fits = targets.dtype == np.int64 and bool(np.isin(targets, range(model.outputs)).all())
+        wanted = f"int64 class numbers below {model.outputs}"
+    if not fits:
+        raise DataError(
+            f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
+            "found others; mend the data or model.outputs"
+        )
+
+
+def _reused(made: Plan, study: Study, dimension: int) -> Plan:
+    """A plan for a study that differs in the data's options only, such as another public split."""
+
+    def planned(one: Study) -> Study:
+        return replace(one, toml="", data=replace(one.data, options=()))
+
+    if planned(made.study) != planned(study) or made.dimension not in (None, dimension):
+        raise StudyError(
+            "expected a plan of this study, got another's; leave the plan out and it is made anew"
+        )
+    return replace(made, study=study)
+
+
+def _refuse_unavailable(study: Study) -> None:
+    """What the study format knows and this version cannot run."""
+    if study.parties.trust != "none":
+        raise StudyError(
+            f'expected parties.trust = "none", got "{study.parties.trust}"; smaller noise shares '
+            "can be planned but not trained with yet: leave trust out"
+        )

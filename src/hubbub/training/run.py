@@ -1,0 +1,330 @@
+"""Training a study in one process: every party, the real protocol, and the baselines beside it.
+
+`run` reads like the paper: plan, set up, and then for every step sum, record, and move the model.
+`resume` goes on where a run was stopped, however it was stopped: in a new session, with new keys,
+and with what the ledgers hold counted as spent (docs/privacy.md P15).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import hubbub.learning as learning
+from hubbub.assurance.evidence.audit_result import AUDIT, read_audit
+from hubbub.assurance.evidence.collecting import STANDARDISED
+from hubbub.assurance.evidence.comparing import difference
+from hubbub.assurance.ledger import Ledger
+from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.planning import TRAINING, Plan, mechanism_of
+from hubbub.session.in_process import layout_of
+from hubbub.session.lists_in_process import Notice
+from hubbub.session.noisy_sums import Stage, charged_in, opened_ledgers
+from hubbub.study import Study
+from hubbub.study.standardisation import Standardisation
+from hubbub.training import run_folder
+from hubbub.training.auxiliary_sums import evaluation, exactly, standardise, through
+from hubbub.training.baselines import BASELINES, alone, central
+from hubbub.training.checkpoint import Checkpoint
+from hubbub.training.loop import Look, Progress, State, Summation, Summed, train
+from hubbub.training.prepared_study import Parameters, Setting
+from hubbub.training.run_folder import RunFolder
+from hubbub.training.write_evidence import write_evidence
+from hubbub.training.write_report import write_report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a run gives back.
+
+    Args:
+        model: the trained torch module.
+        metrics: one row per evaluation: step, epsilon so far, and the metrics of the public test
+            set (averaged over the silos for the baseline "alone").
+        epsilon: certified epsilon against the stated adversary; inf for "non-private".
+        plan: the plan that was carried out.
+        folder: where the run was written, if anywhere.
+        standardisation: what was done to the features before the model saw them, if anything.
+    """
+
+    model: Any = field(repr=False)
+    metrics: tuple[Mapping[str, float], ...]
+    epsilon: float
+    plan: Plan = field(repr=False)
+    folder: Path | None = None
+    standardisation: Standardisation | None = None
+
+    @property
+    def final(self) -> Mapping[str, float]:
+        """The last row of the metrics."""
+        return self.metrics[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Whom to tell how a run goes."""
+
+    progress: Progress
+    notice: Notice
+
+
+def run(
+    study: Study,
+    out: str | Path | None = None,
+    *,
+    baseline: str | None = None,
+    ledgers: str | Path | None = None,
+    progress: Progress | None = None,
+    plan: Plan | None = None,
+    device: str = "auto",
+    audit: str | Path | None = None,
+    notice: Notice | None = None,
+) -> Result:
+    """Train a study with all parties in this process.
+
+    Guarantees:
+        1. The published models are (epsilon, delta)-DP against every adversary of the plan, as
+           the plan says, for hubbub and the baseline "local-dp"; "trusted" and "alone" promise it
+           against those who see models only.
+        2. Every silo's ledger holds a step before the silo's answer to it exists.
+        3. A run that was stopped at any point can be resumed: see `resume`.
+
+    Args:
+        study: what to train.
+        out: folder for the results; must not hold a run already. None: write nothing.
+        baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
+        ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None.
+        progress: called after every step with its number and the newest metrics.
+        plan: a plan made for this study, or for one that differs in the data's options only.
+        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
+            changes no guarantee.
+        audit: file of `hubbub audit --out`, which the run's evidence will hold.
+        notice: told in a few words what takes long, such as the mixing of a list of tokens.
+
+    Raises:
+        StudyError: the study cannot be run, or its audit is of another or contradicts it.
+        UserError: the folder holds something, or an audit cannot be read or has no place.
+        DataError: a silo's records do not fit it.
+        BudgetError: a silo's cap refuses a step.
+        IntegrityError: a ledger cannot be written or was altered.
+    """
+    Study.expect(study)
+    if baseline is not None and baseline not in BASELINES:
+        raise StudyError(
+            f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
+        )
+    if study.parties.roster and baseline is None:
+        raise StudyError(
+            "expected a study without parties.roster in one process, where keys are made for the "
+            "run, got one with it; leave it out to try the study, or use hubbub serve and join"
+        )
+    if audit is not None and (baseline is not None or out is None):
+        raise UserError(
+            "expected an audit with a run that leaves evidence, got one with "
+            f"{'no folder' if out is None else 'a baseline'}; leave it out"
+        )
+    setting = Setting.of(study, plan, device)
+    audited = None if audit is None else read_audit(Path(audit), setting.plan)
+    with ExitStack() as stack:
+        home = Path(ledgers) if ledgers is not None else None
+        folder = None
+        if out is not None:
+            home = home or Path(out).parent / "ledgers"
+            folder = stack.enter_context(
+                RunFolder.fresh(
+                    Path(out),
+                    setting.plan,
+                    baseline=baseline,
+                    ledgers=home.absolute(),
+                    audit=audited,
+                )
+            )
+        books = opened_ledgers(home, study, stack) if baseline is None else {}
+        if folder is not None:
+            folder.begin(_heads(study, books))
+        watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
+        return _finished(setting, baseline, watch, books, folder, None)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    progress: Progress | None = None,
+    device: str = "auto",
+    notice: Notice | None = None,
+) -> Result:
+    """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
+
+    Guarantees:
+        1. A new session is set up, so no key, mask, noise or batch of the old one is used again.
+        2. Every attempt that a ledger holds counts as made, whether or not its sum was ever seen:
+           the study's epsilon may be over-counted and is never under-counted.
+
+    Args:
+        folder: of the run.
+        progress, device, notice: as for `run`.
+
+    Raises:
+        UserError: there is no run in the folder, it is finished, or another process works on it.
+        IntegrityError: a checkpoint, a ledger or another file of the run was altered.
+        StudyError, DataError, BudgetError: as for `run`.
+    """
+    with ExitStack() as stack:
+        opened, study = stack.enter_context(RunFolder.again(Path(folder)))
+        if opened.baseline is not None:
+            raise UserError(
+                f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
+                "charges nothing, so run it anew"
+            )
+        if opened.ledgers is None:
+            raise UserError(
+                f"expected a run in one process in {folder}, got one whose parties run apart; go "
+                "on with hubbub serve"
+            )
+        setting = Setting.of(study, device=device)
+        books = opened_ledgers(opened.ledgers, study, stack)
+        found = opened.last_checkpoint()
+        _check_heads(study, books, found)
+        opened.begin(_heads(study, books))
+        check_plan(opened.path / "plan.json", setting.plan)
+        if (opened.path / AUDIT).exists():
+            opened.keep_audit(read_audit(opened.path / AUDIT, setting.plan))
+        start = found.state if found else State(parameters=setting.initial)
+        rows = charged_in(books, study, opened, TRAINING)
+        charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch
+        start = replace(start, attempts=max(start.attempts, charged))
+        watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
+        return _finished(setting, None, watch, books, opened, start)
+
+
+def _finished(
+    setting: Setting,
+    baseline: str | None,
+    watch: Watch,
+    books: Mapping[int, Ledger],
+    folder: RunFolder | None,
+    start: State | None,
+) -> Result:
+    """Train, and put the results where they belong."""
+    began = time.perf_counter()
+    with learning.threads_for(setting.initial.size), ExitStack() as stack:
+        stage = Stage(
+            study=setting.study,
+            parameters=setting.initial.size,
+            ledgers=books,
+            folder=folder,
+            stack=stack,
+            keys=layout_of(setting.plan).keys(),
+            notice=watch.notice,
+        )
+        ask = exactly if baseline == "non-private" else through(stage)
+        kept = folder.path / STANDARDISED if folder else None
+        setting = standardise(setting, ask, kept)
+        trained = _trained(
+            setting, baseline, watch.progress, stage, start, evaluation(setting, ask)
+        )
+    result = Result(
+        model=setting.trained(trained.parameters),
+        metrics=trained.rows,
+        epsilon=inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts),
+        plan=setting.plan,
+        folder=folder.path if folder else None,
+        standardisation=setting.standardisation,
+    )
+    if folder is not None:
+        run_folder.write_model(folder.path, setting.plan, result.model)
+        if books:
+            write_evidence(stage, setting.plan, trained.attempts, folder.path)
+        write_report(folder.path, seconds=time.perf_counter() - began)
+    return result
+
+
+def _trained(
+    setting: Setting,
+    baseline: str | None,
+    progress: Progress,
+    stage: Stage,
+    start: State | None,
+    look: Look | None,
+) -> State:
+    """Train by hubbub or by a baseline."""
+    if baseline == "alone":
+        trained = alone(setting, progress)
+        if stage.folder is not None:
+            stage.folder.append_rows(trained)
+        return trained
+    return train(
+        setting,
+        central(setting, baseline) if baseline else _federated(setting, stage),
+        progress,
+        divisor=setting.plan.divisor,
+        start=start,
+        keep=_keeper(stage, baseline),
+        look=look,
+        private=baseline != "non-private",
+    )
+
+
+def _federated(setting: Setting, stage: Stage) -> Summation:
+    """The protocol: every silo adds its share of the noise, and only the sum is seen."""
+    series = stage.open(
+        TRAINING, setting.plan, setting.tasks, setting.initial.size, lift=setting.lift
+    )
+
+    def summation(step: int, parameters: Parameters, left: int) -> Summed:
+        gradient, made = series.round(step, parameters, left)
+        return Summed(gradient=gradient, attempts=made)
+
+    return summation
+
+
+def _keeper(stage: Stage, baseline: str | None) -> Callable[[State], None]:
+    """Where a state goes after every step: a baseline is run anew, so its rows are enough."""
+    folder = stage.folder
+    if folder is None:
+        return lambda _: None
+    if baseline is not None:
+        return folder.append_rows
+
+    def keep(state: State) -> None:
+        folder.keep(state, _heads(stage.study, stage.ledgers))
+
+    return keep
+
+
+def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
+    """The heads of the silos' ledgers, by name."""
+    return {study.parties.names[index - 1]: book.head for index, book in books.items()}
+
+
+def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | None) -> None:
+    """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
+    for index, book in books.items():
+        book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
+
+
+def check_plan(path: Path, made: Plan) -> None:
+    """The plan is still the one by which the run began: noise and account go together."""
+    try:
+        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.json()))
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    if why:
+        raise IntegrityError(
+            f"expected {path} to be the plan that follows from the study, {why}; restore it, or "
+            "use the version of hubbub that began the run"
+        )
+
+
+def _say_nothing(_text: str) -> None:
+    """Nobody to tell."""
+
+
+def _ignore(_step: int, _row: Mapping[str, float]) -> None:
+    """No progress to show."""

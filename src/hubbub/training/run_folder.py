@@ -1,0 +1,289 @@
+"""The run folder: what a run leaves on disk, and in which order.
+
+    study.toml          what was asked for
+    plan.json           what followed from it
+    run.json            where the ledgers are, and the sessions that were opened
+    audit.json          what an audit of the study has found, if the run was given one
+    lock                held while a process works on the run
+    metrics.jsonl       one row per evaluation
+    checkpoints/        where the training stood after the newest steps
+    transcript/         what the aggregator sent and used, a file per session
+    model.safetensors   the trained model
+    evidence.json       what was claimed, signed
+    report.html         for people
+
+A session is noted before anything is charged in it, so that after a crash the ledgers can say how
+much of the study is spent. Metrics are appended as they come. The other files are written under
+another name and then moved into place, so that none is ever half there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hubbub import learning
+from hubbub.assurance.evidence.audit_result import AUDIT, write_audit
+from hubbub.assurance.transcript import Transcript, files, recover
+from hubbub.disk import write_text
+from hubbub.errors import IntegrityError, UserError
+from hubbub.planning import Plan
+from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
+from hubbub.protocol.identity import Roster
+from hubbub.protocol.round import Terms
+from hubbub.study import Study
+from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from hubbub.training.loop import State
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notes:
+    """What a run must know of itself to go on after a crash: `run.json`.
+
+    Args:
+        study: the study id, hexadecimal.
+        baseline: which one, or None for hubbub.
+        ledgers: the folder of the silos' ledgers; empty where each silo keeps its own elsewhere.
+        sessions: the sessions that were opened, by what was summed in them.
+        heads: of the silos' ledgers before anything was charged, hexadecimal; none before that.
+    """
+
+    study: str
+    baseline: str | None
+    ledgers: str
+    sessions: Mapping[str, tuple[str, ...]]
+    heads: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids = [one for opened in self.sessions.values() for one in opened]
+        Path(self.ledgers)  # TypeError unless it is a text
+        if (
+            not all(len(bytes.fromhex(one)) == SESSION_BYTES for one in ids)
+            or not all(len(bytes.fromhex(one)) == 32 for one in self.heads.values())
+            or (ids and self.ledgers and self.baseline is None and not self.heads)
+        ):
+            raise ValueError("notes of something else")
+
+
+class RunFolder:
+    """The folder of one run, open in one process at a time."""
+
+    def __init__(self, path: Path, notes: Notes, *, full: bool) -> None:
+        self.path = path
+        self._notes = notes
+        self._full = full
+        self._rows = 0
+
+    @classmethod
+    @contextmanager
+    def fresh(
+        cls,
+        path: Path,
+        plan: Plan,
+        *,
+        baseline: str | None,
+        ledgers: Path | None,
+        audit: Mapping[str, Any] | None = None,
+    ) -> Iterator[RunFolder]:
+        """Make the folder of a new run and put the study, the plan and its audit into it.
+
+        Raises:
+            UserError: it holds something already, or cannot be written.
+        """
+        notes = Notes(
+            study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
+        )
+        with _usable(path):
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise UserError(
+                    f"expected an empty or new folder for the run, got {path} with files in it; "
+                    f"choose another --out, or go on with --resume {path}"
+                )
+        with _locked(path):
+            folder = cls(path, notes, full=plan.study.transcript == "full")
+            with _usable(path):
+                write_text(path / "study.toml", plan.study.as_toml())
+                write_text(path / "plan.json", plan.json())
+                folder.keep_audit(audit)
+                folder._write_notes()
+            yield folder
+
+    @classmethod
+    @contextmanager
+    def again(cls, path: Path) -> Iterator[tuple[RunFolder, Study]]:
+        """Open the folder of a run that was interrupted.
+
+        Raises:
+            UserError: there is no run in it, it is finished, or another process works on it.
+            IntegrityError: a file in it was altered.
+        """
+        if not (path / "run.json").is_file():
+            raise UserError(
+                f"expected the folder of a run in {path}, found no run.json in it; name the folder "
+                "that --out named"
+            )
+        with _locked(path):
+            if all((path / name).exists() for name in ("evidence.json", "report.html")):
+                raise UserError(
+                    f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
+                )
+            study = Study.load(path / "study.toml")
+            notes = _read_notes(path / "run.json")
+            if notes.study != study.id.hex():
+                raise IntegrityError(
+                    f"expected {path / 'study.toml'} to be the study that was started, it was "
+                    "altered; restore it, or start a new run"
+                )
+            yield cls(path, notes, full=study.transcript == "full"), study
+
+    @property
+    def baseline(self) -> str | None:
+        """The baseline that was run, None for hubbub."""
+        return self._notes.baseline
+
+    @property
+    def ledgers(self) -> Path | None:
+        """The folder of the silos' ledgers; None where each silo keeps its own elsewhere."""
+        return Path(self._notes.ledgers) if self._notes.ledgers else None
+
+    def begin(self, heads: Mapping[str, bytes]) -> None:
+        """Note the heads of the ledgers, once: what they hold after them may be this run's."""
+        if not self._notes.heads:
+            self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
+            with _usable(self.path):
+                self._write_notes()
+
+    def keep_audit(self, audit: Mapping[str, Any] | None) -> None:
+        """Have the run's evidence say what an audit has found, see `read_audit`, or nothing."""
+        with _usable(self.path):
+            if audit is None:
+                (self.path / AUDIT).unlink(missing_ok=True)
+            else:
+                write_audit(self.path / AUDIT, audit)
+
+    def head(self, silo: str) -> bytes | None:
+        """What a silo's ledger ended with when the run began; None if it was not noted."""
+        noted = self._notes.heads.get(silo)
+        return None if noted is None else bytes.fromhex(noted)
+
+    @property
+    def purposes(self) -> frozenset[str]:
+        """What sessions were opened for."""
+        return frozenset(self._notes.sessions)
+
+    def sessions(self, purpose: str) -> frozenset[bytes]:
+        """The sessions that were opened for a purpose."""
+        return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
+
+    def new_transcript(
+        self, study: bytes, session: bytes, roster: Roster, terms: Terms, *, purpose: str
+    ) -> Transcript:
+        """Begin the transcript of a session, and write down that the session is open."""
+        known = self._notes.sessions
+        sessions = {**known, purpose: (*known.get(purpose, ()), session.hex())}
+        self._notes = replace(self._notes, sessions=sessions)
+        with _usable(self.path):
+            self._write_notes()
+        return Transcript(
+            self.path,
+            study=study,
+            session=session,
+            roster=roster,
+            full=self._full,
+            terms=terms,
+            purpose=purpose,
+        )
+
+    def last_checkpoint(self) -> Checkpoint | None:
+        """Where the training stood; metrics and transcripts are put back to whole rows.
+
+        Raises:
+            IntegrityError: the checkpoint or a transcript was altered.
+        """
+        with _usable(self.path):
+            for path in files(self.path):
+                recover(path)
+            found = newest_checkpoint(self.path / "checkpoints")
+            rows = found.state.rows if found else ()
+            write_text(self.path / "metrics.jsonl", "".join(_line(row) for row in rows))
+        self._rows = len(rows)
+        return found
+
+    def keep(self, state: State, heads: Mapping[str, bytes]) -> None:
+        """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
+        self.append_rows(state)
+        with _usable(self.path):
+            write_checkpoint(self.path / "checkpoints", Checkpoint(state=state, heads=heads))
+
+    def append_rows(self, state: State) -> None:
+        """Add the rows that are new to the metrics."""
+        new = state.rows[self._rows :]
+        if new:
+            with _usable(self.path), (self.path / "metrics.jsonl").open("a") as file:
+                file.writelines(_line(row) for row in new)
+            self._rows += len(new)
+
+    def _write_notes(self) -> None:
+        said = {"format": _FORMAT, **asdict(self._notes)}
+        write_text(self.path / "run.json", json.dumps(said, indent=2))
+
+
+def write_model(folder: Path, plan: Plan, model: Any) -> None:
+    """Put the trained model into a run's folder."""
+    header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
+    learning.save_model(folder / "model.safetensors", model, header)
+
+
+def _line(row: Mapping[str, float]) -> str:
+    return json.dumps(dict(row)) + "\n"
+
+
+def _read_notes(path: Path) -> Notes:
+    """The notes in `run.json`."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        if said.pop("format") != _FORMAT:
+            raise ValueError
+        sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
+        return Notes(**said, sessions=sessions)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise IntegrityError(
+            f"expected {path} as this version writes it, found something else; restore it, or use "
+            "the version of hubbub that wrote it"
+        ) from None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the run's lock; the system frees it when the process ends, however it ends."""
+    with _usable(path):
+        file = (path / "lock").open("a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"expected to be alone on the run in {path}, another process works on it; wait "
+                "for it, or stop it"
+            ) from None
+        yield
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """The disk's errors as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"expected a folder that can be written, got {path}: {error.strerror}; "
+            f"choose another --out, or mend the disk and go on with --resume {path}"
+        ) from None
