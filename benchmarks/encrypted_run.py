@@ -39,8 +39,8 @@ from hubbub.protocol import noise, ring
 from hubbub.protocol.agreement.mask_stream import add_mask
 from hubbub.protocol.identity import Keys
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import LocalTask, Terms
-from hubbub.session.in_process import Federation, federate, layout_of, terms_of
+from hubbub.protocol.round import LocalTask, RoundParameters
+from hubbub.session.in_process import Federation, federate, layout_of, round_parameters_of
 from hubbub.study import Study
 from hubbub.study.tabular import Records
 
@@ -149,7 +149,7 @@ def tasks_of(plan: Plan, model: torch.nn.Module, records: Sequence[Records]) -> 
 class ClearSilo:
     """A silo's part of a step with nothing hidden: the same work up to the masks."""
 
-    def __init__(self, task: LocalTask, terms: Terms) -> None:
+    def __init__(self, task: LocalTask, terms: RoundParameters) -> None:
         self._task, self._terms, self._source = task, terms, SecureSource()
 
     def contribute(self, parameters: Parameters) -> ring.Residues:
@@ -165,7 +165,7 @@ class ClearSilo:
 class ClearSum:
     """The aggregator's part with nothing hidden."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: RoundParameters) -> None:
         self._terms = terms
         self._total = ring.zeros(0, terms.word_bits)
 
@@ -182,7 +182,7 @@ class ClearSum:
         return ring.to_integers(self._total)
 
 
-def clear(silos: Sequence[ClearSilo], aggregator: ClearSum, terms: Terms) -> Step:
+def clear(silos: Sequence[ClearSilo], aggregator: ClearSum, terms: RoundParameters) -> Step:
     """The same sum with nothing hidden."""
 
     def step(_round: int, parameters: Parameters) -> Vector:
@@ -194,7 +194,7 @@ def clear(silos: Sequence[ClearSilo], aggregator: ClearSum, terms: Terms) -> Ste
     return step
 
 
-def real(parties: Federation, terms: Terms) -> Step:
+def real(parties: Federation, terms: RoundParameters) -> Step:
     def step(number: int, parameters: Parameters) -> Vector:
         return parties.sum(number, parameters) * terms.grid_step
 
@@ -228,7 +228,7 @@ class Ready:
 
     study: Study
     plan: Plan
-    terms: Terms
+    terms: RoundParameters
     initial: Parameters
     tasks: Sequence[LocalTask]
 
@@ -247,7 +247,7 @@ class Ready:
         return cls(
             study=study,
             plan=plan,
-            terms=terms_of(plan, initial.size),
+            terms=round_parameters_of(plan, initial.size),
             initial=initial,
             tasks=tasks_of(plan, model, records),
         )
@@ -258,7 +258,7 @@ class Ready:
         return Run(step, self.initial, self.plan.divisor, chosen)
 
 
-def measured(nodes: int, steps: int, silos: int, threads: int) -> tuple[Times, Terms]:
+def measured(nodes: int, steps: int, silos: int, threads: int) -> tuple[Times, RoundParameters]:
     """Real and clear steps in turn, the first of each thrown away."""
     ready = Ready.of(study_of(silos, nodes), [made_up(silo) for silo in range(silos)])
     terms, layout = ready.terms, layout_of(ready.plan)
@@ -282,7 +282,7 @@ def measured(nodes: int, steps: int, silos: int, threads: int) -> tuple[Times, T
     return found, terms
 
 
-def parts_of(terms: Terms, nodes: int, silos: int) -> list[Part]:
+def parts_of(terms: RoundParameters, nodes: int, silos: int) -> list[Part]:
     """The price of what only the real protocol does, each measured alone."""
     residues = ring.zeros(terms.dimension, terms.word_bits)
     total = residues.copy()
@@ -373,7 +373,7 @@ def write(name: str, rows: Sequence[dict[str, str | float]]) -> None:
         writer.writerows(rows)
 
 
-def show(times: Times, rows: Sequence[dict[str, str | float]], terms: Terms) -> None:
+def show(times: Times, rows: Sequence[dict[str, str | float]], terms: RoundParameters) -> None:
     print(
         f"\nM = {times.nodes}, {terms.dimension:,} coordinates of {terms.word_bits} bits: "
         f"wall {times.real_wall:.2f} / {times.clear_wall:.2f} s = {times.wall_ratio:.3f} "

@@ -41,15 +41,15 @@ import numpy as np
 
 from hubbub.cli.forecasting import formats_of
 from hubbub.cli.rates import measured
-from hubbub.network.endpoint import Seat
+from hubbub.network.endpoint import Endpoint
 from hubbub.network.engine import Phase, in_process
-from hubbub.network.event_log import Journal
+from hubbub.network.event_log import EventLog
 from hubbub.network.key_files import roster_of
-from hubbub.network.node_endpoint import NodeSeat
-from hubbub.network.party_folder import Site
+from hubbub.network.node_endpoint import NodeEndpoint
+from hubbub.network.party_folder import PartyFolder
 from hubbub.network.serve import serve
-from hubbub.network.silo_endpoint import SiloSeat
-from hubbub.network.timeouts import Patience
+from hubbub.network.silo_endpoint import SiloEndpoint
+from hubbub.network.timeouts import Timeouts
 from hubbub.planning import Plan, plan
 from hubbub.planning.forecast import Forecast, forecast
 from hubbub.planning.loads import AGGREGATOR, Rates
@@ -59,7 +59,7 @@ from hubbub.study.tabular import Records
 RESULTS = Path(__file__).parent / "results"
 INPUTS, RECORDS, BATCH, TEST_RECORDS = 784, 200, 10, 64
 _WARM, _EVERY = 3, 3  # steps before the rates are measured, and from one time to the next
-_PATIENT = Patience(deadline=1800.0, opening=3600.0, waiting=3600.0, ask_again=0.0)
+_PATIENT = Timeouts(deadline=1800.0, opening=3600.0, waiting=3600.0, ask_again=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class Watch:
     """Looks at clocks and journal after every step, and has the rates measured on the way."""
 
     made: Plan
-    journal: Journal
+    event_log: EventLog
     steps: int
     rates: list[Rates] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Watch:
         if step > _WARM:
             self.processor.append(time.process_time() - self._since[0])
             self.clock.append(time.perf_counter() - self._since[1])
-        counted = self.journal._state  # noqa: SLF001 (what the party itself reads is a file)
+        counted = self.event_log._state  # noqa: SLF001 (what the party itself reads is a file)
         self.sent.append(counted["bytes_sent"])
         self.received.append(counted["bytes_received"])
         if step >= _WARM and (step - _WARM) % _EVERY == 0:
@@ -147,12 +147,12 @@ class Watch:
         self._since = time.process_time(), time.perf_counter()
 
 
-def gathered(home: Path, table: dict[str, Any]) -> tuple[Site, Study, Phase]:
+def gathered(home: Path, table: dict[str, Any]) -> tuple[PartyFolder, Study, Phase]:
     """Keys, the roster, the approvals, and a seat for everybody but the aggregator."""
     parties = table["parties"]
     roles = {"aggregator": "aggregator"} | dict.fromkeys(parties["names"], "silo")
     roles |= {f"node-{number}": "node" for number in range(1, parties["compute_nodes"] + 1)}
-    sites = {name: Site.made(home / name, name, role) for name, role in roles.items()}
+    sites = {name: PartyFolder.made(home / name, name, role) for name, role in roles.items()}
     roster = roster_of([site.keys.identity for site in sites.values()])
     parties["roster"] = roster.digest.hex()
     study = Study.from_table(table)
@@ -162,12 +162,12 @@ def gathered(home: Path, table: dict[str, Any]) -> tuple[Site, Study, Phase]:
     return sites["aggregator"], study, in_process(lambda name: seats[name].answer)
 
 
-def seat_of(site: Site) -> Seat:
-    journal = Journal(party=site.name)
+def seat_of(site: PartyFolder) -> Endpoint:
+    event_log = EventLog(party=site.name)
     if site.role == "node":
-        return NodeSeat(site, journal)
+        return NodeEndpoint(site, event_log)
     ledger = site.home / "ledger.sqlite"
-    return SiloSeat(site, journal, data=site.home, ledger=ledger, device="cpu", pace=0.0)
+    return SiloEndpoint(site, event_log, data=site.home, ledger=ledger, device="cpu", pace=0.0)
 
 
 def measure(silos: int, nodes: int, parameters: int, steps: int) -> Row:
@@ -176,10 +176,10 @@ def measure(silos: int, nodes: int, parameters: int, steps: int) -> Row:
         made = plan(Study.from_table(table))
         early = measured(made, shared=True)  # before there are vectors in the peak
         aggregator, study, phase = gathered(Path(folder), table)
-        made, journal = plan(study), Journal(party="aggregator")
-        watch = Watch(made, journal, steps)
+        made, event_log = plan(study), EventLog(party="aggregator")
+        watch = Watch(made, event_log, steps)
         with suppress(Done), mock.patch("hubbub.network.silo_endpoint._TELL_EVERY", inf):
-            out, options = Path(folder) / "run", {"journal": journal, "patience": _PATIENT}
+            out, options = Path(folder) / "run", {"journal": event_log, "patience": _PATIENT}
             serve(aggregator, study, out, phase, progress=watch, **options)
     rates = typical(watch.rates, early)
     expected = forecast(made, formats=formats_of(made), rates=rates, cores=1)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.cli.output import bar
-from hubbub.protocol.round import Charge, Terms
+from hubbub.protocol.round import Charge, RoundParameters
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout
 
@@ -80,8 +80,8 @@ class One:
         return vector
 
 
-def terms_for(silos: int, coordinates: int, nodes: int, word_bits: int) -> Terms:
-    return Terms(
+def terms_for(silos: int, coordinates: int, nodes: int, word_bits: int) -> RoundParameters:
+    return RoundParameters(
         dimension=coordinates,
         parameters=0,
         silos=silos,

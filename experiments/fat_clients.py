@@ -119,7 +119,7 @@ def measured(base: Case, point: Point, shown: Shown) -> Mapping[str, object]:
         "word_bits": terms.word_bits,
         "images": found.images,
         "steps": STEPS,
-        "masking_ms": 1e3 * found.masking,
+        "masking_ms": 1e3 * found.mask_stream,
         "blake2_masking_ms": 1e3 * blake2,
         "fold_wall": masked.wall / clear.wall,
         "fold_cpu": masked.cpu / clear.cpu,

@@ -177,8 +177,8 @@ def compared(panel: Any, rows: Sequence[Row]) -> None:
             panel.axhline(whole.mean, color="#000000", linestyle="--", label=name)
             continue
         # Beside each other, so that bars can be told apart.
-        aside = 1.03 ** (look - 1.5)
-        pairs = [(aside * float(row["epsilon"]), float(row["auc"])) for row in mine]
+        query = 1.03 ** (look - 1.5)
+        pairs = [(query * float(row["epsilon"]), float(row["auc"])) for row in mine]
         curve(panel, spreads(pairs), look, name)
     panel.set_xscale("log")
     plain_ticks(panel.xaxis, sorted({float(row["epsilon"]) for row in rows}))

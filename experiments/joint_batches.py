@@ -27,13 +27,13 @@ from hubbub.protocol.randomness import SecureSource
 from hubbub.session.in_process import Lists, layout_of
 from hubbub.session.noisy_sums import Series, Stage
 from hubbub.training.loop import Progress, Summed, train
-from hubbub.training.prepared_study import Parameters, Setting
+from hubbub.training.prepared_study import Parameters, PreparedStudy
 from hubbub.training.run import Result
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:
     """Train through the protocol, with a fresh list for every attempt."""
-    setting = Setting.of(study)
+    setting = PreparedStudy.of(study)
     with ExitStack() as stack:
         series = _series(setting, stack)
 
@@ -69,7 +69,7 @@ def dealt(counts: Sequence[int], source: SecureSource) -> Lists:
     return lists
 
 
-def _series(setting: Setting, stack: ExitStack) -> Series:
+def _series(setting: PreparedStudy, stack: ExitStack) -> Series:
     """Everybody after set-up, with dealt lists in the place of mixed ones."""
     stage = Stage(
         study=setting.study,

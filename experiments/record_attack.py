@@ -46,7 +46,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PreparedStudy:
     """The size of everything, the same for all schemes.
 
     Args:
@@ -82,7 +82,7 @@ class Attack:
     most_uses: int
 
 
-def schedule(scheme: Scheme, setting: Setting, seed: bytes) -> Flags:
+def schedule(scheme: Scheme, setting: PreparedStudy, seed: bytes) -> Flags:
     """Which places are in the batch of each step, shape (steps, records)."""
     chosen = np.zeros((setting.steps, setting.records), dtype=bool)
     for step in range(setting.steps):
@@ -102,7 +102,7 @@ def fresh_parts(chosen: Flags, trials: int, source: SecureSource) -> Flags:
     return chosen[np.arange(steps), drawn]
 
 
-def poisson_parts(setting: Setting, trials: int, source: SecureSource) -> Flags:
+def poisson_parts(setting: PreparedStudy, trials: int, source: SecureSource) -> Flags:
     """Where it takes part if a coin decides."""
     taken = np.zeros(trials * setting.steps, dtype=bool)
     taken[source.chosen(taken.size, setting.rate)] = True
@@ -144,7 +144,7 @@ def taken_or_not(sums: Array, shift: float, rate: float) -> Array:
     return np.log1p(rate * np.expm1(shift * sums - shift**2 / 2))
 
 
-def attacked(name: str, setting: Setting, shown: Shown) -> Attack:
+def attacked(name: str, setting: PreparedStudy, shown: Shown) -> Attack:
     """Play all trials of one scheme, a new schedule for each `_TOGETHER` of them."""
     found: dict[bool, list[Array]] = {True: [], False: []}
     most = 0
@@ -166,7 +166,7 @@ def attacked(name: str, setting: Setting, shown: Shown) -> Attack:
 
 
 def scored(
-    name: str, setting: Setting, chosen: Flags | None, source: SecureSource, *, is_x: bool
+    name: str, setting: PreparedStudy, chosen: Flags | None, source: SecureSource, *, is_x: bool
 ) -> Array:
     """Scores of some trials with one of the two records."""
     trials = min(_TOGETHER, setting.trials)

@@ -43,7 +43,7 @@ from hubbub import learning
 from hubbub.errors import DataError
 from hubbub.protocol import ring, wire
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
 from hubbub.session.in_process import Federation, federate, layout_of
 from hubbub.study.datasets import mnist
@@ -107,7 +107,7 @@ class Compared:
     clear: Times
     masked: dict[int, Times]  # by the number of threads; with 0 the parties are apart
     setup: float
-    masking: float
+    mask_stream: float
 
 
 class Watched:
@@ -210,7 +210,7 @@ def _compared(
         clear=plain,
         masked=dict(zip(threads, masked, strict=True)),
         setup=setup,
-        masking=masking_seconds(parties, ready),
+        mask_stream=masking_seconds(parties, ready),
     )
 
 
@@ -299,7 +299,7 @@ def masking_seconds(parties: Federation, ready: Ready) -> float:
     """Processor seconds of all masks of one silo, keys derived: the median of some silos."""
     some = list(parties.silos)[:_MASKINGS]
     residues = ring.zeros(ready.terms.dimension, ready.terms.word_bits)
-    masking = Masking()
+    mask_stream = MaskStream()
 
     def masked(session: Session) -> float:
         digest, start = active_digest(parties.silos), time.thread_time()
@@ -309,7 +309,7 @@ def masking_seconds(parties: Federation, ready: Ready) -> float:
             )
             for one in session.secrets.values()
         ]
-        masking.add_all(residues, [(key, False) for key in keys])
+        mask_stream.add_all(residues, [(key, False) for key in keys])
         return time.thread_time() - start
 
     return median(masked(parties.sessions[index]) for index in some)

@@ -142,8 +142,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
     def mark(axes: object, column: str, look: int, label: str, line: str) -> None:
         # On the left beside each other, so that bars can be told apart.
-        aside = 1.025 ** (look - 2) if axes is left else 1.0
-        pairs = [(aside * float(row["nodes"]), float(row[column])) for row in rows]
+        query = 1.025 ** (look - 2) if axes is left else 1.0
+        pairs = [(query * float(row["nodes"]), float(row[column])) for row in rows]
         curve(axes, medians(pairs), look, label, line=line)
 
     for look, (column, name) in enumerate(ours.items()):

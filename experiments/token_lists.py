@@ -27,7 +27,7 @@ from experiments.record_attack import (
     NOISE,
     PARTS,
     POISSON,
-    Setting,
+    PreparedStudy,
     attacked,
 )
 from experiments.results import Row, Table
@@ -85,7 +85,7 @@ COLUMNS += ("epsilon_per_step", "epsilon_account", "attack_epsilon", "attack_del
 COLUMNS += ("true_positives", "false_positives", "true_positive_least", "false_positive_most")
 
 
-def account(name: str, setting: Setting, most_uses: int) -> float:
+def account(name: str, setting: PreparedStudy, most_uses: int) -> float:
     """What hubbub's plan charges; a kept list with random batches by P9 (c), as no study has it."""
     if name == KEPT:
         return whole_batches(most_uses)
@@ -107,7 +107,7 @@ def whole_batches(uses: int) -> float:
     ).upper
 
 
-def per_step(name: str, setting: Setting) -> float:
+def per_step(name: str, setting: PreparedStudy) -> float:
     """What an account claims that counts steps as independent: right but for kept lists (P9)."""
     return hubbub.epsilon(
         noise_multiplier=NOISE,
@@ -119,7 +119,7 @@ def per_step(name: str, setting: Setting) -> float:
     ).upper
 
 
-def measured(name: str, setting: Setting, shown: Shown) -> dict[str, object]:
+def measured(name: str, setting: PreparedStudy, shown: Shown) -> dict[str, object]:
     """Attack one scheme, and ask both accounts."""
     attack = attacked(name, setting, shown)
     claimed = per_step(name, setting)
@@ -246,9 +246,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Fill the table and draw it."""
     options = options_of(parser_of(__doc__ or ""), arguments)
     settings = [
-        Setting(records=50, batch=1, steps=steps, trials=SMALL_TRIALS)
+        PreparedStudy(records=50, batch=1, steps=steps, trials=SMALL_TRIALS)
         if options.small
-        else Setting(records=1000, batch=10, steps=steps, trials=TRIALS)
+        else PreparedStudy(records=1000, batch=10, steps=steps, trials=TRIALS)
         for steps in (SMALL_STEPS if options.small else STEPS)
     ]
     points = [(name, setting) for setting in settings for name in LOOK]

@@ -56,7 +56,7 @@ from experiments.utility_study import (
     STATIC,
     TRUSTED,
     Point,
-    Setting,
+    PreparedStudy,
 )
 
 BASELINES = {HUBBUB: None, TRUSTED: "trusted", LOCAL: "local-dp", ONE_SUM: "trusted"}
@@ -78,11 +78,11 @@ COLUMNS: tuple[str, ...] = (*KEY, "relation", "epsilon", "delta", "study_delta")
 COLUMNS += ("noise_multiplier", "total_noise_multiplier", "steps", "accuracy", "loss")
 
 
-def setting_of(options: Options) -> Setting:
+def setting_of(options: Options) -> PreparedStudy:
     """The real study, or the small one."""
     if options.small:
         counts = (242, 235, 98, 160)
-        return Setting(template=HEART, records=sum(counts), batch=147, steps=4, counts=counts)
+        return PreparedStudy(template=HEART, records=sum(counts), batch=147, steps=4, counts=counts)
     path = options.named.weights or os.environ.get("HUBBUB_CONV", "")
     if not path or not Path(path).is_file():
         raise SystemExit(
@@ -90,7 +90,7 @@ def setting_of(options: Options) -> Setting:
             f"{path or 'neither'}; see docs/experiments.md, or try --small"
         )
     sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return Setting(
+    return PreparedStudy(
         template=CIFAR, weights=path, sha256=sha256, records=50_000, batch=400, steps=1250
     )
 
@@ -149,7 +149,7 @@ def key_of(point: Point, run: int) -> dict[str, object]:
     return {**{name: getattr(point, name) for name in KEY[:-1]}, "run": run}
 
 
-def measured(setting: Setting, point: Point, run: int, shown: Shown) -> dict[str, object]:
+def measured(setting: PreparedStudy, point: Point, run: int, shown: Shown) -> dict[str, object]:
     """Train once."""
     study, progress = setting.study(point, run), stepwise(shown, setting.steps)
     result = _way(point)(study, progress)

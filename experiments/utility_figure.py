@@ -31,7 +31,7 @@ class Curve:
     sampling: str
     name: str
     look: int
-    aside: float = 0.0
+    query: float = 0.0
 
     def pairs(self, rows: Sequence[Row], column: str) -> list[tuple[float, float]]:
         """A column of its rows, and the accuracy."""
@@ -41,10 +41,10 @@ class Curve:
 
 
 CURVES = (
-    Curve(method=TRUSTED, sampling=POISSON, name="trusted, Poisson", look=0, aside=-0.09),
-    Curve(method=HUBBUB, sampling=POISSON, name="hubbub, Poisson", look=1, aside=-0.03),
-    Curve(method=TRUSTED, sampling=FRESH, name="trusted, joint batches", look=3, aside=0.03),
-    Curve(method=HUBBUB, sampling=FRESH, name="hubbub, joint batches", look=2, aside=0.09),
+    Curve(method=TRUSTED, sampling=POISSON, name="trusted, Poisson", look=0, query=-0.09),
+    Curve(method=HUBBUB, sampling=POISSON, name="hubbub, Poisson", look=1, query=-0.03),
+    Curve(method=TRUSTED, sampling=FRESH, name="trusted, joint batches", look=3, query=0.03),
+    Curve(method=HUBBUB, sampling=FRESH, name="hubbub, joint batches", look=2, query=0.09),
     Curve(method=ONE_SUM, sampling=POISSON, name="local DP as one sum, Poisson", look=4),
 )
 
@@ -72,7 +72,7 @@ def draw(
     for one in CURVES:
         _add(left, one, one.pairs(shown, "epsilon"))
         noise = one.pairs(shown, "total_noise_multiplier")
-        _add(right, one, [((1 + one.aside) * x, y) for x, y in noise], joined=not one.aside)
+        _add(right, one, [((1 + one.query) * x, y) for x, y in noise], joined=not one.query)
     _mark_uncertified(left, shown)
     if printed:
         _mark_printed(left, shown, printed)

@@ -132,7 +132,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PreparedStudy:
     """What is trained: the study's text, and its numbers that the accountant needs.
 
     Args:

@@ -54,7 +54,7 @@ class Reader:
 def likeness(thing: object) -> object:
     """What a party remembers, so that two looks at it can be compared.
 
-    Parties of `hubbub.protocol.round` are taken apart; what they were given (keys, roster) is frozen.
+    Parties of `protocol.round` are taken apart; what they were given (keys, roster) is frozen.
     """
     if isinstance(thing, np.ndarray):
         return thing.tobytes()

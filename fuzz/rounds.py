@@ -18,8 +18,8 @@ import numpy as np
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold, likeness
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.mask_stream import Masking
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 from hubbub.protocol.wire import DIGEST_BYTES, HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
 
@@ -54,7 +54,7 @@ def seeds() -> list[bytes]:
 
 
 @lru_cache(maxsize=3)
-def _world(kind: int) -> tuple[World, Terms]:
+def _world(kind: int) -> tuple[World, RoundParameters]:
     """Pairwise masks, compute nodes, or full shares."""
     w = world(_SILOS, 2 if kind else 0)
     return w, replace(w.terms, full_shares=kind == 2)
@@ -83,15 +83,15 @@ class Game:
         sessions = sessions_of(self.w)
         party = {
             index: partial(
-                Answering if index in self.w.roster.silos else ComputeNode,
+                Masking if index in self.w.roster.silos else ComputeNode,
                 keys=self.w.keys[index],
                 session=session,
-                masking=Masking(),
+                mask_stream=MaskStream(),
                 **arguments,
             )
             for index, session in sessions.items()
         }
-        self.silos: dict[int, Answering] = {i: party[i]() for i in self.w.roster.silos}
+        self.silos: dict[int, Masking] = {i: party[i]() for i in self.w.roster.silos}
         self.nodes: dict[int, ComputeNode] = {i: party[i]() for i in self.w.roster.nodes}
 
     def move(self, reader: Reader) -> None:

@@ -21,7 +21,7 @@ from hubbub.session.noisy_sums import Stage
 from hubbub.study.standardisation import FeatureSums, standardisation_from
 from hubbub.study.tabular import Records
 from hubbub.training import auxiliary_sums as asked
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run import resume, run
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
         )
     ]
     for purpose, count in ((EVALUATION, STEPS // 5), (STANDARDISATION, 1)):
-        planned = both.aside(purpose)
+        planned = both.query(purpose)
         assert planned.plan.stated.epsilon == pytest.approx(2.0, rel=1e-3)
         noise = planned.plan.noise_multiplier
         steps.append(
@@ -130,8 +130,8 @@ def test_the_epsilon_so_far_counts_the_evaluations_so_far():
 def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
     result = run(BOTH, tmp_path / "run")
     plan = result.plan
-    noises = [plan.aside(STANDARDISATION).plan.noise_multiplier]
-    noises += [plan.aside(EVALUATION).plan.noise_multiplier] * (STEPS // 5)
+    noises = [plan.query(STANDARDISATION).plan.noise_multiplier]
+    noises += [plan.query(EVALUATION).plan.noise_multiplier] * (STEPS // 5)
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
         rows = list(book.entries())
         spent = book.epsilon(delta=1e-5, relation="add-remove")
@@ -148,8 +148,8 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
 
 def test_the_revealed_statistic_has_the_planned_noise():
     wanted = study("every = 1, epsilon = 2.0")
-    setting = Setting.of(wanted)
-    planned = setting.plan.aside(EVALUATION)
+    setting = PreparedStudy.of(wanted)
+    planned = setting.plan.query(EVALUATION)
     tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in setting.records]
     with ExitStack() as stack:
         stage = Stage(
@@ -202,7 +202,7 @@ def test_what_is_held_back_is_decided_by_each_record_alone():
 
 def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: Path):
     generous = study("every = 6, epsilon = 18.0", "", epsilon=20.0)
-    setting = Setting.of(generous)
+    setting = PreparedStudy.of(generous)
     result = run(generous)
     assert "held_back_accuracy" in result.metrics[5]
     right = total = 0.0

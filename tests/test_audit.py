@@ -133,7 +133,7 @@ def _long_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _colluders_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = canary_audit.terms_of
+    honest = canary_audit.round_parameters_of
 
     def terms(made: hubbub.Plan, *rest: Any) -> Any:
         found = honest(made, *rest)

@@ -162,7 +162,7 @@ def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
 def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
     """The plan comes back to the noise that the table states, with every kind of batches."""
     study, hubbub = experiment("utility_study"), importlib.import_module("hubbub")
-    setting = study.Setting(
+    setting = study.PreparedStudy(
         template=study.CIFAR,
         weights="w.npz",
         sha256="0" * 64,

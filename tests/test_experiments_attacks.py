@@ -111,7 +111,7 @@ def test_the_figure_is_drawn_and_a_finished_run_not_made_again(small, lists, mon
 
 
 def test_the_account_of_a_list_in_parts_is_that_of_its_epochs(lists, attack):
-    setting = attack.Setting(records=95, batch=10, steps=41, trials=1)
+    setting = attack.PreparedStudy(records=95, batch=10, steps=41, trials=1)
     epochs = ceil(41 / ceil(95 / 10))
     assert lists.account(attack.PARTS, setting, 0) == pytest.approx(lists.whole_batches(epochs))
     assert lists.account(attack.KEPT, setting, 7) == lists.whole_batches(7)
@@ -125,7 +125,7 @@ def density(sums, means):
 
 
 def test_a_kept_list_is_scored_by_the_likelihood_of_every_token(attack):
-    setting = attack.Setting(records=6, batch=2, steps=5, trials=1)
+    setting = attack.PreparedStudy(records=6, batch=2, steps=5, trials=1)
     chosen = attack.schedule(attack.SCHEMES[attack.KEPT], setting, bytes(32))
     sums = np.random.default_rng(1).normal(size=5)
     tokens = [density(sums, 2 / attack.NOISE * chosen[:, token]) for token in range(6)]
@@ -151,7 +151,7 @@ def test_scores_are_likelihood_ratios_of_the_views_that_are_played(attack, name)
 
     Roots of them, as of scores of half the size, must be told from that.
     """
-    setting = attack.Setting(records=20, batch=4, steps=10, trials=20_000)
+    setting = attack.PreparedStudy(records=20, batch=4, steps=10, trials=20_000)
     found = attack.attacked(name, setting, lambda _: None)
     for score in (-found.given_x, found.given_other):
         assert abs(standard_errors(np.exp(score))) < 5
@@ -164,7 +164,7 @@ def standard_errors(ratios) -> float:
 
 
 def test_each_scheme_uses_tokens_as_it_says(attack):
-    setting = attack.Setting(records=20, batch=4, steps=30, trials=1)
+    setting = attack.PreparedStudy(records=20, batch=4, steps=30, trials=1)
     kept, parts = (attack.schedule(attack.SCHEMES[name], setting, bytes(32)) for name in KEPT)
     assert (kept.sum(axis=1) == 4).all()
     assert len(set(kept.sum(axis=0))) > 1

@@ -18,8 +18,8 @@ from hubbub.cli import main, rates, training_commands
 from hubbub.cli.forecasting import asked, forecast_of, formats_of
 from hubbub.errors import StudyError, UserError
 from hubbub.network import endpoint
-from hubbub.network.event_log import Journal
-from hubbub.network.timeouts import Patience
+from hubbub.network.event_log import EventLog
+from hubbub.network.timeouts import Timeouts
 from hubbub.planning import exposure, plan
 from hubbub.planning.forecast import Forecast, Lines, forecast
 from hubbub.planning.loads import AGGREGATOR, NODE, RELAY, SILO, Rates
@@ -49,7 +49,7 @@ RATES = Rates(
     learning_base=LEARNING,
 )
 FAR = Lines(mbit=100.0, aggregator_mbit=1000.0, latency=0.02, engine=0.025)
-PATIENT = Patience(deadline=600.0, opening=600.0, waiting=600.0, ask_again=600.0)
+PATIENT = Timeouts(deadline=600.0, opening=600.0, waiting=600.0, ask_again=600.0)
 INPUTS = 12
 
 
@@ -129,13 +129,13 @@ def test_bytes_of_set_up_and_steps_are_those_that_the_journal_counts(
     for key, values in changes.items():
         made[key] |= values
     parties = Consortium.gather(tmp_path, made)
-    journal, counted = Journal(party="aggregator"), []
+    event_log, counted = EventLog(party="aggregator"), []
 
     def look(_step, _row):
-        state = json.loads(json.dumps(journal._state))
+        state = json.loads(json.dumps(event_log._state))
         counted.append((state["bytes_sent"], state["bytes_received"]))
 
-    parties.serve(journal=journal, progress=look, patience=PATIENT)
+    parties.serve(event_log=event_log, progress=look, timeouts=PATIENT)
     sized = plan_once(parties.study)
     found = forecast(sized, formats=formats_of(sized), rates=RATES).load(AGGREGATOR)
     steps = {tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairwise(counted)}
@@ -162,13 +162,13 @@ def test_bytes_of_lists_are_those_that_the_journal_counts(tmp_path, tokens, due,
     made["training"] |= {"tokens": tokens}
     made["privacy"] |= {"relation": "substitute", "epsilon": 20.0}
     parties = Consortium.gather(tmp_path, made)
-    journal, counted = Journal(party="aggregator"), [(0, 0)]
+    event_log, counted = EventLog(party="aggregator"), [(0, 0)]
 
     def look(_step, _row):
-        state = json.loads(json.dumps(journal._state))
+        state = json.loads(json.dumps(event_log._state))
         counted.append((state["bytes_sent"], state["bytes_received"]))
 
-    parties.serve(journal=journal, progress=look, patience=PATIENT)
+    parties.serve(event_log=event_log, progress=look, timeouts=PATIENT)
     sized = plan_once(parties.study)
     found = forecast(sized, formats=formats_of(sized), rates=RATES)
     assert found.lists == sum(due)

@@ -31,16 +31,16 @@ from hubbub.assurance.verification.verify import verify
 from hubbub.errors import BudgetError, DataError, HubbubError, ProtocolError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.protocol import noise
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Silo, Terms
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters, Silo
 from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
 from hubbub.session.in_process import Federation
 from hubbub.session.layout import Layout, Members
 from hubbub.study import sources
 from hubbub.study.tabular import Records
 from hubbub.training.baselines import BASELINES
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run import run
 
 FALSE_ALARM = 1e-9
@@ -84,7 +84,7 @@ def partial_source(seed: int):
 def federation(who: Members, tasks, *, word_bits: int, dimension: int, seed=None) -> Federation:
     """Everybody of the members, with fresh noise and the sessions that they have."""
     silos, nodes = len(who.roster.silos), len(who.roster.nodes)
-    terms = Terms(
+    terms = RoundParameters(
         dimension=dimension,
         parameters=PARAMETERS.size,
         silos=silos,
@@ -96,7 +96,7 @@ def federation(who: Members, tasks, *, word_bits: int, dimension: int, seed=None
         sample_rate=1.0,
         nodes=nodes,
     )
-    masking = Masking()
+    mask_stream = MaskStream()
     return Federation(
         roster=who.roster,
         keys=who.keys,
@@ -106,12 +106,12 @@ def federation(who: Members, tasks, *, word_bits: int, dimension: int, seed=None
             index: Silo(
                 terms=terms,
                 task=tasks[index - 1],
-                answering=who.answering(index, terms, masking),
+                masking=who.masking(index, terms, mask_stream),
                 source=SecureSource() if seed is None else partial_source(seed)(index),
             )
             for index in who.roster.silos
         },
-        nodes=who.nodes(terms, masking),
+        nodes=who.nodes(terms, mask_stream),
     )
 
 
@@ -184,7 +184,7 @@ def on_the_wire(monkeypatch, *, nodes: int, word_bits: int, masked: bool):
 
         patch.setattr(Aggregator, "receive", spy)
         if not masked:
-            patch.setattr(Masking, "add_all", lambda *arguments, **options: None)
+            patch.setattr(MaskStream, "add_all", lambda *arguments, **options: None)
         parties = federation(who, tasks, word_bits=word_bits, dimension=5120, seed=word_bits)
         return parties.sum(1, PARAMETERS), sent
 
@@ -365,7 +365,7 @@ def test_two_studies_on_the_same_records_add_up(tmp_path):
 
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_the_charge_is_on_disk_before_the_masked_vector_exists(tmp_path, monkeypatch, nodes):
-    original, seen = Answering.masked, []
+    original, seen = Masking.masked, []
 
     def spy(self, attempt, residues):
         name = HOSPITALS[self._session.index - 1]
@@ -373,7 +373,7 @@ def test_the_charge_is_on_disk_before_the_masked_vector_exists(tmp_path, monkeyp
         assert attempt.round in committed(tmp_path / f"{name}.sqlite")
         return original(self, attempt, residues)
 
-    monkeypatch.setattr(Answering, "masked", spy)
+    monkeypatch.setattr(Masking, "masked", spy)
     run(heart(nodes=nodes, steps=2), ledgers=tmp_path, plan=planned(nodes, 2))
     assert seen == [(name, step) for step in (1, 2) for name in HOSPITALS]
 
@@ -390,13 +390,13 @@ def committed(path: Path) -> list[int]:
 
 def masked_by(monkeypatch) -> dict[str, list[int]]:
     """The rounds for which each hospital made a masked vector."""
-    original, sent = Answering.masked, defaultdict(list)
+    original, sent = Masking.masked, defaultdict(list)
 
     def spy(self, attempt, residues):
         sent[HOSPITALS[self._session.index - 1]].append(attempt.round)
         return original(self, attempt, residues)
 
-    monkeypatch.setattr(Answering, "masked", spy)
+    monkeypatch.setattr(Masking, "masked", spy)
     return sent
 
 
@@ -679,7 +679,7 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
     data = f'source = "python:{name}:records"'
     study = own(data, f'kind = "python:{name}:made"\ninputs = [3]')
     with pytest.raises(HubbubError, match=says) as caught:
-        Setting.of(study, whose=None if whose == "everybody" else [sources.TEST])
+        PreparedStudy.of(study, whose=None if whose == "everybody" else [sources.TEST])
     assert_one_sentence(str(caught.value))
 
 
@@ -722,7 +722,7 @@ def pictures(at_home, monkeypatch) -> Path:
 def test_a_model_that_keeps_what_it_sees_is_sent_without_what_it_was_tried_on(pictures):
     model = 'kind = "python:pictures_of_test_run:keeping"\ninputs = [9]'
     state = torch.get_rng_state()
-    setting = Setting.of(own('source = "python:pictures_of_test_run:rows"', model))
+    setting = PreparedStudy.of(own('source = "python:pictures_of_test_run:rows"', model))
     assert torch.equal(state, torch.get_rng_state())
     known = [one.inputs[0] for one in setting.records]
     assert not any(np.allclose(setting.initial[:9], one) for one in known)
@@ -895,7 +895,7 @@ def assert_silent(error: BaseException, caplog, capfd) -> None:
 
 
 def test_no_repr_holds_a_record_or_how_many_there_are(planted):
-    setting = Setting.of(own(FILES))
+    setting = PreparedStudy.of(own(FILES))
     shown = repr([setting, setting.records, setting.test, setting.tasks])
     assert leaks(shown.encode()) == []
     other = Records(inputs=np.ones((9, 2), np.float32), targets=np.ones(9, np.float32))

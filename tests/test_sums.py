@@ -21,8 +21,8 @@ from scipy.stats import norm
 import hubbub
 from hubbub.errors import HubbubError, StudyError
 from hubbub.protocol import ring
-from hubbub.protocol.agreement.mask_stream import Masking
-from hubbub.protocol.round import Terms
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.round import RoundParameters
 from hubbub.session.layout import Layout, Members
 
 FALSE_ALARM = 1e-9
@@ -109,10 +109,10 @@ def test_threads_add_the_same_masks_at_every_length_about_where_they_begin(word_
     begins = (1 << 19) // (word_bits // 8)
     for length in (0, 1, begins - 1, begins, begins + 1, begins + 4099):
         expected = ring.zeros(length, word_bits)
-        Masking(1).add_all(expected, keys)
+        MaskStream(1).add_all(expected, keys)
         for threads in (2, 3, 7):
             vector = ring.zeros(length, word_bits)
-            Masking(threads).add_all(vector, keys)
+            MaskStream(threads).add_all(vector, keys)
             assert (vector == expected).all()
         assert bool(expected.any()) == (masks > 0 and length > 0)
 
@@ -125,7 +125,7 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
     length = (1 << 19) // (word_bits // 8) + 4099
     vectors = integers(3, word_bits, length)
     layout = Layout(names=("a", "b", "c"), nodes=nodes, degree=2)
-    terms = Terms(
+    terms = RoundParameters(
         dimension=length,
         parameters=0,
         silos=3,
@@ -142,13 +142,13 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
     model = aggregator.begin(1, 0, members.roster.silos, np.zeros(0, dtype=np.float32))
     for index, vector in zip(members.roster.silos, vectors, strict=True):
         # Silos on several threads, nodes on one: the streams must agree across the two.
-        answering = members.answering(index, terms, Masking(threads))
+        masking = members.masking(index, terms, MaskStream(threads))
         residues = ring.to_residues(vector, word_bits)
-        aggregator.receive(answering.masked(answering.accept(model), residues))
+        aggregator.receive(masking.masked(masking.accept(model), residues))
         if index < 3:
             assert not np.array_equal(ring.to_integers(aggregator._total), sum(vectors[:index]))
     for index, request in aggregator.requests().items() if nodes else ():
-        aggregator.receive(members.nodes(terms, Masking(1))[index].total(request))
+        aggregator.receive(members.nodes(terms, MaskStream(1))[index].total(request))
     assert np.array_equal(aggregator.integers(), np.sum(vectors, axis=0))
 
 

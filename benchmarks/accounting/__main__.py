@@ -50,7 +50,7 @@ GRID_HALF_WIDTH, GRID_POINTS = 24.0, 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PreparedStudy:
     """Poisson sampling, add-remove."""
 
     noise_multiplier: float
@@ -64,7 +64,7 @@ class Row:
     """One accountant's answer; None where it gives none."""
 
     accountant: str
-    setting: Setting
+    setting: PreparedStudy
     lower: float | None = None
     upper: float | None = None
     seconds: float | None = None
@@ -78,20 +78,20 @@ class Row:
 
 
 SETTINGS = (
-    Setting(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-5),
-    Setting(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-12),
-    Setting(noise_multiplier=4.0, sample_rate=0.01, steps=10_000, delta=1e-5),
-    Setting(noise_multiplier=1.0, sample_rate=0.001, steps=1_000_000, delta=1e-5),
+    PreparedStudy(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-5),
+    PreparedStudy(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-12),
+    PreparedStudy(noise_multiplier=4.0, sample_rate=0.01, steps=10_000, delta=1e-5),
+    PreparedStudy(noise_multiplier=1.0, sample_rate=0.001, steps=1_000_000, delta=1e-5),
 )
 Ends = tuple[float | None, float | None]
 
 
-def hubbub_ends(s: Setting) -> Ends:
+def hubbub_ends(s: PreparedStudy) -> Ends:
     bound = hubbub.epsilon(**asdict(s))
     return bound.lower, bound.upper
 
 
-def dp_accounting_ends(s: Setting) -> Ends:
+def dp_accounting_ends(s: PreparedStudy) -> Ends:
     from dp_accounting.pld import privacy_loss_distribution
 
     def end(pessimistic: bool) -> float:
@@ -105,7 +105,7 @@ def dp_accounting_ends(s: Setting) -> Ends:
     return end(False), end(True)
 
 
-def prv_ends(s: Setting) -> Ends:
+def prv_ends(s: PreparedStudy) -> Ends:
     from prv_accountant.dpsgd import DPSGDAccountant
 
     accountant = DPSGDAccountant(
@@ -119,7 +119,7 @@ def prv_ends(s: Setting) -> Ends:
     return float(low), float(high)
 
 
-def opacus_ends(s: Setting, kind: str) -> Ends:
+def opacus_ends(s: PreparedStudy, kind: str) -> Ends:
     from opacus.accountants import create_accountant
 
     accountant = create_accountant(kind)
@@ -127,13 +127,13 @@ def opacus_ends(s: Setting, kind: str) -> Ends:
     return None, float(accountant.get_epsilon(delta=s.delta))
 
 
-def fourier_ends(s: Setting) -> Ends:
+def fourier_ends(s: PreparedStudy) -> Ends:
     """Losses rounded down (lower end) and up (upper end) to an equispaced grid, then one FFT."""
     ends = [max(_fourier_epsilon(s, add, up) for add in (False, True)) for up in (False, True)]
     return ends[0], ends[1]
 
 
-def _fourier_epsilon(s: Setting, add: bool, up: bool) -> float:
+def _fourier_epsilon(s: PreparedStudy, add: bool, up: bool) -> float:
     width = 2 * GRID_HALF_WIDTH / GRID_POINTS
     grid = -GRID_HALF_WIDTH + width * np.arange(GRID_POINTS)
     edges = _loss_cdf(s, np.append(grid, GRID_HALF_WIDTH), add)
@@ -155,7 +155,7 @@ def _fourier_epsilon(s: Setting, add: bool, up: bool) -> float:
     return high
 
 
-def _loss_cdf(s: Setting, loss: NDArray[np.float64], add: bool) -> NDArray[np.float64]:
+def _loss_cdf(s: PreparedStudy, loss: NDArray[np.float64], add: bool) -> NDArray[np.float64]:
     """P(L <= loss) of one sampled step; `add` is the direction without the record first."""
     q, shift = s.sample_rate, 1 / s.noise_multiplier
     odds = (np.expm1(-loss if add else loss) + q) / q
@@ -167,7 +167,7 @@ def _loss_cdf(s: Setting, loss: NDArray[np.float64], add: bool) -> NDArray[np.fl
     return np.asarray((1 - q) * ndtr(x) + q * ndtr(x - shift), dtype=np.float64)
 
 
-ACCOUNTANTS: dict[str, Callable[[Setting], Ends]] = {
+ACCOUNTANTS: dict[str, Callable[[PreparedStudy], Ends]] = {
     "hubbub": hubbub_ends,
     "dp-accounting": dp_accounting_ends,
     "prv-accountant": prv_ends,
@@ -177,7 +177,7 @@ ACCOUNTANTS: dict[str, Callable[[Setting], Ends]] = {
 }
 
 
-def measure(name: str, setting: Setting) -> Row:
+def measure(name: str, setting: PreparedStudy) -> Row:
     """One row; a peer that is missing or fails becomes a note, never a number."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -204,7 +204,7 @@ def timed(work: Callable[[], Ends]) -> tuple[Ends, float]:
     return found, least
 
 
-def as_wide(setting: Setting, width: float) -> float:
+def as_wide(setting: PreparedStudy, width: float) -> float:
     """Seconds that hubbub takes when asked for an interval of this width."""
 
     def work() -> Ends:
@@ -221,7 +221,7 @@ def as_wide(setting: Setting, width: float) -> float:
     return timed(work)[1]
 
 
-def rows(settings: tuple[Setting, ...]) -> Iterator[Row]:
+def rows(settings: tuple[PreparedStudy, ...]) -> Iterator[Row]:
     hubbub_ends(SETTINGS[0])  # imports and caches are nobody's accounting time
     for setting in settings:
         ours = measure("hubbub", setting)
@@ -265,7 +265,7 @@ def show(row: Row) -> str:
     return f"{row.accountant:<37}{shown}  {note}".rstrip()
 
 
-def title(s: Setting) -> str:
+def title(s: PreparedStudy) -> str:
     return (
         f"noise {s.noise_multiplier:g}, rate {s.sample_rate:g}, "
         f"{s.steps:,} steps, delta {s.delta:g}"

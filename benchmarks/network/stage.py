@@ -23,7 +23,7 @@ import tomli_w
 from benchmarks.network.link import Link
 from hubbub.network.flare.demo import Consortium
 from hubbub.network.flare.outcome import run_folder
-from hubbub.network.party_folder import Site, read_roster
+from hubbub.network.party_folder import PartyFolder, read_roster
 from hubbub.protocol.identity import Roster
 from hubbub.study import Study
 
@@ -67,7 +67,7 @@ class Run:
     _place: int = 0
 
     def __post_init__(self) -> None:
-        self._place = _size(self._journal)
+        self._place = _size(self._event_log)
         self.serve()
 
     def serve(self) -> None:
@@ -83,7 +83,7 @@ class Run:
     @property
     def events(self) -> list[dict[str, Any]]:
         """What the aggregator's journal has said since the run began."""
-        with suppress(FileNotFoundError), self._journal.open("rb") as file:
+        with suppress(FileNotFoundError), self._event_log.open("rb") as file:
             file.seek(self._place)
             whole = file.read().rpartition(b"\n")[0]
             return [json.loads(line) for line in whole.splitlines()]
@@ -117,7 +117,7 @@ class Run:
         return self.server.returncode
 
     @property
-    def _journal(self) -> Path:
+    def _event_log(self) -> Path:
         return self.stage.home("aggregator") / "journal.jsonl"
 
 
@@ -175,7 +175,7 @@ class Stage:
         table["parties"] |= {"compute_nodes": nodes, "roster": self.roster.digest.hex()}
         study = Study.parse(tomli_w.dumps(table))
         for name in ("aggregator", *self.consortium.members):
-            Site.opened(self.home(name)).approve(study, self.roster)
+            PartyFolder.opened(self.home(name)).approve(study, self.roster)
         self.runs.append(Run(stage=self, study=study, options=options))
         return self.runs[-1]
 

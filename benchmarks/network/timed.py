@@ -104,8 +104,8 @@ class TimedAggregator(FlareAggregator):
             study,
             run_folder(home, self._study),
             timer.phase,
-            journal=settings.journal(),
-            patience=settings.patience,
+            event_log=settings.event_log(),
+            timeouts=settings.timeouts,
             progress=timer.stepped,
         )
         leave_word(home, self._study, None)

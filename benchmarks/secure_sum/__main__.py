@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks.secure_sum import paper
 from hubbub.protocol import ring
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.noise import add_noise_and_round
 from hubbub.protocol.randomness import SecureSource, cipher_at
 
@@ -75,7 +75,7 @@ def mask_key(number: int) -> bytes:
     return number.to_bytes(16, "little")
 
 
-def hidden(bits: int, silos: int, masking: Masking) -> Work:
+def hidden(bits: int, silos: int, mask_stream: MaskStream) -> Work:
     """Encode, noise and masks."""
     source = SecureSource()
     vector = np.random.default_rng(0).normal(size=COORDINATES)
@@ -83,15 +83,15 @@ def hidden(bits: int, silos: int, masking: Masking) -> Work:
 
     def work() -> object:
         residues = add_noise_and_round(vector, 8.0, source, bits)
-        masking.add_all(residues, masks)
+        mask_stream.add_all(residues, masks)
         return residues
 
     return work
 
 
-def one_mask(bits: int, masking: Masking) -> Work:
+def one_mask(bits: int, mask_stream: MaskStream) -> Work:
     residues = ring.zeros(COORDINATES, bits)
-    return lambda: masking.add(residues, mask_key(0))
+    return lambda: mask_stream.add(residues, mask_key(0))
 
 
 def bare_keystream(bits: int, count: int) -> Work:
@@ -138,7 +138,7 @@ def server_sum(bits: int) -> float:
 
 def rows_here(bits: int, silos: int, tries: int) -> list[Row]:
     """hubbub and the limits."""
-    one, two = Masking(1), Masking(2)
+    one, two = MaskStream(1), MaskStream(2)
     works = {
         "hubbub": hidden(bits, silos, one),
         "hubbub, masks on 2 threads": hidden(bits, silos, two),
@@ -207,8 +207,8 @@ def thread_rows(tries: int) -> list[dict[str, float | int]]:
     rows = []
     for bits in WORDS:
         works = {
-            "one": one_mask(bits, Masking(1)),
-            "two": one_mask(bits, Masking(2)),
+            "one": one_mask(bits, MaskStream(1)),
+            "two": one_mask(bits, MaskStream(2)),
             "bare": bare_keystream(bits, 1),
             "halves": halves(bits),
             "copy": memory_copy(bits, 1),

@@ -11,7 +11,7 @@ import pytest
 
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import HubbubError
-from hubbub.protocol.round import Charge, Terms
+from hubbub.protocol.round import Charge, RoundParameters
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout
 from ledger.book import STUDY, cap_for, charges, entry
@@ -33,7 +33,7 @@ class Witness:
 
 def party(witnesses: list[Witness]) -> Federation:
     """Three silos with pairwise masks and two coordinates."""
-    terms = Terms(
+    terms = RoundParameters(
         dimension=2,
         parameters=0,
         silos=3,

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.network.endpoint import Seat
+from hubbub.network.endpoint import Endpoint
 from hubbub.network.engine import Phase, in_process
-from hubbub.network.event_log import Journal
+from hubbub.network.event_log import EventLog
 from hubbub.network.key_files import roster_of
-from hubbub.network.node_endpoint import NodeSeat
-from hubbub.network.party_folder import Site
+from hubbub.network.node_endpoint import NodeEndpoint
+from hubbub.network.party_folder import PartyFolder
 from hubbub.network.serve import serve
-from hubbub.network.silo_endpoint import SiloSeat
-from hubbub.network.timeouts import Patience
+from hubbub.network.silo_endpoint import SiloEndpoint
+from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.randomness import SecureSource
 from hubbub.study import Study
 from hubbub.training.run import Result
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
-QUICK = Patience(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0)
+QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0)
 
 
 def table(names: tuple[str, ...], nodes: int = 0, **changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,9 +50,9 @@ class Consortium:
 
     home: Path
     study: Study
-    sites: dict[str, Site]
+    sites: dict[str, PartyFolder]
     draws: Callable[[int], SecureSource] | None = None
-    seats: dict[str, Seat] = field(default_factory=dict)
+    seats: dict[str, Endpoint] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
     @classmethod
@@ -63,7 +63,7 @@ class Consortium:
         names, nodes = made["parties"]["names"], made["parties"]["compute_nodes"]
         roles = {"aggregator": "aggregator"} | dict.fromkeys(names, "silo")
         roles |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
-        sites = {name: Site.made(home / name, name, role) for name, role in roles.items()}
+        sites = {name: PartyFolder.made(home / name, name, role) for name, role in roles.items()}
         roster = roster_of([site.keys.identity for site in sites.values()])
         made["parties"]["roster"] = roster.digest.hex()
         study = Study.from_table(made)
@@ -75,18 +75,21 @@ class Consortium:
         return found
 
     @property
-    def aggregator(self) -> Site:
+    def aggregator(self) -> PartyFolder:
         return self.sites["aggregator"]
 
     def start(self, name: str) -> None:
         """Start a party's process, as it were; what it knew before is gone."""
         self.stop(name)
-        site, journal = Site.opened(self.home / name), Journal(party=name, say=self.said.append)
+        site, event_log = (
+            PartyFolder.opened(self.home / name),
+            EventLog(party=name, say=self.said.append),
+        )
         draw = None if self.draws is None else lambda _: self.draws(site.index)
         if site.role == "silo":
-            self.seats[name] = SiloSeat(
+            self.seats[name] = SiloEndpoint(
                 site,
-                journal,
+                event_log,
                 data=site.home,
                 ledger=site.home / "ledger.sqlite",
                 device="cpu",
@@ -94,22 +97,24 @@ class Consortium:
                 draw=draw,
             )
         else:
-            self.seats[name] = NodeSeat(site, journal, draw=draw)
+            self.seats[name] = NodeEndpoint(site, event_log, draw=draw)
 
     def stop(self, name: str) -> None:
         """End a party's process."""
-        seat = self.seats.pop(name, None)
-        if isinstance(seat, SiloSeat):
-            seat.close()
+        endpoint = self.seats.pop(name, None)
+        if isinstance(endpoint, SiloEndpoint):
+            endpoint.close()
 
     @property
     def phase(self) -> Phase:
         """All seats, whoever sits there when they are asked."""
 
-        return in_process(lambda name: seat.answer if (seat := self.seats.get(name)) else None)
+        return in_process(
+            lambda name: endpoint.answer if (endpoint := self.seats.get(name)) else None
+        )
 
     def serve(self, phase: Phase | None = None, **changes: Any) -> Result:
         """Run the study."""
-        journal = Journal(party="aggregator", say=self.said.append)
-        options = {"journal": journal, "patience": QUICK, **changes}
+        event_log = EventLog(party="aggregator", say=self.said.append)
+        options = {"journal": event_log, "patience": QUICK, **changes}
         return serve(self.aggregator, self.study, self.home / "run", phase or self.phase, **options)

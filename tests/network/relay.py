@@ -18,23 +18,23 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import HubbubError
-from hubbub.network.coordinator import Conductor, Patience
+from hubbub.network.coordinator import Conductor, Timeouts
 from hubbub.network.engine import Missing, Phase, in_process
 from hubbub.network.envelope import Call, answer, read_answer, request
-from hubbub.network.event_log import Journal
+from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Exchange
-from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import TRAINING, Plan
 from hubbub.planning import plan as planned
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.session.in_process import terms_of
+from hubbub.session.in_process import round_parameters_of
 from hubbub.session.rounds import Assembly
-from hubbub.session.session_offer import Opening, part_of_plan
+from hubbub.session.session_offer import SessionOffer, part_of_plan
 from hubbub.study import Study
 from hubbub.study.tabular import Records
 from hubbub.training.auxiliary_sums import Standardisation
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 from network.consortium import Consortium, table
 from protocol.view import Spy
 
@@ -44,7 +44,7 @@ Change = Callable[[str, str, Any], Any]
 
 NAMES = ("ann", "bob", "cyn")
 FEATURES, RECORDS = 4, 40
-HASTY = Patience(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0)
+HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0)
 
 
 def records(party: str) -> Records:
@@ -177,7 +177,7 @@ class Watched(Consortium):
     def start(self, name: str) -> None:
         super().start(name)
         self.spies[name] = Spy()
-        self.seats[name]._masking = self.spies[name]
+        self.seats[name]._mask_stream = self.spies[name]
         self.seats[name]._told = time.monotonic()  # its people are not told where it stands
 
     @property
@@ -186,12 +186,12 @@ class Watched(Consortium):
 
     def answers(self, name: str) -> Callable[[bytes], bytes]:
         """What answers for a party, watched."""
-        seat = self.seats[name]
+        endpoint = self.seats[name]
 
         def watched(blob: bytes) -> bytes:
-            said = seat.answer(blob)
+            said = endpoint.answer(blob)
             try:
-                self._check(name, seat, said)
+                self._check(name, endpoint, said)
             except HubbubError as error:  # such as a ledger that was closed by a restart
                 self.broken.append(f"{name}: {error}")
             return said
@@ -204,7 +204,7 @@ class Watched(Consortium):
         """What a party says to somebody who is not its aggregator's process."""
         return read_answer(self.answers(name)(request(call, session, parts)))
 
-    def _check(self, name: str, seat: Any, said: bytes) -> None:
+    def _check(self, name: str, endpoint: Any, said: bytes) -> None:
         for part in read_answer(said):
             frame = unverified(part)
             if frame.tag not in (Tag.MASKED, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE):
@@ -212,7 +212,7 @@ class Watched(Consortium):
             place = (frame.sender, frame.session, frame.round, frame.attempt, frame.tag)
             if self.sent.setdefault((*place, frame.receiver), frame.digest) != frame.digest:
                 self.broken.append(f"{name}: two different answers for one place")
-            if isinstance(seat, SiloSeat) and place[1:4] not in self._paid(name, seat):
+            if isinstance(endpoint, SiloEndpoint) and place[1:4] not in self._paid(name, endpoint):
                 self.broken.append(f"{name}: an answer without a row")
         seen = self.keys.setdefault(name, set())
         for key, _ in self.spies[name].taken():
@@ -220,18 +220,18 @@ class Watched(Consortium):
                 self.broken.append(f"{name}: a mask key used twice")
             seen.add(key)
 
-    def _paid(self, name: str, seat: SiloSeat) -> set[tuple[bytes, int, int]]:
+    def _paid(self, name: str, endpoint: SiloEndpoint) -> set[tuple[bytes, int, int]]:
         """The rows of a silo; only the new ones are read."""
         seen, after = self.paid.setdefault(name, (set(), None))
-        seen |= {(one.session, one.round, one.attempt) for one in seat._ledger.entries(after)}
-        self.paid[name] = (seen, seat._ledger.head)
+        seen |= {(one.session, one.round, one.attempt) for one in endpoint._ledger.entries(after)}
+        self.paid[name] = (seen, endpoint._ledger.head)
         return seen
 
     def rows(self, name: str) -> list[tuple[bytes, int, int]]:
         """What a silo has paid for: session, round and attempt."""
-        seat = self.seats[name]
-        assert isinstance(seat, SiloSeat)
-        return [(one.session, one.round, one.attempt) for one in seat._ledger.entries()]
+        endpoint = self.seats[name]
+        assert isinstance(endpoint, SiloEndpoint)
+        return [(one.session, one.round, one.attempt) for one in endpoint._ledger.entries()]
 
     def sealed(self, party: str, tag: Tag, payload: bytes = b"", **where: Any) -> bytes:
         """A frame that a party signs, whatever it says."""
@@ -246,7 +246,7 @@ class Session:
 
     assembly: Assembly
     plan: Plan
-    terms: Terms
+    terms: RoundParameters
     initial: np.ndarray
     sums: Callable[[Iterable[int], np.ndarray], np.ndarray]
     close: Callable[[Sequence[bytes]], list[dict[str, Any]]]
@@ -269,19 +269,19 @@ class Session:
 def opened(
     parties: Consortium,
     phase: Phase | None = None,
-    patience: Patience = HASTY,
+    timeouts: Timeouts = HASTY,
     standardisation: Standardisation | None = None,
     purpose: str = TRAINING,
 ) -> Session:
     """Set a session up, as the aggregator does."""
-    journal = Journal(party="aggregator", say=parties.said.append)
-    exchange = Exchange(parties.aggregator.roster, phase or parties.phase, journal)
-    conductor = Conductor(parties.aggregator, parties.study, exchange, patience)
+    event_log = EventLog(party="aggregator", say=parties.said.append)
+    exchange = Exchange(parties.aggregator.roster, phase or parties.phase, event_log)
+    conductor = Conductor(parties.aggregator, parties.study, exchange, timeouts)
     setting = setting_of(parties.study)
     size = setting.initial.size
     plan, numbers = part_of_plan(setting.plan, purpose)
-    terms = terms_of(plan, numbers or size, parameters=size)
-    made = conductor.open(plan, Opening.of(purpose, terms, standardisation), terms)
+    terms = round_parameters_of(plan, numbers or size, parameters=size)
+    made = conductor.open(plan, SessionOffer.of(purpose, terms, standardisation), terms)
 
     def sums(silos: Iterable[int], model: np.ndarray) -> np.ndarray:
         return np.sum([_sum_of(parties.study, silo, model.tobytes()) for silo in silos], axis=0)
@@ -300,9 +300,9 @@ def opened(
 
 
 @cache
-def setting_of(study: Study) -> Setting:
+def setting_of(study: Study) -> PreparedStudy:
     """Everybody's records and the plan, for whoever checks sums."""
-    return Setting.of(study)
+    return PreparedStudy.of(study)
 
 
 @cache
@@ -313,16 +313,16 @@ def _sum_of(study: Study, silo: int, model: bytes) -> np.ndarray:
     return task.clipped_sum(parameters, np.arange(task.count))
 
 
-def terms_for(parties: Consortium) -> tuple[Plan, Terms]:
+def terms_for(parties: Consortium) -> tuple[Plan, RoundParameters]:
     """The plan of the study and the terms of its training, as everybody has them."""
     plan = planned(parties.study)
     assert plan.dimension is not None
-    return plan, terms_of(plan, plan.dimension, parameters=plan.dimension)
+    return plan, round_parameters_of(plan, plan.dimension, parameters=plan.dimension)
 
 
 def open_frame(parties: Consortium, session: bytes, terms: Any = None, **changes: Any) -> bytes:
     """An OPEN as an aggregator may sign it, with what it likes in it."""
-    said = json.loads(Opening.of(TRAINING, terms_for(parties)[1]).payload())
+    said = json.loads(SessionOffer.of(TRAINING, terms_for(parties)[1]).payload())
     said["terms"] |= terms or {}
     payload = json.dumps(said | changes).encode()
     site = parties.aggregator

@@ -15,8 +15,8 @@ import pytest
 import tomli_w
 
 from hubbub.cli import main
-from hubbub.network.event_log import Journal
-from hubbub.network.party_folder import Site
+from hubbub.network.event_log import EventLog
+from hubbub.network.party_folder import PartyFolder
 from hubbub.study import Study
 from network.consortium import HOSPITALS, table
 
@@ -233,13 +233,13 @@ def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp
     few = ("--runs", "2", "--canaries", "50", "--confidence", "0.99999")
     said = ask("audit", home / "study.toml", *few, "--out", found)
     ask(*job(home), "--audit", found)
-    kept = Site.opened(home / "aggregator").audit(study.id)
+    kept = PartyFolder.opened(home / "aggregator").audit(study.id)
     assert json.loads(kept.read_text()) == said == json.loads(found.read_text())
     found.write_text(json.dumps({**said, "study": "00" * 32}))
     refuses(command, *job(home), "--audit", found, says="make it again")
     assert json.loads(kept.read_text()) == said
     ask(*approval(home, "aggregator", "--withdraw"))
-    assert Site.opened(home / "aggregator").audit(study.id) is None
+    assert PartyFolder.opened(home / "aggregator").audit(study.id) is None
 
 
 def test_serve_writes_no_job_of_a_study_that_was_not_approved_here(command, home):
@@ -300,9 +300,9 @@ def test_the_demo_over_the_network_sets_both_runs_side_by_side(ask, home, monkey
 
 
 def test_status_tells_what_the_journal_last_knew(ask, tmp_path):
-    journal = Journal(party="cleveland", folder=tmp_path)
-    journal.add(answers=3, bytes_sent=12_345)
-    journal.state(study="heart", attempts=3, epsilon=0.125)
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    event_log.add(answers=3, bytes_sent=12_345)
+    event_log.state(study="heart", attempts=3, epsilon=0.125)
     time.sleep(0.01)
     said = ask("status", tmp_path)
     assert 0 < said.pop("age_seconds") < 60
@@ -317,7 +317,7 @@ def test_status_tells_what_the_journal_last_knew(ask, tmp_path):
 
 
 def test_status_for_people_has_the_same(command, tmp_path):
-    Journal(party="cleveland", folder=tmp_path).state(bytes_sent=12_345, epsilon=0.125)
+    EventLog(party="cleveland", folder=tmp_path).state(bytes_sent=12_345, epsilon=0.125)
     code, out, _ = command("status", tmp_path)
     assert code == 0
     assert all(part in out for part in ("cleveland", "bytes sent", "12,345", "0.125"))
@@ -331,8 +331,8 @@ def test_a_folder_without_a_status_is_refused(command, tmp_path, text):
 
 
 def test_the_metrics_are_what_prometheus_reads(tmp_path):
-    journal = Journal(party="cleveland", folder=tmp_path)
-    journal.state(study="heart", attempts=3, epsilon=0.125, ready=True)
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    event_log.state(study="heart", attempts=3, epsilon=0.125, ready=True)
     lines = (tmp_path / "metrics.prom").read_text().splitlines()
     assert 'hubbub_attempts{party="cleveland"} 3' in lines
     assert 'hubbub_epsilon{party="cleveland"} 0.125' in lines

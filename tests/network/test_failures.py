@@ -18,12 +18,12 @@ import pytest
 from hubbub.assurance.ledger import Cap
 from hubbub.assurance.verification.verify import verify
 from hubbub.errors import BudgetError, HubbubError
-from hubbub.network.coordinator import Patience, WaitedError
+from hubbub.network.coordinator import Timeouts, WaitedError
 from hubbub.network.engine import Missing, in_process
-from hubbub.network.event_log import Journal
+from hubbub.network.event_log import EventLog
 from hubbub.network.requests import AbsentError
 from hubbub.network.serve import serve
-from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.training.run import Result
 from network.relay import HASTY, NAMES, Watched, opened
 
@@ -82,9 +82,9 @@ class Failing:
 def epsilon_spent(parties: Watched) -> float:
     """The most that any silo's ledger holds of the study."""
     return max(
-        seat._ledger.epsilon(delta=1e-5, relation="add-remove")
-        for seat in parties.seats.values()
-        if isinstance(seat, SiloSeat)
+        endpoint._ledger.epsilon(delta=1e-5, relation="add-remove")
+        for endpoint in parties.seats.values()
+        if isinstance(endpoint, SiloEndpoint)
     )
 
 
@@ -126,7 +126,7 @@ def test_who_does_not_come_back_is_waited_for_and_then_named(
     parties = gather(2)
     failing = Failing(parties, party, call, "before", parties.stop)
     with pytest.raises(WaitedError, match=f"got none from {party}: it is not there"):
-        opened(parties, failing, Patience(deadline=60.0, opening=60.0, waiting=0.2))
+        opened(parties, failing, Timeouts(deadline=60.0, opening=60.0, waiting=0.2))
 
 
 @WHEN
@@ -139,7 +139,7 @@ def test_a_run_goes_on_with_who_was_restarted_in_a_round(
 ) -> None:
     parties = gather(nodes)
     failing = Failing(parties, party, call, when, parties.start, round)
-    result = parties.serve(failing, patience=HASTY)
+    result = parties.serve(failing, timeouts=HASTY)
     assert failing.failed
     sound(parties, result)
     paid = {name: len(parties.rows(name)) for name in NAMES}
@@ -156,7 +156,7 @@ def test_with_drop_outs_a_run_goes_on_without_who_is_gone(
 ) -> None:
     parties = gather(nodes, **ONE_AWAY)
     failing = Failing(parties, "bob", "model", when, parties.stop, 2)
-    result = parties.serve(failing, patience=HASTY)
+    result = parties.serve(failing, timeouts=HASTY)
     parties.start("bob")
     sound(parties, result)
     assert len(parties.rows("bob")) == (1 if when == "before" else 2)
@@ -172,7 +172,7 @@ def test_who_comes_back_after_some_rounds_takes_part_again(gather: Any, nodes: i
         if step == 3:
             parties.start("bob")
 
-    result = parties.serve(failing, patience=HASTY, progress=back)
+    result = parties.serve(failing, timeouts=HASTY, progress=back)
     sound(parties, result)
     sessions = {session for session, _, _ in parties.rows("bob")}
     assert len(sessions) == 2
@@ -244,11 +244,11 @@ def test_a_frozen_aggregators_old_session_is_over_for_all(gather: Any) -> None:
 
 def test_a_silo_at_its_cap_stops_the_run_before_others_pay_for_nothing(gather: Any) -> None:
     parties = gather()
-    seat = parties.seats["bob"]
-    assert isinstance(seat, SiloSeat)
-    seat._ledger.set_cap(Cap(epsilon=13.0, delta=1e-5, relation="add-remove"))
+    endpoint = parties.seats["bob"]
+    assert isinstance(endpoint, SiloEndpoint)
+    endpoint._ledger.set_cap(Cap(epsilon=13.0, delta=1e-5, relation="add-remove"))
     with pytest.raises(BudgetError, match="bob"):
-        parties.serve(patience=HASTY)
+        parties.serve(timeouts=HASTY)
     paid = {name: len(parties.rows(name)) for name in NAMES}
     assert paid["bob"] == 2
     assert max(paid.values()) <= 3
@@ -256,10 +256,10 @@ def test_a_silo_at_its_cap_stops_the_run_before_others_pay_for_nothing(gather: A
 
 def test_a_silo_whose_ledger_cannot_be_written_sends_nothing(gather: Any) -> None:
     parties = gather()
-    seat = parties.seats["bob"]
-    assert isinstance(seat, SiloSeat)
+    endpoint = parties.seats["bob"]
+    assert isinstance(endpoint, SiloEndpoint)
     session = opened(parties)
-    seat._ledger.close()
+    endpoint._ledger.close()
     with pytest.raises(AbsentError, match="bob: ") as gone:
         session.round(1)
     assert gone.value.absent["bob"].why in ("ledger", "failed")
@@ -270,9 +270,9 @@ def test_a_silo_whose_ledger_cannot_be_written_sends_nothing(gather: Any) -> Non
 def test_a_seat_answers_also_where_nothing_can_be_written_down(gather: Any) -> None:
     """A full disk under the journal is no reason to be silent."""
     parties = gather()
-    seat = parties.seats["bob"]
-    seat.journal.folder = parties.home / "nowhere"
-    assert seat.answer(b"junk")
+    endpoint = parties.seats["bob"]
+    endpoint.event_log.folder = parties.home / "nowhere"
+    assert endpoint.answer(b"junk")
 
 
 # The aggregator --------------------------------------------------------------------------------
@@ -316,10 +316,10 @@ def test_serve_goes_on_wherever_the_aggregators_process_ended(
 ) -> None:
     parties = gather(nodes)
     with pytest.raises(EndedError):
-        parties.serve(Ending(parties, number, when), patience=HASTY)
+        parties.serve(Ending(parties, number, when), timeouts=HASTY)
     before = epsilon_spent(parties)
     paid = {name: len(parties.rows(name)) for name in NAMES}
-    result = parties.serve(patience=HASTY)
+    result = parties.serve(timeouts=HASTY)
     sound(parties, result)
     assert epsilon_spent(parties) >= before
     assert all(len(parties.rows(name)) >= paid[name] for name in NAMES)
@@ -333,40 +333,40 @@ def test_an_aggregator_that_ends_again_and_again_finishes_in_the_end(gather: Any
     result = None
     for _ in range(8):
         try:
-            result = parties.serve(Ending(parties, 9, "after"), patience=HASTY)
+            result = parties.serve(Ending(parties, 9, "after"), timeouts=HASTY)
             break
         except EndedError:
             continue
-    result = result or parties.serve(patience=HASTY)
+    result = result or parties.serve(timeouts=HASTY)
     sound(parties, result)
     assert max(len(parties.rows(name)) for name in NAMES) == 5
 
 
 def test_a_finished_run_is_not_begun_again(gather: Any) -> None:
     parties = gather(training={"steps": 1})
-    parties.serve(patience=HASTY)
+    parties.serve(timeouts=HASTY)
     with pytest.raises(HubbubError, match="it is finished"):
-        parties.serve(patience=HASTY)
+        parties.serve(timeouts=HASTY)
 
 
 def test_a_second_run_of_a_study_finds_its_attempts_spent(gather: Any) -> None:
     parties = gather(training={"steps": 1})
-    parties.serve(patience=HASTY)
+    parties.serve(timeouts=HASTY)
     (parties.home / "run").rename(parties.home / "first")
     with pytest.raises(BudgetError, match="attempts of this study to be left"):
-        parties.serve(patience=HASTY)
+        parties.serve(timeouts=HASTY)
 
 
 def test_a_run_folder_of_another_study_is_not_gone_on_with(gather: Any, tmp_path: Path) -> None:
     parties, others = gather(), gather(training={"steps": 3})
     with pytest.raises(EndedError):
-        parties.serve(Ending(parties, 9, "after"), patience=HASTY)
+        parties.serve(Ending(parties, 9, "after"), timeouts=HASTY)
     with pytest.raises(HubbubError, match="expected this networked study's run"):
         _serve_in(others, parties.home / "run")
 
 
 def _serve_in(parties: Watched, out: Path) -> Result:
-    journal = Journal(party="aggregator")
+    event_log = EventLog(party="aggregator")
     return serve(
-        parties.aggregator, parties.study, out, parties.phase, journal=journal, patience=HASTY
+        parties.aggregator, parties.study, out, parties.phase, event_log=event_log, timeouts=HASTY
     )

@@ -20,12 +20,12 @@ import pytest
 
 from hubbub.assurance.ledger import Ledger
 from hubbub.errors import ProtocolError
-from hubbub.network.coordinator import Patience, WaitedError
+from hubbub.network.coordinator import Timeouts, WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.requests import AbsentError
-from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.round import Answering
+from hubbub.protocol.round import Masking
 from hubbub.protocol.round.round_parameters import Turn
 from hubbub.protocol.wire import Frame
 from network.relay import NAMES, Watched, flipped, gathered, opened
@@ -49,7 +49,7 @@ HAPPENS = (
     "restart before",
     "restart after",
 )
-BRIEF = Patience(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0)
+BRIEF = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0)
 LONG: dict[str, Any] = {
     "training": {"steps": 12},
     "parties": {"colluders": 0, "dropouts": 1},
@@ -138,12 +138,12 @@ def renewed(parties: Watched) -> None:
     """The silos begin new ledgers, as if the study had never run."""
     parties.paid.clear()
     for name in NAMES:
-        seat = parties.seats[name]
-        assert isinstance(seat, SiloSeat)
-        seat.close()
+        endpoint = parties.seats[name]
+        assert isinstance(endpoint, SiloEndpoint)
+        endpoint.close()
         for path in (parties.home / name).glob("ledger.*"):
             path.unlink()
-        seat._ledger = Ledger(parties.home / name / "ledger.sqlite")
+        endpoint._ledger = Ledger(parties.home / name / "ledger.sqlite")
 
 
 def play(parties: Watched, schedule: Sequence[Operation]) -> Played:
@@ -246,7 +246,7 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Turn, "take", take)
     never = property(lambda self: None, lambda self, _: None)
-    patch.setattr(Answering, "_masked", never, raising=False)
+    patch.setattr(Masking, "_masked", never, raising=False)
 
 
 def mask_without_session(patch: pytest.MonkeyPatch) -> None:
@@ -287,10 +287,10 @@ def test_a_schedule_finds_a_broken_party(
 
 def test_a_vector_counted_twice_is_caught(tmp_path: Path) -> None:
     parties = gathered(tmp_path, 0, **LONG)
-    session = opened(parties, patience=BRIEF)
+    session = opened(parties, timeouts=BRIEF)
     total, _ = session.assembly.round(1, session.initial, 1)
     assert total is not None
     own = session.sums([2], session.initial) / session.terms.grid_step
     with pytest.raises(AssertionError, match="a wrong sum"):
         session.check(total + own.astype(int))
-    assert isinstance(parties.seats["ann"], SiloSeat)
+    assert isinstance(parties.seats["ann"], SiloEndpoint)

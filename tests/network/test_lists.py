@@ -20,10 +20,10 @@ import pytest
 from hubbub import learning
 from hubbub.assurance.verification.verify import verify
 from hubbub.errors import ProtocolError
-from hubbub.network import endpoint as seat
+from hubbub.network import endpoint
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import Call, answer, read_answer, request
-from hubbub.network.silo_endpoint import SiloSeat
+from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import Plan, exposure, mechanism_of, plan
 from hubbub.protocol.round import Silo, decoded
 from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
@@ -32,14 +32,14 @@ from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.session import silo_token_lists
-from hubbub.session.in_process import terms_of
+from hubbub.session.in_process import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
 from hubbub.study import Study
 from hubbub.study.tabular import Records
 from hubbub.training import prepared_study
 from hubbub.training.loop import Parameters, Summed, train
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 from network.relay import (
     FEATURES,
     HASTY,
@@ -110,7 +110,7 @@ def planned(study: Study, dimension: int | None = None) -> Plan:
 def cheap_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """One adversary is enough, and everybody comes to the same plan."""
     monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
-    for module in (seat, prepared_study):
+    for module in (endpoint, prepared_study):
         monkeypatch.setattr(module, "plan_study", planned)
 
 
@@ -118,9 +118,9 @@ def cheap_plans(monkeypatch: pytest.MonkeyPatch) -> None:
 class Ward(Watched):
     """A watched consortium in which a row may pay for the attempts of an epoch."""
 
-    def _paid(self, name: str, seat: SiloSeat) -> set[tuple[bytes, int, int]]:
+    def _paid(self, name: str, endpoint: SiloEndpoint) -> set[tuple[bytes, int, int]]:
         epoch = mechanism_of(self.study).epoch
-        rows = super()._paid(name, seat)
+        rows = super()._paid(name, endpoint)
         return {(one, number + k, 0) for one, number, _ in rows for k in range(epoch)}
 
 
@@ -169,12 +169,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found, chosen, take = Drawn(), Silo._chosen, Silo.take_list
 
     def choosing(self: Silo, attempt: Any) -> np.ndarray:
-        mine, session = chosen(self, attempt), self._answering._session
+        mine, session = chosen(self, attempt), self._masking._session
         found.batches[session.id, attempt.round][session.index] = mine.tolist()
         return mine
 
     def taking(self: Silo, positions: np.ndarray, first: int) -> None:
-        session = self._answering._session
+        session = self._masking._session
         found.taken[session.id, first][session.index] = positions
         take(self, positions, first)
 
@@ -198,7 +198,7 @@ def test_a_study_with_joint_batches_is_trained_apart(
     gather: Any, drawn: Drawn, tokens: str, nodes: int
 ) -> None:
     parties = gather(tokens, nodes)
-    result = parties.serve(patience=HASTY)
+    result = parties.serve(timeouts=HASTY)
     assert wrong(parties) == []
     assert result.final["step"] == STEPS
     assert {len(parties.rows(name)) for name in NAMES} == {ROWS[tokens]}
@@ -213,7 +213,7 @@ def test_a_study_with_joint_batches_is_trained_apart(
 
 @pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 def test_every_record_is_used_once_in_an_epoch(gather: Any, drawn: Drawn, tokens: str) -> None:
-    gather(tokens).serve(patience=HASTY)
+    gather(tokens).serve(timeouts=HASTY)
     batches = drawn.members()
     epoch = Counter(record for batch in batches[:EPOCH] for record in batch)
     rest = Counter(record for batch in batches[EPOCH:] for record in batch)
@@ -227,13 +227,13 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
 ) -> None:
     """Tokens are fresh on either side, so the places of the one are given to the other."""
     parties = gather(tokens, draws=source)
-    whole = Setting.of(parties.study)
+    whole = PreparedStudy.of(parties.study)
     reference = together(parties, whole)
     monkeypatch.setattr(SetUp, "__init__", named(reference.session.id))
-    there = learning.parameters_vector(parties.serve(patience=HASTY).model)
+    there = learning.parameters_vector(parties.serve(timeouts=HASTY).model)
     places = {first: dict(silos) for (_, first), silos in drawn.taken.items()}
     reference = replace(reference, lists=lambda number, _: places.get(number))
-    terms = terms_of(whole.plan, whole.initial.size, parameters=whole.initial.size)
+    terms = round_parameters_of(whole.plan, whole.initial.size, parameters=whole.initial.size)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         total, made = reference.round(step, parameters)
@@ -255,7 +255,7 @@ def test_who_restarts_while_a_list_is_made_is_in_the_next(
 ) -> None:
     parties = gather("static", training={"steps": 2})
     failing = Failing(parties, "bob", call, when, parties.start)
-    result = parties.serve(failing, patience=HASTY)
+    result = parties.serve(failing, timeouts=HASTY)
     assert failing.failed
     assert result.final["step"] == 2
     assert {len(parties.rows(name)) for name in NAMES} == {1}
@@ -265,7 +265,7 @@ def test_who_restarts_while_a_list_is_made_is_in_the_next(
 def test_a_second_list_that_fails_costs_no_attempt(gather: Any, drawn: Drawn) -> None:
     parties = gather("per-step")
     result = parties.serve(
-        Failing(parties, "bob", "mix", "after", parties.start, number=2), patience=HASTY
+        Failing(parties, "bob", "mix", "after", parties.start, number=2), timeouts=HASTY
     )
     assert result.final["step"] == STEPS
     assert len({session for session, _ in drawn.taken}) == 2
@@ -280,7 +280,7 @@ def test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch(
     """The third attempt fails: the next session has a new list, and an epoch of its own."""
     parties = gather(tokens)
     failing = Failing(parties, "bob", "seed", "before", parties.start, number=3)
-    result = parties.serve(failing, patience=HASTY)
+    result = parties.serve(failing, timeouts=HASTY)
     assert (
         result.final["step"] == 4
     )  # two, and two of the six that were left after an epoch of four
@@ -301,9 +301,9 @@ def test_serve_goes_on_with_a_new_list_after_the_aggregators_end(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        parties.serve(progress=stop, patience=HASTY)
+        parties.serve(progress=stop, timeouts=HASTY)
     before = len(drawn.taken)
-    result = parties.serve(patience=HASTY)
+    result = parties.serve(timeouts=HASTY)
     assert result.final["step"] == (STEPS if tokens == "per-step" else 4)
     assert len(drawn.taken) > before
     assert {len(parties.rows(name)) for name in NAMES} == {ROWS[tokens]}
@@ -314,7 +314,7 @@ def test_a_silo_that_is_never_there_for_a_list_ends_the_run(gather: Any) -> None
     parties = gather("static")
     relay = Relay(parties.phase, tells=at("mix", lambda _: None, "bob"))
     with pytest.raises(WaitedError, match=r"none from bob: .* 3 sessions in a row"):
-        parties.serve(relay, patience=replace(HASTY, deadline=0.3))
+        parties.serve(relay, timeouts=replace(HASTY, deadline=0.3))
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
@@ -324,7 +324,7 @@ def test_what_is_garbled_on_the_way_costs_the_session_and_blames_nobody(
 ) -> None:
     parties = gather("static", training={"steps": 1})
     relay = Relay(parties.phase, tells=at(call, flipped, "bob", times=1))
-    result = parties.serve(relay, patience=HASTY)
+    result = parties.serve(relay, timeouts=HASTY)
     assert result.final["step"] == 1
     assert any("from bob, nothing that can be used" in line for line in parties.said)
     assert {len(parties.rows(name)) for name in NAMES} == {1}
@@ -337,7 +337,7 @@ def test_a_phase_has_as_long_as_its_work_takes(gather: Any) -> None:
         given[name].append(deadline - HASTY.deadline)
         return parties.phase(name, asked, deadline)
 
-    parties.serve(timed, patience=HASTY)
+    parties.serve(timed, timeouts=HASTY)
     assert given["model"] == [0.0]
     assert min(given["wrap"]) > 5e-4 * max(COUNTS.values()) * len(COUNTS)
     assert min(given["mix"]) > 5e-4 * ALL
@@ -350,8 +350,8 @@ def test_a_phase_has_as_long_as_its_work_takes(gather: Any) -> None:
 class Dropping(Mixer):
     """Puts a token of its own making in the place of one of another silo."""
 
-    def mix(self, forms: Sequence[bytes], *labour: Any) -> Publication:
-        made = super().mix(forms, *labour)
+    def mix(self, forms: Sequence[bytes], *executor: Any) -> Publication:
+        made = super().mix(forms, *executor)
         size = onion_layers.form_bytes(len(self._counts) - self._step)
         own = set(pieces(self._own[self._step].tobytes(), onion_layers.NAME_BYTES))
         there = pieces(payload_of(made.names), onion_layers.NAME_BYTES)
@@ -377,8 +377,8 @@ class Changing(Mixer):
 class Misnaming(Mixer):
     """Publishes other forms than it names."""
 
-    def mix(self, forms: Sequence[bytes], *labour: Any) -> Publication:
-        made = super().mix(forms, *labour)
+    def mix(self, forms: Sequence[bytes], *executor: Any) -> Publication:
+        made = super().mix(forms, *executor)
         junk = os.urandom(len(payload_of(made.forms)))
         return replace(made, forms=self._frame(Tag.MIX_FORMS, junk, self._step))
 
@@ -386,8 +386,8 @@ class Misnaming(Mixer):
 class Ordering(Mixer):
     """Leaves two tokens in each other's place."""
 
-    def mix(self, forms: Sequence[bytes], *labour: Any) -> Publication:
-        made = super().mix(forms, *labour)
+    def mix(self, forms: Sequence[bytes], *executor: Any) -> Publication:
+        made = super().mix(forms, *executor)
         first, second, *rest = pieces(payload_of(made.names), onion_layers.NAME_BYTES)
         names = b"".join((second, first, *rest))
         return replace(made, names=self._frame(Tag.MIX_NAMES, names, self._step))
@@ -399,12 +399,12 @@ class Closed(Mixer):
     def commit(self, keys: Sequence[bytes], *_: Any) -> bytes:
         other = onion_layers.public_of(onion_layers.fresh_private())
 
-        def labour(jobs: Iterable[Job]) -> Iterator[Done]:
+        def executor(jobs: Iterable[Job]) -> Iterator[Done]:
             for job in jobs:
                 assert isinstance(job, Wrap)
                 yield replace(job, publics=(*job.publics[:2], other)).done()
 
-        return super().commit(keys, labour)
+        return super().commit(keys, executor)
 
 
 class Short(Mixer):
@@ -459,7 +459,7 @@ def test_a_cheat_stops_the_run_by_name(
     cheating(monkeypatch, cheat)
     parties = gather("static")
     with pytest.raises(ProtocolError, match=says) as caught:
-        parties.serve(patience=HASTY)
+        parties.serve(timeouts=HASTY)
     assert caught.value.culprit == "bob"
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
@@ -471,7 +471,7 @@ def test_where_a_list_is_opened_every_silo_finds_the_culprit_for_itself(
     cheating(monkeypatch, cheat)
     parties = gather("static")
     with pytest.raises(ProtocolError):
-        parties.serve(patience=HASTY)
+        parties.serve(timeouts=HASTY)
     found = [line for line in parties.said if "bob: expected a list that everybody made" in line]
     assert len(found) == len(NAMES)
     assert any("complains about the list" in line for line in parties.said)
@@ -516,7 +516,7 @@ def test_who_copies_a_form_between_two_commitments_is_named_alone(
         yield from heard.items()
 
     with pytest.raises(ProtocolError, match="two different things that it signed") as caught:
-        parties.serve(framed, patience=HASTY)
+        parties.serve(framed, timeouts=HASTY)
     assert caught.value.culprit == "bob"
 
 
@@ -529,7 +529,7 @@ def test_a_complaint_before_anything_was_shown_names_who_complains(gather: Any) 
 
     relay = Relay(parties.phase, tells=at("wrap", on_parts(early), "bob"))
     with pytest.raises(ProtocolError, match="a list that was shown, got one before") as caught:
-        parties.serve(relay, patience=HASTY)
+        parties.serve(relay, timeouts=HASTY)
     assert caught.value.culprit == "bob"
 
 
@@ -553,7 +553,7 @@ def test_a_silo_that_keeps_its_key_from_an_opening_is_named_as_missing(
     parties = gather("static")
     relay = Relay(parties.phase, tells=at("give_up", lambda _: None, "bob"))
     with pytest.raises(WaitedError, match=r"none from bob: .* 3 sessions in a row"):
-        parties.serve(relay, patience=HASTY)
+        parties.serve(relay, timeouts=HASTY)
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
@@ -568,7 +568,7 @@ def test_a_complaint_about_a_list_in_force_is_no_answer(gather: Any) -> None:
 
     relay = Relay(parties.phase, tells=at("take", complaint, "cyn"))
     with pytest.raises(WaitedError, match=r"got none from cyn: expected its part of") as waited:
-        parties.serve(relay, patience=HASTY)
+        parties.serve(relay, timeouts=HASTY)
     assert "ann" not in str(waited.value)
     assert relay.asked("give_up", "ann") == []
 
@@ -587,7 +587,7 @@ def test_a_link_that_is_not_for_everybody_names_who_signed_it(
 
     relay = Relay(parties.phase, tells=at("model", on_parts(other), "cyn"))
     with pytest.raises(ProtocolError, match="expected a link of 32 bytes to everybody") as caught:
-        parties.serve(relay, patience=HASTY)
+        parties.serve(relay, timeouts=HASTY)
     assert caught.value.culprit == "cyn"
     assert {len(parties.rows(name)) for name in NAMES} == {1}
 
@@ -603,7 +603,7 @@ def test_a_complaint_in_answer_to_a_complaint_is_no_key(
 
     relay = Relay(parties.phase, tells=at("give_up", on_parts(again), "bob"))
     with pytest.raises(WaitedError, match="bob: expected its part of GIVE_UP, got other frames"):
-        parties.serve(relay, patience=HASTY)
+        parties.serve(relay, timeouts=HASTY)
 
 
 def another(parties: Ward) -> Callable[[list[bytes]], list[bytes]]:
@@ -630,7 +630,7 @@ def test_two_lists_shown_to_two_silos_name_who_signed_both(gather: Any) -> None:
     with pytest.raises(
         ProtocolError, match=r"two different things .* showed cyn another"
     ) as caught:
-        parties.serve(relay, patience=HASTY)
+        parties.serve(relay, timeouts=HASTY)
     assert caught.value.culprit == "bob"
 
 
@@ -653,7 +653,7 @@ def test_who_misses_its_token_in_a_list_that_was_shown_to_it_alone_is_not_blamed
     with pytest.raises(
         ProtocolError, match=r"two different things .* showed cyn another"
     ) as caught:
-        parties.serve(relay, patience=HASTY)
+        parties.serve(relay, timeouts=HASTY)
     assert caught.value.culprit == "bob"
 
 
@@ -892,4 +892,4 @@ def test_a_silo_with_other_records_than_the_study_states_takes_no_part(
 def test_a_study_that_does_not_state_the_numbers_is_not_run_apart(gather: Any) -> None:
     parties = gather("static", data={"counts": []})
     with pytest.raises(RefusedError, match=r"expected data\.counts .* state how many records"):
-        parties.serve(patience=HASTY)
+        parties.serve(timeouts=HASTY)

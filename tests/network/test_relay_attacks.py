@@ -19,10 +19,10 @@ import pytest
 from hubbub.errors import ProtocolError
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import NO_SESSION, Call, answer, read_answer, read_request, request
-from hubbub.network.event_log import Journal
+from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import ROSTER
 from hubbub.network.requests import AbsentError, Exchange
-from hubbub.protocol.round.round_parameters import Terms
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.session.setup import SetUp
 from network.relay import (
@@ -81,7 +81,7 @@ def other(value: Any) -> Any:
     return value + "x" if isinstance(value, str) else value * 2 + 1
 
 
-TERMS = list(Terms.__dataclass_fields__)
+TERMS = list(RoundParameters.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("field", TERMS)
@@ -461,7 +461,7 @@ def test_a_relay_alone_cannot_have_a_model_answered_again(gather: Any, nodes: in
 def alone(parties: Watched, session: bytes) -> int:
     """A set-up in an open session by nobody but the relay; how many phases were answered."""
     plan, terms = terms_for(parties)
-    exchange = Exchange(parties.aggregator.roster, parties.phase, Journal(party="relay"))
+    exchange = Exchange(parties.aggregator.roster, parties.phase, EventLog(party="relay"))
     setup = SetUp(parties.aggregator, parties.study, exchange, plan, terms)
     setup._session = session
     before = len(parties.said)
@@ -686,5 +686,5 @@ def test_a_silo_that_says_all_is_spent_ends_the_study_by_name(gather: Any) -> No
     parties = gather()
     payload = json.dumps({"attempts": {"training": 10**6}}).encode()
     with pytest.raises(Exception, match="bob"):
-        parties.serve(Relay(parties.phase, tells=ready(parties, payload)), patience=HASTY)
+        parties.serve(Relay(parties.phase, tells=ready(parties, payload)), timeouts=HASTY)
     assert not (parties.home / "run" / "model.safetensors").exists()

@@ -23,9 +23,9 @@ from hubbub.network.requests import AbsentError
 from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.planning import plan as planned
 from hubbub.protocol.wire import EVERYBODY, Tag, unverified
-from hubbub.session.in_process import terms_of
+from hubbub.session.in_process import round_parameters_of
 from hubbub.training.auxiliary_sums import Standardisation
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 from network.relay import (
     HASTY,
     NAMES,
@@ -513,9 +513,9 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
     found = Standardisation(
         shift=np.full(4, 0.5, dtype=np.float32), scale=np.full(4, 0.25, dtype=np.float32)
     )
-    aside = planned(parties.study).aside(STANDARDISATION)
-    assert aside is not None
-    terms = asdict(terms_of(aside.plan, aside.aside.numbers, parameters=5))
+    query = planned(parties.study).query(STANDARDISATION)
+    assert query is not None
+    terms = asdict(round_parameters_of(query.plan, query.query.numbers, parameters=5))
     old = open_frame(parties, NEW, terms, purpose=STANDARDISATION)
 
     def asks(name: str, party: str, blob: bytes) -> bytes:
@@ -547,7 +547,7 @@ def test_a_silo_with_more_records_than_the_study_states_takes_no_part(
         assert refusal(heard)[0] == "failed"
         assert any("state data.records as large as it is" in line for line in parties.said)
     with nullcontext() if fits else pytest.raises(DataError, match="batches of ann"):
-        Setting.of(parties.study)
+        PreparedStudy.of(parties.study)
 
 
 # Evaluations that are not due -------------------------------------------------------------------
@@ -726,7 +726,7 @@ def test_what_a_silo_says_in_the_end_cannot_stop_the_evidence(gather: Any, paylo
         return answer([parties.sealed("bob", Tag.CLOSED, payload, session=session)])
 
     relay = Relay(parties.phase, tells=at("close", lie, "bob"))
-    result = parties.serve(relay, patience=HASTY)
+    result = parties.serve(relay, timeouts=HASTY)
     told = json.loads((parties.home / "run" / "evidence.json").read_text())
     assert [one["silo"] for one in told["silos"]] == ["ann", "cyn"]
     assert result.final["step"] == 1

@@ -17,10 +17,10 @@ import pytest
 from hubbub import learning
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import decoded
-from hubbub.session.in_process import Federation, federate, layout_of, terms_of
+from hubbub.session.in_process import Federation, federate, layout_of, round_parameters_of
 from hubbub.session.setup import SetUp
 from hubbub.training.loop import Parameters, Summed, train
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 from network.relay import HASTY, Watched, opened, tiny
 
 KINDS = pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def named(session: bytes) -> Callable[..., None]:
     return made
 
 
-def together(parties: Watched, setting: Setting) -> Federation:
+def together(parties: Watched, setting: PreparedStudy) -> Federation:
     """The same parties in one process."""
     size = setting.initial.size
     order = [parties.sites[party.name].keys for party in parties.aggregator.roster.parties]
     return federate(
         layout_of(setting.plan),
-        terms_of(setting.plan, size, parameters=size),
+        round_parameters_of(setting.plan, size, parameters=size),
         setting.tasks,
         study=parties.study.id,
         source=source,
@@ -77,7 +77,7 @@ def test_the_sums_have_the_same_bits(
     tmp_path: Path, nodes: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parties = apart(tmp_path, nodes, changes)
-    setting = Setting.of(parties.study)
+    setting = PreparedStudy.of(parties.study)
     reference = together(parties, setting)
     name = reference.session.id  # joint seeds depend on it
     monkeypatch.setattr(SetUp, "__init__", named(name))
@@ -95,9 +95,9 @@ def test_the_sums_have_the_same_bits(
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_the_models_have_the_same_bits(tmp_path: Path, nodes: int) -> None:
     parties = apart(tmp_path, nodes, {})
-    setting = Setting.of(parties.study)
+    setting = PreparedStudy.of(parties.study)
     reference = together(parties, setting)
-    terms = terms_of(setting.plan, setting.initial.size, parameters=setting.initial.size)
+    terms = round_parameters_of(setting.plan, setting.initial.size, parameters=setting.initial.size)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         total, made = reference.round(step, parameters)
@@ -105,7 +105,7 @@ def test_the_models_have_the_same_bits(tmp_path: Path, nodes: int) -> None:
         return Summed(gradient=decoded(terms, total), attempts=made)
 
     here = train(setting, summation, lambda *_: None, divisor=setting.plan.divisor)
-    there = parties.serve(patience=HASTY)
+    there = parties.serve(timeouts=HASTY)
     assert here.parameters.tobytes() == learning.parameters_vector(there.model).tobytes()
     assert (here.parameters != setting.initial).all()
 
@@ -113,7 +113,7 @@ def test_the_models_have_the_same_bits(tmp_path: Path, nodes: int) -> None:
 def test_another_key_gives_other_bits(tmp_path: Path) -> None:
     """The comparison above can fail."""
     parties = apart(tmp_path, 0, {})
-    setting, session = Setting.of(parties.study), opened(parties)
+    setting, session = PreparedStudy.of(parties.study), opened(parties)
     first, _ = session.assembly.round(1, setting.initial, 1)
     parties.draws = lambda index: SecureSource(bytes([index + 1]) * 16)
     for name in list(parties.seats):

@@ -22,12 +22,12 @@ from hubbub.network.party_folder import (
     IDENTITY,
     KEYS,
     ROSTER,
-    Site,
+    PartyFolder,
     check_roster,
     read_identity,
     read_roster,
 )
-from hubbub.network.timeouts import Patience
+from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.identity import Roster
 from hubbub.study import Study
@@ -53,19 +53,19 @@ def study_of(roster: Roster, **changes: Any) -> Study:
 
 
 def test_keys_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> None:
-    made = Site.made(tmp_path / "ann", "ann", "silo")
+    made = PartyFolder.made(tmp_path / "ann", "ann", "silo")
     path = tmp_path / "ann" / KEYS
     assert path.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "ann").stat().st_mode & 0o777 == 0o700
-    assert Site.opened(tmp_path / "ann").keys.identity == made.keys.identity
+    assert PartyFolder.opened(tmp_path / "ann").keys.identity == made.keys.identity
     before = path.read_bytes()
     with pytest.raises(UserError, match=r"expected no keys in .*, found"):
-        Site.made(tmp_path / "ann", "ann", "silo")
+        PartyFolder.made(tmp_path / "ann", "ann", "silo")
     assert path.read_bytes() == before
 
 
 def test_what_is_public_holds_nothing_private(tmp_path: Path) -> None:
-    made = Site.made(tmp_path, "ann", "silo")
+    made = PartyFolder.made(tmp_path, "ann", "silo")
     secrets = made.keys.secret_parts().values()
     text = (tmp_path / IDENTITY).read_text() + repr(made) + repr(made.keys)
     assert not any(b64encode(one).decode() in text or one.hex() in text for one in secrets)
@@ -74,23 +74,23 @@ def test_what_is_public_holds_nothing_private(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610, 0o660, 0o777])
 def test_keys_that_others_may_touch_are_not_used(tmp_path: Path, mode: int) -> None:
-    Site.made(tmp_path, "ann", "silo")
+    PartyFolder.made(tmp_path, "ann", "silo")
     (tmp_path / KEYS).chmod(mode)
     with pytest.raises(UserError, match=r"readable by its owner alone.*chmod 600"):
-        Site.opened(tmp_path)
+        PartyFolder.opened(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_keys_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    Site.made(tmp_path, "ann", "silo")
+    PartyFolder.made(tmp_path, "ann", "silo")
     (tmp_path / KEYS).chmod(0)
     with pytest.raises(UserError, match="expected a readable file"):
-        Site.opened(tmp_path)
+        PartyFolder.opened(tmp_path)
 
 
 def test_a_folder_without_keys_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"expected keys in .*found none.*hubbub keygen"):
-        Site.opened(tmp_path)
+        PartyFolder.opened(tmp_path)
 
 
 def test_huge_or_binary_keys_are_told(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_huge_or_binary_keys_are_told(tmp_path: Path) -> None:
         path.write_bytes(content)
         path.chmod(0o600)
         with pytest.raises(UserError, match=f"expected {says}|expected a file of {says}"):
-            Site.opened(tmp_path)
+            PartyFolder.opened(tmp_path)
 
 
 # The roster ------------------------------------------------------------------------------------
@@ -107,14 +107,14 @@ def test_huge_or_binary_keys_are_told(tmp_path: Path) -> None:
 
 def test_a_party_has_a_place_only_with_its_very_keys(sites: Consortium, tmp_path: Path) -> None:
     assert [sites.sites[name].index for name in ("aggregator", *NAMES)] == [0, 1, 2, 3]
-    stranger = Site.made(tmp_path / "other", "ann", "silo")
+    stranger = PartyFolder.made(tmp_path / "other", "ann", "silo")
     (tmp_path / "other" / ROSTER).write_text((tmp_path / "ann" / ROSTER).read_text())
     with pytest.raises(StudyError, match=r"list ann \(silo\) with the keys in .*fingerprints"):
         assert stranger.roster
 
 
 def test_a_folder_without_a_roster_is_told(tmp_path: Path) -> None:
-    site = Site.made(tmp_path, "ann", "silo")
+    site = PartyFolder.made(tmp_path, "ann", "silo")
     with pytest.raises(UserError, match="expected the consortium's roster"):
         assert site.roster
 
@@ -125,7 +125,7 @@ def test_another_role_or_name_in_the_key_file_has_no_place(sites: Consortium) ->
         text = path.read_text()
         path.write_text(text.replace(old, new))
         with pytest.raises(StudyError, match="expected the roster to list"):
-            assert Site.opened(sites.home / "ann").roster
+            assert PartyFolder.opened(sites.home / "ann").roster
         path.write_text(text)
 
 
@@ -205,7 +205,7 @@ def test_other_files_among_the_approvals_are_no_studies(sites: Consortium) -> No
 
 
 def test_a_party_approves_nothing_that_it_has_no_part_in(sites: Consortium, tmp_path: Path) -> None:
-    stranger = Site.made(tmp_path / "eve", "eve", "silo")
+    stranger = PartyFolder.made(tmp_path / "eve", "eve", "silo")
     with pytest.raises(StudyError, match="expected the roster to list eve"):
         stranger.approve(sites.study, sites.aggregator.roster)
     assert not (tmp_path / "eve" / ROSTER).exists()
@@ -213,7 +213,7 @@ def test_a_party_approves_nothing_that_it_has_no_part_in(sites: Consortium, tmp_
 
 def test_a_folder_keeps_to_its_roster(sites: Consortium, tmp_path: Path) -> None:
     ann = sites.sites["ann"]
-    others = [Site.made(tmp_path / f"{n}2", n, "silo").keys.identity for n in ("bob", "cyn")]
+    others = [PartyFolder.made(tmp_path / f"{n}2", n, "silo").keys.identity for n in ("bob", "cyn")]
     parties = [sites.aggregator.keys.identity, ann.keys.identity, *others]
     roster = roster_of(parties)
     with pytest.raises(StudyError, match="one folder for each consortium"):
@@ -264,7 +264,7 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
         parties.start(name)
     relay = Relay(parties.phase)
     with pytest.raises(WaitedError):
-        opened(parties, relay, Patience(waiting=0.0))
+        opened(parties, relay, Timeouts(waiting=0.0))
     for name in names:
         assert [refusal(read_answer(one))[0] for one in relay.told("reveal", name)] == ["failed"]
     assert any("at most 1024 mask graphs" in line for line in parties.said)
@@ -272,7 +272,7 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
 
 def test_two_processes_of_a_party_open_a_session_once(sites: Consortium) -> None:
     """What one has noted the other sees, however long it has been there."""
-    first, second = (Site.opened(sites.home / "ann") for _ in range(2))
+    first, second = (PartyFolder.opened(sites.home / "ann") for _ in range(2))
     assert second.open_session(bytes(16))
     names = [number.to_bytes(16, "big") for number in range(1, 41)]
     with ThreadPoolExecutor(8) as pool:

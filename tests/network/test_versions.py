@@ -8,12 +8,12 @@ from hubbub.assurance.ledger import Ledger
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import in_process
 from hubbub.network.envelope import Call, request
-from hubbub.network.timeouts import Patience
+from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.wire import VERSION
 from hubbub.session import session_offer
 from network.consortium import HOSPITALS, Consortium, table
 
-IMPATIENT = Patience(deadline=20.0, opening=60.0, waiting=0.0, ask_again=0.0)
+IMPATIENT = Timeouts(deadline=20.0, opening=60.0, waiting=0.0, ask_again=0.0)
 WIRE = f"expected wire version {VERSION}, got {VERSION + 1}; all parties must run the same version"
 
 
@@ -35,11 +35,15 @@ def charged(parties: Consortium) -> int:
 
 def test_a_run_waits_for_a_party_of_another_wire_and_says_so(parties):
     def seat_of(name):
-        seat = parties.seats[name]
-        return seat.answer if name != "hungary" else lambda asked: newer(seat.answer(newer(asked)))
+        endpoint = parties.seats[name]
+        return (
+            endpoint.answer
+            if name != "hungary"
+            else lambda asked: newer(endpoint.answer(newer(asked)))
+        )
 
     with pytest.raises(WaitedError, match=f"none from hungary: relay: {WIRE}"):
-        parties.serve(in_process(seat_of), patience=IMPATIENT)
+        parties.serve(in_process(seat_of), timeouts=IMPATIENT)
     assert charged(parties) == 0
 
 
@@ -51,14 +55,14 @@ def test_a_party_answers_no_parcel_of_another_wire(parties):
 
 
 def test_a_party_whose_plan_differs_names_the_first_number(parties, monkeypatch):
-    told = session_offer.Opening.payload
+    told = session_offer.SessionOffer.payload
     monkeypatch.setattr(
-        session_offer.Opening,
+        session_offer.SessionOffer,
         "payload",
         lambda one: told(one).replace(b'"sigma_grid": ', b'"sigma_grid": 1'),
     )
     parties.said.clear()
     with pytest.raises(WaitedError, match="its own plan of the study has other numbers"):
-        parties.serve(patience=IMPATIENT)
+        parties.serve(timeouts=IMPATIENT)
     assert any("expected sigma_grid = " in line for line in parties.said)
     assert charged(parties) == 0

@@ -18,10 +18,10 @@ from scipy.stats import norm
 
 from hubbub.privacy.composition import compose
 from hubbub.privacy.discretise import GridLaw, _on_cuts, bracket
-from hubbub.privacy.laws import Exchange, Law, Mixture, Removal, ReplacedInBatch, Reversed
+from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, ReplacedInBatch, Reversed
 from hubbub.privacy.tilting import (
-    Frame,
     Grid,
+    TiltedGrid,
     frame_for_epsilon,
     grid,
     sketch,
@@ -38,7 +38,7 @@ LAWS: dict[str, tuple[Law, HockeyStick]] = {
     "removal": (Removal(rate=0.05, shift=1.0), removal(0.05, 1.0)),
     "addition": (Reversed(law=Removal(rate=0.05, shift=1.0)), swapped(removal(0.05, 1.0))),
     "often": (Removal(rate=0.7, shift=2.5), removal(0.7, 2.5)),
-    "exchange": (Exchange(rate=0.1, shift=0.7), exchange(0.1, 0.7)),
+    "exchange": (ExchangedRecord(rate=0.1, shift=0.7), exchange(0.1, 0.7)),
     "batches": (ReplacedInBatch(rate=0.1, shift=1.3), replaced(0.1, 1.3)),
     "mixture": (
         Mixture(
@@ -155,7 +155,9 @@ class Composed:
         first = norm.sf(epsilon / whole - whole / 2)
         return float(first - exp(epsilon + norm.logsf(epsilon / whole + whole / 2)))
 
-    def bounds(self, epsilon: float, bad: Callable[[Frame], Frame]) -> tuple[float, float]:
+    def bounds(
+        self, epsilon: float, bad: Callable[[TiltedGrid], TiltedGrid]
+    ) -> tuple[float, float]:
         """Of delta, from below and from above, by a frame that was changed."""
         law = Removal(rate=1.0, shift=self.shift)
         drawn = sketch(law, self.count)
@@ -169,12 +171,12 @@ class Composed:
         return below, above
 
 
-def width_of(frame: Frame) -> float:
+def width_of(frame: TiltedGrid) -> float:
     return frame.high - frame.low
 
 
-GOOD: Callable[[Frame], Frame] = lambda frame: frame  # noqa: E731
-BAD: dict[str, Callable[[Frame], Frame]] = {
+GOOD: Callable[[TiltedGrid], TiltedGrid] = lambda frame: frame  # noqa: E731
+BAD: dict[str, Callable[[TiltedGrid], TiltedGrid]] = {
     "no tilt": lambda one: replace(one, order=0.0),
     "a tenth of the tilt": lambda one: replace(one, order=one.order / 10),
     "three times the tilt": lambda one: replace(one, order=one.order * 3),

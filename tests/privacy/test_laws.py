@@ -27,7 +27,7 @@ few = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.g
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PreparedStudy:
     """One random question, in the range where answers lie between 0.05 and 20."""
 
     relation: str
@@ -56,7 +56,7 @@ class Setting:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> Setting:
+def questions(draw: st.DrawFn) -> PreparedStudy:
     relation, sampling = draw(KINDS)
     steps = draw(st.integers(2, 20_000))
     rate = 1.0 if sampling == "none" else 10 ** draw(st.floats(-3, -0.3))
@@ -64,14 +64,14 @@ def questions(draw: st.DrawFn) -> Setting:
     wanted = draw(st.floats(0.3, 5.0))
     # About the noise that gives `wanted`, so that most draws are in range.
     noise = max(0.6, 2 * rate * sqrt(steps * log(1 / delta)) / wanted)
-    return Setting(
+    return PreparedStudy(
         relation=relation, sampling=sampling, noise=noise, rate=rate, steps=steps, delta=delta
     )
 
 
 @few
 @given(questions())
-def test_lower_is_at_most_upper_and_neither_is_negative(setting: Setting) -> None:
+def test_lower_is_at_most_upper_and_neither_is_negative(setting: PreparedStudy) -> None:
     bound = setting.but()
     assert 0 <= bound.lower <= bound.upper
     assert bound.upper - bound.lower <= 1e-3 * max(1.0, bound.upper)
@@ -79,7 +79,9 @@ def test_lower_is_at_most_upper_and_neither_is_negative(setting: Setting) -> Non
 
 @few
 @given(questions(), st.sampled_from(["noise", "rate", "steps", "delta"]))
-def test_epsilon_moves_the_right_way_in_every_argument(setting: Setting, argument: str) -> None:
+def test_epsilon_moves_the_right_way_in_every_argument(
+    setting: PreparedStudy, argument: str
+) -> None:
     dearer = {
         "noise": setting.noise / 1.3,
         "rate": min(1.0, setting.rate * 1.5),
@@ -94,7 +96,7 @@ def test_epsilon_moves_the_right_way_in_every_argument(setting: Setting, argumen
 
 @few
 @given(questions(), st.floats(0.1, 0.9))
-def test_splitting_the_steps_changes_nothing(setting: Setting, share: float) -> None:
+def test_splitting_the_steps_changes_nothing(setting: PreparedStudy, share: float) -> None:
     first = max(1, int(share * setting.steps))
     parts = [
         hubbub.Step(
@@ -132,7 +134,7 @@ def test_order_of_unlike_steps_does_not_matter(order: list[int], relation: str) 
 
 @few
 @given(questions())
-def test_poisson_at_rate_one_is_no_sampling(setting: Setting) -> None:
+def test_poisson_at_rate_one_is_no_sampling(setting: PreparedStudy) -> None:
     common: dict[str, Any] = {
         "noise_multiplier": max(setting.noise, 2 * sqrt(setting.steps)),
         "steps": setting.steps,
@@ -174,7 +176,7 @@ def test_gaussian_mechanism_has_its_closed_form(
 @few
 @given(questions(), st.floats(0.1, 8.0))
 def test_calibration_never_overspends_and_wastes_at_most_a_thousandth(
-    setting: Setting, target: float
+    setting: PreparedStudy, target: float
 ) -> None:
     common: dict[str, Any] = {
         "sample_rate": setting.rate,
@@ -190,7 +192,7 @@ def test_calibration_never_overspends_and_wastes_at_most_a_thousandth(
 
 @few
 @given(questions())
-def test_delta_at_the_upper_epsilon_is_the_delta_asked_for(setting: Setting) -> None:
+def test_delta_at_the_upper_epsilon_is_the_delta_asked_for(setting: PreparedStudy) -> None:
     bound = setting.but()
 
     def delta_at(eps: float) -> hubbub.Bound:

@@ -28,7 +28,7 @@ from hubbub.planning import Plan, exposure, mechanism_of
 from hubbub.planning import plan as planning
 from hubbub.planning.precision import CLIP_MARGIN, SUM_MARGIN, certificate_for, projection_for
 from hubbub.privacy import Composition, Step, projection_factor
-from hubbub.privacy.laws import Exchange, Mixture, Removal
+from hubbub.privacy.laws import ExchangedRecord, Mixture, Removal
 from hubbub.privacy.mechanism import release_by_signs, release_projected, sign_tail
 from hubbub.protocol.projection import sign_matrix as signs
 from hubbub.study import Study
@@ -190,7 +190,7 @@ def stick_of(law: Mixture, stick: Callable[[float, float, float], float], a: flo
     total = law.missing
     for weight, one in zip(law.weights, law.laws, strict=True):
         inner = getattr(one, "law", one)
-        assert isinstance(inner, Removal | Exchange)
+        assert isinstance(inner, Removal | ExchangedRecord)
         total += weight * stick(a, inner.rate, inner.shift)
     return float(total)
 

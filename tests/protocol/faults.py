@@ -31,7 +31,7 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Silo
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.wire import Frame, Tag, parse
 from protocol.parties import DIMENSION, STUDY, World
@@ -74,16 +74,16 @@ class Unit:
 class Watched:
     """An `Answering` that keeps the residues before they are masked."""
 
-    def __init__(self, answering: Answering) -> None:
-        self._answering = answering
+    def __init__(self, masking: Masking) -> None:
+        self._masking = masking
         self.residues: list[np.ndarray] = []
 
     def accept(self, model: bytes) -> Attempt:
-        return self._answering.accept(model)
+        return self._masking.accept(model)
 
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
         self.residues.append(ring.to_integers(residues.copy()))
-        return self._answering.masked(attempt, residues)
+        return self._masking.masked(attempt, residues)
 
 
 def weight(round: int, attempt: int) -> int:
@@ -252,7 +252,7 @@ class Simulation:
         )
         self.watched: dict[int, Watched] = {}
         self.silos = {
-            i: self._silo(w.answering(sessions[i], self.spies[i]), i) for i in w.roster.silos
+            i: self._silo(w.masking(sessions[i], self.spies[i]), i) for i in w.roster.silos
         }
         self.nodes: dict[int, ComputeNode] = {
             i: w.node(sessions[i], self.spies[i]) for i in w.roster.nodes
@@ -262,12 +262,12 @@ class Simulation:
     def _session(self) -> bytes:
         return self.number.to_bytes(16, "little")
 
-    def _silo(self, answering: Answering, index: int) -> Silo:
-        self.watched[index] = Watched(answering)
+    def _silo(self, masking: Masking, index: int) -> Silo:
+        self.watched[index] = Watched(masking)
         return Silo(
             terms=replace(self.w.terms, sigma_grid=SIGMA),
             task=Unit(index),
-            answering=self.watched[index],  # type: ignore[arg-type]
+            masking=self.watched[index],  # type: ignore[arg-type]
             source=SecureSource(),
         )
 

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.identity import Identity, Keys, Roster
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag
 from hubbub.session.layout import Layout
 
@@ -78,8 +78,8 @@ class World:
         return Roster.of(self.keys)
 
     @cached_property
-    def terms(self) -> Terms:
-        return Terms(
+    def terms(self) -> RoundParameters:
+        return RoundParameters(
             dimension=DIMENSION,
             parameters=PROJECTED if self.joint else 2,
             silos=len(self.layout.names),
@@ -129,22 +129,22 @@ class World:
         place = {"roster": self.roster, "study": STUDY, "session": session}
         return Aggregator(keys=self.keys[0], terms=self.terms, seeds=seeds, **place)
 
-    def answering(self, session: Session, masking: Masking | None = None) -> Answering:
-        return Answering(
+    def masking(self, session: Session, mask_stream: MaskStream | None = None) -> Masking:
+        return Masking(
             keys=self.keys[session.index],
             roster=self.roster,
             terms=self.terms,
             session=session,
-            masking=masking or Masking(),
+            mask_stream=mask_stream or MaskStream(),
         )
 
-    def node(self, session: Session, masking: Masking | None = None) -> ComputeNode:
+    def node(self, session: Session, mask_stream: MaskStream | None = None) -> ComputeNode:
         return ComputeNode(
             keys=self.keys[session.index],
             roster=self.roster,
             terms=self.terms,
             session=session,
-            masking=masking or Masking(),
+            mask_stream=mask_stream or MaskStream(),
         )
 
     def forge(self, sender: int, tag: Tag, payload: bytes = b"", **changes: Any) -> bytes:

@@ -25,7 +25,7 @@ from hubbub.protocol import ring
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Silo
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from protocol import faults
@@ -56,18 +56,18 @@ class JointUnit:
 class Watched:
     """An `Answering` that keeps what residues are more than they should be: the noise."""
 
-    def __init__(self, answering: Answering, expected: Callable[[Time], np.ndarray]) -> None:
-        self._answering, self._expected = answering, expected
+    def __init__(self, masking: Masking, expected: Callable[[Time], np.ndarray]) -> None:
+        self._masking, self._expected = masking, expected
         self.noises: list[bytes] = []
 
     def accept(self, model: bytes) -> Attempt:
-        return self._answering.accept(model)
+        return self._masking.accept(model)
 
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
         noise = ring.to_integers(residues.copy()) - self._expected((attempt.round, attempt.attempt))
         assert np.abs(noise).max() < 20 * faults.SIGMA + 1, "a sum of another seed's matrix"
         self.noises.append(noise.tobytes())
-        return self._answering.masked(attempt, residues)
+        return self._masking.masked(attempt, residues)
 
 
 def secret(number: int, index: int) -> bytes:
@@ -201,21 +201,21 @@ class Seeded(Simulation):
         self.aggregator: Aggregator = w.aggregator(check, self._session)
         self.seen: dict[int, Watched] = {}
         self.silos = {
-            i: self._silo(w.answering(sessions[i], self.spies[i]), i) for i in w.roster.silos
+            i: self._silo(w.masking(sessions[i], self.spies[i]), i) for i in w.roster.silos
         }
         self.nodes: dict[int, ComputeNode] = {
             i: w.node(sessions[i], self.spies[i]) for i in w.roster.nodes
         }
 
-    def _silo(self, answering: Answering, index: int) -> Silo:
+    def _silo(self, masking: Masking, index: int) -> Silo:
         def expected(time: Time) -> np.ndarray:
             return vector_of(index, time, self._expected(time))
 
-        self.seen[index] = Watched(answering, expected)
+        self.seen[index] = Watched(masking, expected)
         return Silo(
             terms=replace(self.w.terms, sigma_grid=faults.SIGMA),
             task=JointUnit(index),
-            answering=self.seen[index],  # type: ignore[arg-type]
+            masking=self.seen[index],  # type: ignore[arg-type]
             source=SecureSource(),
             seeds=self.drawn[index],
         )

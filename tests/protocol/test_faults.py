@@ -10,7 +10,7 @@ import pytest
 
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering
+from hubbub.protocol.round import Aggregator, Masking
 from hubbub.protocol.round.round_parameters import Turn
 from protocol.faults import NAMES, UNIT, Operation, Simulation, orderly, session_of
 from protocol.parties import World, world
@@ -124,7 +124,7 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
 
     never = property(lambda self: None, lambda self, _: None)
     patch.setattr(Turn, "advance", advance)
-    patch.setattr(Answering, "_masked", never, raising=False)
+    patch.setattr(Masking, "_masked", never, raising=False)
 
 
 def comes_back(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def comes_back(patch: pytest.MonkeyPatch) -> None:
         answer(self, index, model)
         if index in self.dead:
             self.dead.remove(index)
-            fresh = self.w.answering(session_of(self.w, self.number)[index], self.spies[index])
+            fresh = self.w.masking(session_of(self.w, self.number)[index], self.spies[index])
             self.silos[index] = self._silo(fresh, index)
 
     patch.setattr(Simulation, "_answer", again)

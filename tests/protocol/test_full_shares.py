@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 from hubbub.protocol.round.additive_shares import divided, sealed_shares
 from hubbub.protocol.wire import Tag
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, world
@@ -18,7 +18,7 @@ from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, wo
 
 class Sharing(World):
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> RoundParameters:
         return replace(World.terms.func(self), full_shares=True)
 
 
@@ -28,8 +28,8 @@ ALL = (1, 2, 3, 4)
 NO_MODEL = np.zeros(2, dtype=np.float32)
 
 
-def silo(index: int) -> Answering:
-    return FULL.answering(sessions_of(FULL)[index])
+def silo(index: int) -> Masking:
+    return FULL.masking(sessions_of(FULL)[index])
 
 
 def node(index: int = 5) -> ComputeNode:

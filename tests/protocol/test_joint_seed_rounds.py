@@ -18,10 +18,10 @@ import pytest
 
 from hubbub.errors import BudgetError, ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck, _below
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Silo, Terms
-from hubbub.protocol.round.masking import Answering
+from hubbub.protocol.round import Aggregator, RoundParameters, Silo
+from hubbub.protocol.round.masking import Masking
 from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.session.in_process import AbandonedError, Federation, federate
 from hubbub.session.layout import Layout
@@ -51,7 +51,7 @@ class Given:
         return np.linspace(0, 1, NUMBERS) / 4
 
 
-def terms(world_: World, *, batch: int = 0) -> Terms:
+def terms(world_: World, *, batch: int = 0) -> RoundParameters:
     """Projected sums or, with a batch, joint batches from kept lists."""
     return replace(
         world_.terms,
@@ -73,7 +73,7 @@ class Table:
     """The silos and the aggregator of one session, before its first round."""
 
     world: World
-    terms: Terms
+    terms: RoundParameters
     silos: dict[int, Silo] = field(repr=False)
     seeds: dict[int, JointSeed] = field(repr=False)
     aggregator: Aggregator
@@ -103,12 +103,12 @@ class Table:
         return self.world.forge(sender, Tag.SEED_LINK, payload, round=round, attempt=attempt)
 
 
-def place(world_: World, numbers: Terms) -> dict[str, Any]:
+def place(world_: World, numbers: RoundParameters) -> dict[str, Any]:
     attempts = {"steps": numbers.steps, "attempts": numbers.attempts}
     return {"roster": world_.roster, "study": STUDY, "session": SESSION, **attempts}
 
 
-def drawers(world_: World, numbers: Terms) -> dict[int, JointSeed]:
+def drawers(world_: World, numbers: RoundParameters) -> dict[int, JointSeed]:
     """Every silo's chain; the secret is another in every table."""
     return {
         index: JointSeed(keys=world_.keys[index], index=index, **place(world_, numbers))
@@ -127,12 +127,12 @@ def laid(nodes: int = 0, *, batch: int = 0) -> Table:
         index: Silo(
             terms=numbers,
             task=Given(),
-            answering=Answering(
+            masking=Masking(
                 keys=w.keys[index],
                 roster=w.roster,
                 terms=numbers,
                 session=sessions[index],
-                masking=Masking(),
+                mask_stream=MaskStream(),
             ),
             source=SecureSource(),
             seeds=seeds[index],

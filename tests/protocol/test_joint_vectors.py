@@ -256,7 +256,7 @@ class Prepared:
         one.reveal(_with(unhex(PAIRWISE["commits"]), frame))
 
     def accept(self, frame: bytes) -> None:
-        W.answering(make.session(W, make.sealing_from(make.stored("sealed")))[1][1]).accept(frame)
+        W.masking(make.session(W, make.sealing_from(make.stored("sealed")))[1][1]).accept(frame)
 
     def receive(self, frame: bytes) -> None:
         aggregator = W.aggregator()

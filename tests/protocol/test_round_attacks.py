@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError
 from hubbub.protocol import ring
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering, Charge, ComputeNode, Silo
+from hubbub.protocol.round import Aggregator, Charge, ComputeNode, Masking, Silo
 from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.session.in_process import Federation
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, set_up, world
@@ -25,15 +25,15 @@ NO_MODEL = np.zeros(2, dtype=np.float32)
 BOTH = pytest.mark.parametrize("w", [PAIRWISE, NODES], ids=["pairwise", "nodes"])
 
 
-def silo(w: World, index: int) -> Answering:
-    return w.answering(sessions_of(w)[index])
+def silo(w: World, index: int) -> Masking:
+    return w.masking(sessions_of(w)[index])
 
 
 def node(index: int = 5) -> ComputeNode:
     return NODES.node(sessions_of(NODES)[index])
 
 
-def answer(one: Answering, model: bytes, value: int = 1) -> bytes:
+def answer(one: Masking, model: bytes, value: int = 1) -> bytes:
     return one.masked(one.accept(model), np.full(DIMENSION, value, dtype=np.uint32))
 
 
@@ -212,7 +212,7 @@ def test_a_silo_contributes_once_per_accepted_model() -> None:
     one = Silo(
         terms=PAIRWISE.terms,
         task=Unit(),
-        answering=silo(PAIRWISE, 1),
+        masking=silo(PAIRWISE, 1),
         source=SecureSource(),
     )
     with refused("", "expected an accepted model before contributing, got none"):
@@ -224,9 +224,7 @@ def test_a_silo_contributes_once_per_accepted_model() -> None:
 
 
 def test_a_model_that_comes_twice_leaves_what_was_accepted() -> None:
-    one = Silo(
-        terms=PAIRWISE.terms, task=Unit(), answering=silo(PAIRWISE, 1), source=SecureSource()
-    )
+    one = Silo(terms=PAIRWISE.terms, task=Unit(), masking=silo(PAIRWISE, 1), source=SecureSource())
     one.accept(PAIRWISE.model(ALL))
     with refused("relay", "never used twice"):
         one.accept(PAIRWISE.model(ALL))
@@ -234,9 +232,7 @@ def test_a_model_that_comes_twice_leaves_what_was_accepted() -> None:
 
 
 def test_after_two_models_for_one_time_a_silo_answers_neither() -> None:
-    one = Silo(
-        terms=PAIRWISE.terms, task=Unit(), answering=silo(PAIRWISE, 1), source=SecureSource()
-    )
+    one = Silo(terms=PAIRWISE.terms, task=Unit(), masking=silo(PAIRWISE, 1), source=SecureSource())
     one.accept(PAIRWISE.model(ALL))
     with refused("aggregator", "never used twice"):
         one.accept(PAIRWISE.model((1, 2, 3)))
@@ -251,7 +247,7 @@ def test_a_silo_whose_ledger_refuses_sends_nothing(w: World) -> None:
         index: Silo(
             terms=w.terms,
             task=Unit(),
-            answering=w.answering(sessions[index]),
+            masking=w.masking(sessions[index]),
             source=SecureSource(),
         )
         for index in ALL
@@ -565,12 +561,12 @@ def test_an_abandoned_attempt_leaves_nothing_in_the_next_sum() -> None:
 def test_a_masked_vector_looks_like_noise_to_who_lacks_the_keys() -> None:
     """2000 equal words under masks: bytes uniform by chi-square, false alarm 1e-9."""
     terms = replace(PAIRWISE.terms, dimension=2000)
-    one = Answering(
+    one = Masking(
         keys=PAIRWISE.keys[1],
         roster=PAIRWISE.roster,
         terms=terms,
         session=sessions_of(PAIRWISE)[1],
-        masking=PAIRWISE.answering(sessions_of(PAIRWISE)[1])._masking,
+        mask_stream=PAIRWISE.masking(sessions_of(PAIRWISE)[1])._mask_stream,
     )
     sent = one.masked(one.accept(PAIRWISE.model(ALL)), ring.zeros(2000, 32))
     counts = np.bincount(np.frombuffer(sent[74:-64], np.uint8), minlength=256)
@@ -610,7 +606,7 @@ def test_what_was_verified_cannot_be_changed_afterwards() -> None:
 
 def test_a_silo_whose_charge_was_refused_cannot_be_made_to_answer() -> None:
     one = Silo(
-        terms=PAIRWISE.terms, task=_NoTask(), answering=silo(PAIRWISE, 1), source=SecureSource()
+        terms=PAIRWISE.terms, task=_NoTask(), masking=silo(PAIRWISE, 1), source=SecureSource()
     )
     one.accept(PAIRWISE.model(ALL))
     one.decline()
@@ -630,12 +626,12 @@ class _NoTask:
 def test_nothing_is_sent_without_a_mask() -> None:
     """Only itself among the active: whoever asks would get the bare vector."""
     alone = replace(PAIRWISE.terms, quorum=1)
-    one = Answering(
+    one = Masking(
         keys=PAIRWISE.keys[1],
         roster=PAIRWISE.roster,
         terms=alone,
         session=sessions_of(PAIRWISE)[1],
-        masking=Masking(),
+        mask_stream=MaskStream(),
     )
     with pytest.raises(ProtocolError, match="share a mask with"):
         answer(one, PAIRWISE.model([1]))

@@ -15,8 +15,8 @@ from hubbub.network.envelope import read_answer, read_request
 from hubbub.protocol import ring
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.protocol.agreement.mask_stream import Masking
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking
 from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from hubbub.session.session_offer import context_of
 from protocol import reference as ref
@@ -301,10 +301,10 @@ def test_reference_makes_the_same_mask_stream(case: Any) -> None:
 def test_threads_change_nothing_but_the_speed(case: Any, threads: int) -> None:
     key = bytes.fromhex(case["key"])
     vector = ring.zeros(case["length"], case["word_bits"])
-    masking = Masking(threads)
-    masking.add(vector, key)
+    mask_stream = MaskStream(threads)
+    mask_stream.add(vector, key)
     assert ref.sha(ring.to_bytes(vector)).hex() == case["sha256"]
-    masking.add(vector, key, negative=True)
+    mask_stream.add(vector, key, negative=True)
     assert not vector.any()
 
 
@@ -344,10 +344,10 @@ class Prepared:
         )
 
     def accept(self, frame: bytes) -> None:
-        self._answering().accept(frame)
+        self._masking().accept(frame)
 
     def accept_again(self, frame: bytes) -> None:
-        one = self._answering()
+        one = self._masking()
         one.accept(bytes.fromhex(self.v["round"]["model"]))
         one.accept(frame)
 
@@ -372,8 +372,8 @@ class Prepared:
         aggregator.begin(make.ROUND, make.ATTEMPT, make.SILOS, make.PARAMETERS)
         return aggregator
 
-    def _answering(self) -> Answering:
-        return self.w.answering(sessions("pairwise")[1])
+    def _masking(self) -> Masking:
+        return self.w.masking(sessions("pairwise")[1])
 
     def _node(self) -> ComputeNode:
         return make.NODES.node(sessions("nodes")[4])

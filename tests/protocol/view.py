@@ -11,14 +11,14 @@ from fractions import Fraction
 
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
 from protocol.parties import World
 
 Row = list[Fraction]
 
 
-class Spy(Masking):
+class Spy(MaskStream):
     """Masking that remembers which keys it was given, with their signs."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class View:
 
     def __init__(self, w: World, sessions: dict[int, Session]) -> None:
         self._w, self._sessions, self._spy = w, sessions, Spy()
-        self._answering = {i: w.answering(sessions[i], self._spy) for i in w.roster.silos}
+        self._masking = {i: w.masking(sessions[i], self._spy) for i in w.roster.silos}
         self._nodes = {i: w.node(sessions[i], self._spy) for i in w.roster.nodes}
         self.messages: list[tuple[str, list[tuple[bytes, int]]]] = []
         self._uses: set[tuple[int, int, bytes]] = set()
@@ -48,9 +48,9 @@ class View:
     def ask_silo(self, silo: int, active: Sequence[int], round: int = 1, attempt: int = 0) -> None:
         """An aggregator, perhaps malicious, tells one silo who is active, and keeps the answer."""
         self._uses.add((round, attempt, active_digest(() if self._w.terms.nodes else active)))
-        answering = self._answering[silo]
-        accepted = answering.accept(self._w.model(active, round, attempt))
-        answering.masked(accepted, ring.zeros(self._w.terms.dimension, 32))
+        masking = self._masking[silo]
+        accepted = masking.accept(self._w.model(active, round, attempt))
+        masking.masked(accepted, ring.zeros(self._w.terms.dimension, 32))
         self.messages.append((f"{silo}@{round}.{attempt}", self._spy.taken()))
 
     def ask_node(self, node: int, silos: Sequence[int], round: int = 1, attempt: int = 0) -> None:

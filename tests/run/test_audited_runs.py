@@ -19,7 +19,7 @@ from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding, bounds_
 from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import load, with_signature
-from hubbub.assurance.evidence.finding import ON_TRUST, SIGNED, Finding
+from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, SIGNED, Finding
 from hubbub.assurance.transcript.header import plain_roster, roster_of
 from hubbub.assurance.verification.verify import verify
 from hubbub.cli import main
@@ -380,7 +380,7 @@ def test_evidence_is_checked_where_no_plan_can_be_made(
         monkeypatch.setattr(f"hubbub.{module}.remade", lambda *_: None)
     found = verify(folder)
     assert wrongs(found) == ""
-    trusted = "\n".join(one.claim for one in found if one.verdict == ON_TRUST)
+    trusted = "\n".join(one.claim for one in found if one.verdict == NOT_VERIFIABLE)
     assert trusted.count("only its own code or data know") == 1
     assert "what the transcripts make of them" in trusted
     content, keys = load(folder / FILE), Keys.generate("aggregator", "aggregator")

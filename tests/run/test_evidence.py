@@ -26,7 +26,7 @@ from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.collecting import FILE, ONE_PROCESS, part_of
 from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import load, part_words, with_signature
-from hubbub.assurance.evidence.finding import ON_TRUST, REDERIVED, SIGNED, Finding
+from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, SIGNED, Finding
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.protocol.identity import Keys
@@ -99,8 +99,8 @@ def test_everything_holds_and_each_claim_says_how(evidence: Path) -> None:
     found = check(evidence)
     assert wrongs(found) == ""
     by = {verdict: [one.claim for one in found if one.verdict == verdict] for _, verdict in found}
-    assert set(by) == {REDERIVED, SIGNED, ON_TRUST}
-    derived, signed, trusted = ("\n".join(by[one]) for one in (REDERIVED, SIGNED, ON_TRUST))
+    assert set(by) == {REDERIVED, SIGNED, NOT_VERIFIABLE}
+    derived, signed, trusted = ("\n".join(by[one]) for one in (REDERIVED, SIGNED, NOT_VERIFIABLE))
     assert "epsilon is at most 0.5" in derived
     assert "after the 6 attempts made" in derived
     assert "the plan's numbers follow from the study" in derived
@@ -280,7 +280,7 @@ def test_what_the_aggregator_admits_is_shown_and_what_it_hides_is_said_all_the_s
     lied: Callable[..., list[Finding]],
 ) -> None:
     found = lied(lambda content: content.update(trust=["that the moon is made of cheese"]))
-    trusted = [one.claim for one in found if one.verdict == ON_TRUST]
+    trusted = [one.claim for one in found if one.verdict == NOT_VERIFIABLE]
     assert "that the moon is made of cheese" in trusted
     assert any("keys in the roster" in claim for claim in trusted)
 

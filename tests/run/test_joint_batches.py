@@ -24,11 +24,11 @@ from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.errors import BudgetError, DataError, StudyError
 from hubbub.planning import Plan, mechanism_of
 from hubbub.planning.joint_batches import as_table
-from hubbub.protocol.round import Silo, Terms
+from hubbub.protocol.round import RoundParameters, Silo
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.token_lists import chosen_records, create_tokens
 from hubbub.session import lists_in_process as lists
-from hubbub.session.in_process import federate, terms_of
+from hubbub.session.in_process import federate, round_parameters_of
 from hubbub.session.layout import Layout
 from hubbub.training import baselines
 from hubbub.training.run import resume, run
@@ -132,7 +132,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
     def choosing(self: Silo, attempt: Attempt) -> np.ndarray:
         those = chosen(self, attempt)
-        found.batches[time[self]][self._answering._session.index] = those.tolist()
+        found.batches[time[self]][self._masking._session.index] = those.tolist()
         return those
 
     def creating(*arguments: Any, **options: Any) -> Any:
@@ -194,8 +194,8 @@ class Nothing:
         return np.zeros(2)
 
 
-def terms(rounds: int) -> Terms:
-    return Terms(
+def terms(rounds: int) -> RoundParameters:
+    return RoundParameters(
         dimension=2,
         parameters=2,
         silos=4,
@@ -302,7 +302,9 @@ def summed(monkeypatch: pytest.MonkeyPatch) -> Summed:
     """Sums are zero here, for it is the batches that are looked at."""
     found = Summed()
 
-    def summing(terms: Terms, task: Any, _model: Any, chosen: Any, _draw: Any) -> np.ndarray:
+    def summing(
+        terms: RoundParameters, task: Any, _model: Any, chosen: Any, _draw: Any
+    ) -> np.ndarray:
         found.batches[id(task)].append(chosen.tolist())
         return np.zeros(terms.dimension)
 
@@ -602,7 +604,7 @@ def test_a_silo_over_its_cap_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_terms_say_how_batches_are_drawn() -> None:
-    found = {tokens: terms_of(planned(tokens), 4) for tokens in LISTS}
+    found = {tokens: round_parameters_of(planned(tokens), 4) for tokens in LISTS}
     assert {one.batch for one in found.values()} == {BATCH}
     assert {one.records for one in found.values()} == {ALL}
     assert {tokens for tokens, one in found.items() if one.fresh_lists} == {"per-step"}

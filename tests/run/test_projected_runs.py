@@ -23,10 +23,10 @@ from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.planning import Plan
 from hubbub.protocol import noise
 from hubbub.protocol.projection import Draw, Projection, lift, project
-from hubbub.protocol.round import Aggregator, Silo, Terms, decoded, silo
+from hubbub.protocol.round import Aggregator, RoundParameters, Silo, decoded, silo
 from hubbub.protocol.round import projected_sum as projected
 from hubbub.protocol.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
-from hubbub.session.in_process import Federation, federate, terms_of
+from hubbub.session.in_process import Federation, federate, round_parameters_of
 from hubbub.session.layout import Layout
 from hubbub.study.tabular import Records
 from hubbub.training import baselines, loop
@@ -71,7 +71,9 @@ class Nothing:
         return np.zeros(size)
 
 
-def terms(kind: str, *, nodes: int = 0, full_shares: bool = False, **changed: Any) -> Terms:
+def terms(
+    kind: str, *, nodes: int = 0, full_shares: bool = False, **changed: Any
+) -> RoundParameters:
     numbers = {
         "dimension": SENT,
         "parameters": WHOLE,
@@ -84,7 +86,7 @@ def terms(kind: str, *, nodes: int = 0, full_shares: bool = False, **changed: An
         "sample_rate": 1.0,
         "most_records": 4 * RECORDS,
     }
-    return Terms(
+    return RoundParameters(
         **(numbers | changed), nodes=nodes, full_shares=full_shares, projection=kind, clip=1.0
     )
 
@@ -270,7 +272,7 @@ def two_sided(found: np.ndarray, sigma: float, alarm: float = 1e-7) -> bool:
 @every_kind
 def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
     plan = planned(kind)
-    planned_terms = replace(terms_of(plan, WHOLE), steps=60)
+    planned_terms = replace(round_parameters_of(plan, WHOLE), steps=60)
     layout = Layout(names=HOSPITALS)
     parties = federate(layout, planned_terms, [Nothing()] * 4, study=STUDY)
     sums = [parties.sum(number, parameters()) for number in range(1, 61)]
@@ -368,7 +370,9 @@ def test_every_step_is_taken_along_the_lifted_sum(
     for number, ((now, gradient), total) in enumerate(zip(steps, totals, strict=True), 1):
         links = revealed[each * (number - 1) : each * number]
         draw = draw_from(seed_of(links), number, dropouts if number == 1 else 0, now)
-        assert np.array_equal(gradient, lifted(kind, decoded(terms_of(plan, WHOLE), total), draw))
+        assert np.array_equal(
+            gradient, lifted(kind, decoded(round_parameters_of(plan, WHOLE), total), draw)
+        )
 
 
 @every_kind
@@ -384,7 +388,7 @@ def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[b
     for plan in plans:
         frames.clear()
         parties = federate(
-            Layout(names=HOSPITALS), terms_of(plan, WHOLE), [Nothing()] * 4, study=STUDY
+            Layout(names=HOSPITALS), round_parameters_of(plan, WHOLE), [Nothing()] * 4, study=STUDY
         )
         parties.sum(1, parameters())
         (size,) = {len(frame) for frame in frames}

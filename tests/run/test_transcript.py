@@ -17,7 +17,7 @@ from hubbub.assurance.transcript.records import Kept, end_of, head_of, read_head
 from hubbub.assurance.transcript.writer import Transcript, files, path_of, read, recover
 from hubbub.errors import IntegrityError, ProtocolError, UserError
 from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag, parse
 
 KEYS = [Keys.generate("aggregator", "aggregator")] + [
@@ -25,7 +25,7 @@ KEYS = [Keys.generate("aggregator", "aggregator")] + [
 ]
 ROSTER = Roster.of(KEYS)
 STUDY, SESSION = bytes(range(32)), bytes(range(16))
-TERMS = Terms(
+TERMS = RoundParameters(
     dimension=9,
     parameters=9,
     silos=3,

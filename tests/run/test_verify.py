@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import with_signature
-from hubbub.assurance.evidence.finding import ON_TRUST, REDERIVED, Finding
+from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.assurance.transcript.records import Kept, files, first_head, read, read_header, start_of
 from hubbub.assurance.transcript.writer import Transcript
@@ -28,7 +28,7 @@ from hubbub.assurance.verification.verify import verify
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import plan
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import Frame, Tag, unverified
 from hubbub.session.in_process import Federation
 from hubbub.session.noisy_sums import Stage
@@ -109,7 +109,7 @@ def test_every_sum_and_step_of_an_honest_run_is_made_again(
     assert "every sum, and every step of the model, bit for bit" in said
     assert "holds the model that the last step gave" in said
     assert "the first model follows from the study id" in said
-    assert "sums" not in claims(found, ON_TRUST)
+    assert "sums" not in claims(found, NOT_VERIFIABLE)
 
 
 def without_vectors(path: Path) -> None:
@@ -221,7 +221,7 @@ def test_sessions_besides_the_training_are_played_too(tmp_path: Path) -> None:
     assert "(evaluation): 10 messages" in said
     assert said.count("every sum, and every step of the model") == 1
     assert "standardisation.json follows from the sums" in said
-    assert "the session for evaluation" in claims(found, ON_TRUST)
+    assert "the session for evaluation" in claims(found, NOT_VERIFIABLE)
     path = tmp_path / "run" / "standardisation.json"
     path.write_text(path.read_text().replace("0.", "0.0", 1))
     write_evidence(result, parties, tmp_path / "run")
@@ -251,8 +251,8 @@ def test_of_hashes_signatures_and_order_are_checked_and_what_is_not_is_said(
     assert wrongs(found) == []
     assert "30 messages of 5 parties" in claims(found, REDERIVED)
     assert "bit for bit" not in claims(found, REDERIVED)
-    assert "the sums of 6 rounds" in claims(found, ON_TRUST)
-    assert "holds the model" in claims(found, ON_TRUST)
+    assert "the sums of 6 rounds" in claims(found, NOT_VERIFIABLE)
+    assert "holds the model" in claims(found, NOT_VERIFIABLE)
 
 
 class StoppedError(Exception):
@@ -299,7 +299,7 @@ def test_a_baseline_has_nothing_to_play(tmp_path: Path) -> None:
     run(a_study(steps=2), tmp_path / "run", baseline="trusted")
     found = verify(tmp_path / "run")
     assert wrongs(found) == []
-    assert "no transcript of training" in claims(found, ON_TRUST)
+    assert "no transcript of training" in claims(found, NOT_VERIFIABLE)
     assert "plan.json follows from study.toml" in claims(found, REDERIVED)
 
 
@@ -312,7 +312,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     assert wrongs(found) == []
     assert "contains the numbers that the last step gave" in claims(found, REDERIVED)
     assert "holds the model that the last step gave" not in claims(found, REDERIVED)
-    assert "the first model" in claims(found, ON_TRUST)
+    assert "the first model" in claims(found, NOT_VERIFIABLE)
     tensors = load_file(folder / "model.safetensors")
     name = max(tensors, key=lambda key: tensors[key].size)
     tensors[name] = np.ascontiguousarray(tensors[name][:, ::-1])
@@ -609,7 +609,7 @@ def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
         "hubbub.assurance.verification.model_check.model_of", lambda *given: built.append(given)
     )
     found = verify(folder)
-    assert "no file holds a model of the size" in claims(found, ON_TRUST)
+    assert "no file holds a model of the size" in claims(found, NOT_VERIFIABLE)
     assert built == []
 
 
@@ -654,7 +654,7 @@ def test_rounds_with_other_numbers_than_the_plan_has_are_found(
     header, kept = read_header(path), list(read(path))
     assert header.terms is not None
     path.unlink()
-    terms = Terms(**{**vars(header.terms), "sigma_grid": 2.0})
+    terms = RoundParameters(**{**vars(header.terms), "sigma_grid": 2.0})
     with Transcript(
         folder,
         study=header.study,

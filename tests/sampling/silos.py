@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.token_lists import Evidence, Mixer, Owned, Publication
-from hubbub.protocol.token_lists.list_context import Venue, parted
-from hubbub.protocol.token_lists.onion_layers import Labour, in_this_thread
+from hubbub.protocol.token_lists.list_context import ListContext, parted
+from hubbub.protocol.token_lists.onion_layers import Executor, in_this_thread
 from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from protocol.parties import fixed_keys
 
@@ -29,8 +29,8 @@ ROSTER = Roster.of(KEYS)
 Network = Callable[[str, int, int, int, bytes], bytes | None]
 
 
-def venue(number: int = 0) -> Venue:
-    return Venue(roster=ROSTER, study=STUDY, session=SESSION, number=number)
+def list_context(number: int = 0) -> ListContext:
+    return ListContext(roster=ROSTER, study=STUDY, session=SESSION, number=number)
 
 
 def mixer(index: int, number: int = 0, **changes: SecureSource) -> Mixer:
@@ -58,7 +58,7 @@ def input_of(frame: bytes) -> tuple[bytes, bytes]:
 
 def signed(sender: int, tag: Tag, step: int, payload: bytes, number: int = 0) -> bytes:
     """A frame with a true signature, whatever it claims."""
-    return venue(number).frame(KEYS[sender], sender, tag, step, payload)
+    return list_context(number).frame(KEYS[sender], sender, tag, step, payload)
 
 
 def honest(phase: str, step: int, sender: int, receiver: int, frame: bytes) -> bytes:
@@ -72,7 +72,7 @@ class Play:
 
     network: Network = honest
     number: int = 0
-    labours: Mapping[int, Labour] = field(default_factory=dict)
+    labours: Mapping[int, Executor] = field(default_factory=dict)
     mixers: dict[int, Mixer] = field(default_factory=dict)
     referee: int = 4
     step: int = 0
@@ -113,7 +113,7 @@ class Play:
 
     def evidence(self) -> Evidence:
         return Evidence(
-            venue=venue(self.number),
+            list_context=list_context(self.number),
             counts=COUNTS,
             keys=self.keys,
             names=self.names,

@@ -17,7 +17,7 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.token_lists import Mixer, Verdict, onion_layers, verdict
 from hubbub.protocol.token_lists.list_context import statement_bytes
-from hubbub.protocol.token_lists.onion_layers import Done, Job, Labour, Wrap
+from hubbub.protocol.token_lists.onion_layers import Done, Executor, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
 from hubbub.protocol.wire import Tag
 from protocol.parties import fixed_keys, flipped, refused
@@ -29,12 +29,12 @@ from sampling.silos import (
     STUDY,
     Play,
     input_of,
+    list_context,
     mixer,
     only,
     payload_of,
     pieces,
     signed,
-    venue,
 )
 
 CHEAT, NAME = 2, "silo-2"
@@ -225,7 +225,7 @@ def test_a_silo_that_frames_a_mixer_with_what_it_signed_elsewhere_is_named(
     earlier.make()
     frame = earlier.names[step][-1 if step else 2]
     sizes = {3: len(payload_of(frame))}
-    told = venue(number).one_each([frame], NAMES, step, sizes)[3].statement
+    told = list_context(number).one_each([frame], NAMES, step, sizes)[3].statement
     with refused(NAME, "what it did not sign"):
         Play(only("seen", 3, CHEAT, lambda frame: signed(CHEAT, Tag.MIX_SEEN, 3, told))).make()
 
@@ -328,7 +328,7 @@ def test_a_key_that_nothing_can_be_sealed_to_names_its_owner() -> None:
 # Layers that do not open -----------------------------------------------------------------------
 
 
-def garbage_at(layer: int, *, twin: bool = False) -> Labour:
+def garbage_at(layer: int, *, twin: bool = False) -> Executor:
     """Wraps like everybody, but what mixer `layer` gets of the first token is no ciphertext.
 
     With `twin`, what comes out there of the first two tokens is the same.
@@ -534,6 +534,6 @@ def test_a_roster_of_others_changes_every_name() -> None:
         Mixer(keys=KEYS[1], roster=roster, index=1, counts=COUNTS, study=STUDY, session=SESSION)
         for roster in (ROSTER, other)
     ]
-    assert len({one._venue.roster.digest for one in made}) == 2
+    assert len({one._list_context.roster.digest for one in made}) == 2
     hidden = {commitment(hashlib.sha256(b"x").digest(), i, np.zeros(32, "u1").data) for i in (1, 2)}
     assert len(hidden) == 2

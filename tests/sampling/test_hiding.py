@@ -19,7 +19,7 @@ from hubbub.protocol.identity import Identity, Keys, Roster
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.token_lists import Mixer, onion_layers
 from hubbub.protocol.token_lists.token_list import list_places
-from sampling.silos import KEYS, SESSION, STUDY, payload_of, pieces, venue
+from sampling.silos import KEYS, SESSION, STUDY, list_context, payload_of, pieces
 
 LISTS = 2000
 FALSE_ALARM = 1e-6
@@ -220,7 +220,7 @@ def test_they_can_once_both_skip_their_shuffle_and_not_if_only_one_does() -> Non
 def without_shuffle(skips: set[int], number: int) -> Made:
     """A list that nobody looks at, in which some mixers leave the forms as they came."""
     privates = [onion_layers.fresh_private() for _ in ROSTER.silos]
-    place = replace(venue(number), roster=ROSTER)
+    place = replace(list_context(number), roster=ROSTER)
     places = list_places(place, COUNTS, [onion_layers.public_of(one) for one in privates])
     publics, here = [onion_layers.public_of(one) for one in privates], onion_layers.in_this_thread
     wrapped, known = onion_layers.wrapped(SecureSource().bytes(16 * 3), publics, places, here)

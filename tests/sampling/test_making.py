@@ -15,7 +15,7 @@ from hubbub.errors import HubbubError, IntegrityError, StudyError
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.token_lists import Folder, Tokens, create_tokens, onion_layers, process_pool
 from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
-from hubbub.protocol.token_lists.process_pool import workshop as opened_workshop
+from hubbub.protocol.token_lists.process_pool import process_pool as opened_pool
 from sampling.silos import (
     COUNTS,
     KEYS,
@@ -211,21 +211,21 @@ def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPa
     private, watched = onion_layers.fresh_private(), []
     places = (b"a" * 32, b"b" * 32)
     tokens = secrets.token_bytes(16 * 150)
-    with opened_workshop(1, 2, watched.append) as labour:
+    with opened_pool(1, 2, watched.append) as executor:
         forms, names = onion_layers.wrapped(
-            tokens, [onion_layers.public_of(private)], places, labour
+            tokens, [onion_layers.public_of(private)], places, executor
         )
         garbled = forms.copy()
         garbled[[3, 140]] = 0
         size = onion_layers.form_bytes(1)
         args = (private, places[1], garbled.tobytes(), size)
-        near, far = (onion_layers.peeled(*args, how) for how in (labour, in_this_thread))
+        near, far = (onion_layers.peeled(*args, how) for how in (executor, in_this_thread))
         seals = np.array_split(np.arange(len(forms)), 3)
         jobs = [
             Peel(private=private, place=places[1], forms=forms[part].tobytes(), size=size)
             for part in seals
         ]
-        assert b"".join(done.forms for done in labour(jobs)) == tokens
+        assert b"".join(done.forms for done in executor(jobs)) == tokens
     assert near == far
     assert near.bad == (3, 140)
     assert onion_layers.named(places[1], tokens, 16) == names[1].tobytes()
@@ -237,13 +237,13 @@ def test_a_worker_that_dies_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> No
     started, begin = [], process_pool._started
     monkeypatch.setattr(process_pool, "_started", lambda: started.append(begin()) or started[-1])
     job = Wrap(tokens=bytes(16), publics=(), places=(bytes(32),))
-    with opened_workshop(1, 2, lambda _: None) as labour:
-        assert len(list(labour([job] * 5))) == 5
+    with opened_pool(1, 2, lambda _: None) as executor:
+        assert len(list(executor([job] * 5))) == 5
         for process in started:
             process.kill()
             process.wait()
         with pytest.raises(HubbubError, match="it ended"):
-            list(labour([job] * 5))
+            list(executor([job] * 5))
 
 
 @given(st.binary(max_size=64), st.binary(max_size=64), st.lists(st.integers(0, 1000), max_size=5))

@@ -20,7 +20,7 @@ from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.token_lists import Mixer, onion_layers
-from hubbub.protocol.token_lists.list_context import Venue
+from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.protocol.token_lists.token_list import list_places
 from sampling.silos import KEYS, SESSION, STUDY
 
@@ -128,8 +128,8 @@ def _joint() -> dict[str, Any]:
 def fresh() -> dict[str, Any]:
     """What wrapping gives; the only part that is different each time."""
     publics = [onion_layers.public_of(fixed("mix key", index)) for index in ROSTER.silos]
-    venue = Venue(roster=ROSTER, study=STUDY, session=SESSION, number=NUMBER)
-    places = list_places(venue, COUNTS, publics)
+    list_context = ListContext(roster=ROSTER, study=STUDY, session=SESSION, number=NUMBER)
+    places = list_places(list_context, COUNTS, publics)
     made = {}
     for index in ROSTER.silos:
         token = fixed("token", index)[:16]

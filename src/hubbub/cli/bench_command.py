@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from hubbub.cli.output import add_json, bar, emit, table
 from hubbub.protocol import ring
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.identity import Keys
 from hubbub.protocol.noise import add_noise_and_round, standard_normal
 from hubbub.protocol.randomness import SecureSource, cipher_at
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.token_lists.process_pool import cores
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout
@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class MaskPair:
     """What is measured, and the work that bounds it."""
 
     name: str
@@ -56,7 +56,7 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Measurement:
     """The least time of both, in `unit`: other work on the machine only ever adds."""
 
     name: str
@@ -99,13 +99,13 @@ def _bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def _mask_pairs() -> list[Pair]:
+def _mask_pairs() -> list[MaskPair]:
     """One mask of every width on one thread; what all threads gain, and the most they can."""
     threads = max(2, cores())
-    one, all_ = Masking(1), Masking(threads)
+    one, all_ = MaskStream(1), MaskStream(threads)
     words = {bits: ring.zeros(_COORDINATES, bits) for bits in ring.WORD_BITS}
     pairs = [
-        Pair(
+        MaskPair(
             name=f"mask-{bits}",
             work=lambda bits=bits: one.add(words[bits], _KEY),  # type: ignore[misc]
             limit=_bare_keystream(words[bits].nbytes),
@@ -113,14 +113,14 @@ def _mask_pairs() -> list[Pair]:
         )
         for bits in ring.WORD_BITS
     ]
-    threaded = Pair(
+    threaded = MaskPair(
         name="mask-32-threads",
         work=lambda: all_.add_all(words[32], _MASKS),
         limit=lambda: one.add_all(words[32], _MASKS),
         limit_is=f"one thread; {threads} threads should be well below 1",
     )
     size = words[32].nbytes
-    bare = Pair(
+    bare = MaskPair(
         name="keystream-32-threads",
         work=_bare_on_threads(size, len(_MASKS), threads),
         limit=_repeated(_bare_keystream(size), len(_MASKS)),
@@ -129,18 +129,18 @@ def _mask_pairs() -> list[Pair]:
     return [*pairs, threaded, bare]
 
 
-def _noise_pairs() -> list[Pair]:
+def _noise_pairs() -> list[MaskPair]:
     """Normals, and a gradient sum that becomes noisy residues."""
     source, noise, gradient = SecureSource(), np.empty(_COORDINATES), _gradient()
     generator = np.random.default_rng(0)
     return [
-        Pair(
+        MaskPair(
             name="noise",
             work=lambda: standard_normal(source, noise),
             limit=lambda: generator.standard_normal(out=noise),
             limit_is="NumPy's normals (not cryptographic)",
         ),
-        Pair(
+        MaskPair(
             name="encode",
             work=lambda: add_noise_and_round(gradient, _SIGMA, source, 16),
             limit=lambda: standard_normal(source, noise),
@@ -149,7 +149,7 @@ def _noise_pairs() -> list[Pair]:
     ]
 
 
-def _protocol_pairs() -> list[Pair]:
+def _protocol_pairs() -> list[MaskPair]:
     """The set-up of a pair, a silo's part of a round, and the whole round of ten silos."""
     source, gradient = SecureSource(), _gradient()
     least = _least_of_a_silo()
@@ -161,19 +161,19 @@ def _protocol_pairs() -> list[Pair]:
             hashlib.sha256(payload).digest()  # the silo signs it, the aggregator gets the same
 
     return [
-        Pair(
+        MaskPair(
             name="key-agreement",
             work=_pair_set_up(),
             limit=_bare_exchanges(),
             limit_is="bare X25519 and ML-KEM-768, both ways",
         ),
-        Pair(
+        MaskPair(
             name="silo",
             work=lambda: _silo_part(gradient, source),
             limit=least,
             limit_is=f"the noise and {_SILOS - 1} bare keystreams",
         ),
-        Pair(
+        MaskPair(
             name="round",
             work=_full_round(),
             limit=least_of_a_round,
@@ -182,7 +182,7 @@ def _protocol_pairs() -> list[Pair]:
     ]
 
 
-def _row(pair: Pair) -> Row:
+def _row(pair: MaskPair) -> Measurement:
     """Both measured in turn, so that drift hits both."""
     pair.work(), pair.limit()
     spent: list[float] = []
@@ -191,7 +191,7 @@ def _row(pair: Pair) -> Row:
         spent.append(1000 * seconds(pair.work))
         least.append(1000 * seconds(pair.limit))
     value, limit = min(spent), min(least)
-    return Row(
+    return Measurement(
         name=pair.name,
         value=value,
         unit="ms",
@@ -243,9 +243,9 @@ def _repeated(work: Work, times: int) -> Work:
 
 def _silo_part(gradient: Array, source: SecureSource) -> None:
     """What a silo does to a gradient sum before it signs it."""
-    residues, masking = add_noise_and_round(gradient, _SIGMA, source, 16), Masking()
+    residues, mask_stream = add_noise_and_round(gradient, _SIGMA, source, 16), MaskStream()
     for number in range(1, _SILOS):
-        masking.add(residues, number.to_bytes(16, "big"))
+        mask_stream.add(residues, number.to_bytes(16, "big"))
 
 
 def _least_of_a_silo() -> Work:
@@ -276,7 +276,7 @@ class _Still:
 
 def _full_round() -> Work:
     """A round of the whole protocol with pairwise masks: every message made, sent, verified."""
-    terms = Terms(
+    terms = RoundParameters(
         dimension=_COORDINATES,
         parameters=0,
         silos=_SILOS,

@@ -20,8 +20,8 @@ from hubbub.planning import TRAINING, Plan, plan, record_shape
 from hubbub.planning.forecast import Forecast, Lines, forecast
 from hubbub.planning.loads import AGGREGATOR, SILO
 from hubbub.planning.traffic_forecast import Flow, Formats, Sizes
-from hubbub.session.in_process import terms_of
-from hubbub.session.session_offer import Opening, purposes_of
+from hubbub.session.in_process import round_parameters_of
+from hubbub.session.session_offer import SessionOffer, purposes_of
 from hubbub.study import Study
 from hubbub.version import VERSION
 
@@ -102,12 +102,12 @@ def formats_of(made: Plan) -> Formats:
     """Bytes that messages of a study are packed in, from those who write them."""
     ready = {"version": VERSION}
     paid = {**ready, "attempts": dict.fromkeys(purposes_of(made), 0)}
-    terms = terms_of(made, made.dimension or 0)
+    terms = round_parameters_of(made, made.dimension or 0)
     return Formats(
         request=len(request(Call.PING, NO_SESSION)),
         answer=len(answer()),
         part=len(answer([b""])) - len(answer()),
-        opening=len(Opening.of(TRAINING, terms).payload()),
+        opening=len(SessionOffer.of(TRAINING, terms).payload()),
         silo_ready=len(json.dumps(paid)),
         node_ready=len(json.dumps(ready)),
     )

@@ -16,7 +16,7 @@ from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.cli.training_commands import AUDIT_WORDS, show_plan
 from hubbub.errors import UserError
 from hubbub.network.key_files import fingerprint, roster_of, roster_toml
-from hubbub.network.party_folder import IDENTITY, Site, read_identity, read_roster
+from hubbub.network.party_folder import IDENTITY, PartyFolder, read_identity, read_roster
 from hubbub.planning import plan
 from hubbub.study import Study
 
@@ -86,7 +86,7 @@ def _command(commands: Any, name: str, words: str, function: Any) -> argparse.Ar
 
 
 def _keygen(options: argparse.Namespace) -> int:
-    site = Site.made(options.home, options.name, options.role)
+    site = PartyFolder.made(options.home, options.name, options.role)
     identity = site.keys.identity
     if options.json:
         emit(
@@ -124,7 +124,7 @@ def _roster(options: argparse.Namespace) -> int:
 
 
 def _approve(options: argparse.Namespace) -> int:
-    site, study = Site.opened(options.home), Study.load(options.study)
+    site, study = PartyFolder.opened(options.home), Study.load(options.study)
     if options.withdraw:
         there = site.withdraw(study.id)
         said = {"study_id": study.id.hex(), "withdrawn": there}
@@ -170,7 +170,7 @@ def _provision(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from hubbub.network.flare.job import write_job
 
-    site, study = Site.opened(options.home), Study.load(options.study)
+    site, study = PartyFolder.opened(options.home), Study.load(options.study)
     made = plan(study)
     if site.study(study.id) is None:
         raise UserError("expected a study that was approved here, got another; hubbub approve it")
@@ -188,7 +188,7 @@ def _serve(options: argparse.Namespace) -> int:
     return _supervised(options, site, study, made.quorum)
 
 
-def _supervised(options: argparse.Namespace, site: Site, study: Study, quorum: int) -> int:
+def _supervised(options: argparse.Namespace, site: PartyFolder, study: Study, quorum: int) -> int:
     """Serve until the study is done."""
     from hubbub.network.flare.kit import prepare
     from hubbub.network.flare.outcome import run_folder
@@ -247,7 +247,7 @@ def _join(options: argparse.Namespace) -> int:
     from hubbub.network.flare.supervisor import keep_joined, told
 
     _check_engine()
-    site = Site.opened(options.home)
+    site = PartyFolder.opened(options.home)
     if site.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
     settings = Settings.changed(

@@ -34,15 +34,15 @@ from hubbub.planning import SUM_MARGIN, Plan, largest_batch, record_shape
 from hubbub.planning.loads import Rates
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.key_agreement import SESSION_BYTES, Session
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.identity import Keys
 from hubbub.protocol.noise import add_noise_and_round
 from hubbub.protocol.randomness import KEY_BYTES, SecureSource
-from hubbub.protocol.round import Charge, Terms, decoded
+from hubbub.protocol.round import Charge, RoundParameters, decoded
 from hubbub.protocol.round.projected_sum import clipped_sum, draw_of
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.wire import HEADER_BYTES
-from hubbub.session.in_process import terms_of
+from hubbub.session.in_process import round_parameters_of
 from hubbub.study.tabular import Records
 
 _TRIES = 9
@@ -96,7 +96,7 @@ def measured(plan: Plan, *, shared: bool = False) -> Rates:
 def _of_vectors(plan: Plan) -> dict[str, float]:
     """Rates by the number and by the byte."""
     size = min(max(plan.numbers or 0, _FEWEST), _MOST)
-    vector, source, masking = np.zeros(size), SecureSource(), Masking()
+    vector, source, mask_stream = np.zeros(size), SecureSource(), MaskStream()
     residues, total = ring.zeros(size, plan.word_bits), ring.zeros(size, plan.word_bits)
     keys = [(bytes([number]) * KEY_BYTES, False) for number in range(_MASKS)]
     content = bytes(residues.nbytes)
@@ -109,7 +109,8 @@ def _of_vectors(plan: Plan) -> dict[str, float]:
         np.add(total, residues, out=total)
 
     return {
-        "mask": _processor(lambda: masking.add_all(residues, keys)) / (_MASKS * residues.nbytes),
+        "mask": _processor(lambda: mask_stream.add_all(residues, keys))
+        / (_MASKS * residues.nbytes),
         "noise": _processor(_apart(noised)) / size,
         "hash": _processor(lambda: hashlib.sha256(content)) / len(content),
         "copy": _processor(lambda: b"".join((content, b"."))) / len(content),
@@ -141,10 +142,10 @@ def _asked() -> None:
     """Parties of this process are asked for nothing much, and answer it."""
     blob = request(Call.PING, NO_SESSION, [_SMALL])
 
-    def seat(data: bytes) -> bytes:
+    def endpoint(data: bytes) -> bytes:
         return answer(read_request(data)[2])
 
-    phase = in_process(lambda _: seat)
+    phase = in_process(lambda _: endpoint)
     for _party, found in phase("ping", {str(one): blob for one in range(_PARTIES)}, 60.0):
         read_answer(found if isinstance(found, bytes) else b"")
 
@@ -194,7 +195,7 @@ def _learnt(plan: Plan, shared: bool) -> _Learnt | None:
     base, shape = _peak(), record_shape(plan.study)
     if shape is None or plan.dimension is None:
         return None
-    model, terms = model_of(plan.study, shape), terms_of(plan, plan.dimension)
+    model, terms = model_of(plan.study, shape), round_parameters_of(plan, plan.dimension)
     parameters = learning.parameters_vector(model)
     with learning.threads_for(0 if shared else parameters.size):  # 0: so few that one is best
         work = _gradient(plan, model, terms, parameters, shape)
@@ -218,7 +219,7 @@ def _tried_out() -> None:
 
 
 def _gradient(
-    plan: Plan, model: Any, terms: Terms, parameters: Parameters, shape: tuple[int, ...]
+    plan: Plan, model: Any, terms: RoundParameters, parameters: Parameters, shape: tuple[int, ...]
 ) -> Work | None:
     """One silo's sum over as many records as are in its batch on average, none if not known.
 
@@ -253,7 +254,7 @@ def _made_up(count: int, shape: tuple[int, ...], outputs: int) -> Records:
     return Records(inputs=inputs, targets=drawn.integers(max(2, outputs), size=count))
 
 
-def _updated(plan: Plan, model: Any, terms: Terms) -> _Spent:
+def _updated(plan: Plan, model: Any, terms: RoundParameters) -> _Spent:
     """From the sum in grid steps to the next model, on disk."""
     import hubbub.learning as learning
     from hubbub.learning.study_model import lift_of, optimizer_of

@@ -26,7 +26,7 @@ from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.linear_chain import chain_of, chain_parts
-from hubbub.learning.parameter_vector import Layout, layout_of
+from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, Source, formed, total_square_norms
 from hubbub.learning.record_loop import loop_parts
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
@@ -139,7 +139,7 @@ def sum_in(
     space: Space,
     model: nn.Module,
     loss: Loss,
-    layout: Layout,
+    layout: ParameterLayout,
     batch: Batch,
     clip: float,
     *,
@@ -178,7 +178,9 @@ def _check_options(clip: float, chunk: int | None, method: str) -> None:
         raise StudyError(f'expected method "auto" or one of {METHODS}, found "{method}"')
 
 
-def _form(name: str, model: nn.Module, loss: Loss, layout: Layout, batch: Batch) -> Form | None:
+def _form(
+    name: str, model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch
+) -> Form | None:
     """This method for this model, or None where it does not apply."""
     if name == "chain":
         layers = chain_of(model, loss, batch)

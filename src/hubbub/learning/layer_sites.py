@@ -30,7 +30,7 @@ def version_of(values: torch.Tensor) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptTensors:
     """An activation and the version that it had when a layer read it."""
 
     values: torch.Tensor
@@ -45,10 +45,10 @@ class Kept:
         return self.values
 
 
-def keep(values: torch.Tensor) -> Kept:
+def keep(values: torch.Tensor) -> KeptTensors:
     """Keep an activation without its graph."""
     values = values.detach()
-    return Kept(values=values, version=version_of(values))
+    return KeptTensors(values=values, version=version_of(values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class MatrixSite:
 
     weight: str | None
     bias: str | None
-    kept: Kept
+    kept: KeptTensors
     edge: GradientEdge
 
     def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
@@ -76,7 +76,7 @@ class ConvolutionSite:
 
     weight: str | None
     bias: str | None
-    kept: Kept
+    kept: KeptTensors
     edge: GradientEdge
     records: int
     kernel: tuple[int, int]
@@ -104,7 +104,7 @@ class LookupSite:
     """An Embedding: ids (n, t), output (n * t, columns)."""
 
     weight: str
-    ids: Kept
+    ids: KeptTensors
     edge: GradientEdge
     rows: int
     padding: int | None

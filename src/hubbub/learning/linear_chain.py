@@ -24,7 +24,7 @@ from hubbub.learning.layer_sites import (
     stand_in,
     stand_in_or_none,
 )
-from hubbub.learning.parameter_vector import Layout
+from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source
 
 # Losses that give one value per row and know no parameter, with reduction="none".
@@ -98,7 +98,7 @@ def _is_row_loss(loss: Loss) -> bool:
 
 
 def chain_parts(
-    layers: list[nn.Module], loss: Loss, layout: Layout, batch: Batch
+    layers: list[nn.Module], loss: Loss, layout: ParameterLayout, batch: Batch
 ) -> Iterator[Source]:
     """Per-record gradients of all Linear layers, from one forward and one backward."""
     sites: list[Site] = []
@@ -115,7 +115,7 @@ def chain_parts(
 
 
 def _linear(
-    layer: nn.Linear, layout: Layout, values: torch.Tensor, sites: list[Site]
+    layer: nn.Linear, layout: ParameterLayout, values: torch.Tensor, sites: list[Site]
 ) -> torch.Tensor:
     """Evaluate a Linear layer on rows and note where it met them."""
     names = [layout.names.get(id(p)) for p in (layer.weight, layer.bias)]

@@ -25,7 +25,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class ParameterLayout:
     """Where each trainable parameter lies in the flat vector of length `size`."""
 
     parameters: dict[str, nn.Parameter]
@@ -40,7 +40,7 @@ class Layout:
         return torch.zeros(self.size, dtype=self.dtype, device=self.device)
 
 
-def layout_of(model: nn.Module) -> Layout:
+def layout_of(model: nn.Module) -> ParameterLayout:
     """Lay out the trainable parameters of `model`, or refuse what cannot be laid out."""
     parameters = trainable(model)
     for name, parameter in parameters.items():
@@ -61,7 +61,7 @@ def layout_of(model: nn.Module) -> Layout:
     for name, parameter in parameters.items():
         slices[name] = slice(start, start + parameter.numel())
         start += parameter.numel()
-    return Layout(
+    return ParameterLayout(
         parameters=parameters,
         slices=slices,
         names={id(p): name for name, p in parameters.items()},

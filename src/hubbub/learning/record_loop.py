@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from hubbub.learning.batches import Batch, Loss, single_value
-from hubbub.learning.parameter_vector import Layout
+from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source, Stack
 
 
-def loop_parts(model: nn.Module, loss: Loss, layout: Layout, record: Batch) -> list[Source]:
+def loop_parts(
+    model: nn.Module, loss: Loss, layout: ParameterLayout, record: Batch
+) -> list[Source]:
     """The gradient of the one record in `record`."""
     value = single_value(loss(model(*record.inputs), record.labels()))
     if not value.requires_grad:

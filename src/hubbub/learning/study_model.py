@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.protocol.projection import Draw, lift
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.round.projected_sum import LAYERS, draw_key, projection_of
 from hubbub.study import Study
 
@@ -41,7 +41,7 @@ def optimizer_of(study: Study) -> learning.Optimizer:
     return learning.Optimizer(kind, steps=study.training.steps, **options)
 
 
-def lift_of(terms: Terms, model: Any) -> Lift | None:
+def lift_of(terms: RoundParameters, model: Any) -> Lift | None:
     """From projected sums back to whole ones; None where nothing is projected."""
     if not terms.projection:
         return None

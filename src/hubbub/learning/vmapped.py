@@ -48,7 +48,7 @@ from hubbub.learning.layer_sites import (
     stand_in,
     stand_in_or_none,
 )
-from hubbub.learning.parameter_vector import Layout
+from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source, Stack
 
 # The layers that hand their parameters to those calls; of attention, what it does to itself.
@@ -70,7 +70,7 @@ class UnprovableError(RuntimeError):
 class Tape:
     """What the forward meets: its sites, and the parameters that turned out to need a copy."""
 
-    def __init__(self, layout: Layout, direct: set[str]) -> None:
+    def __init__(self, layout: ParameterLayout, direct: set[str]) -> None:
         self.sites: list[Site] = []
         self.escaped: set[str] = set()
         self._layout = layout
@@ -302,7 +302,7 @@ _TAKEN: dict[Any, Callable[[Tape], Callable[..., torch.Tensor]]] = {
 }
 
 
-def likely_direct(model: nn.Module, layout: Layout) -> set[str]:
+def likely_direct(model: nn.Module, layout: ParameterLayout) -> set[str]:
     """A first guess at the parameters that need a copy per record; `vmapped_parts` corrects it."""
     layers = [m for m in model.modules() if type(m) in _SITED]
     owners = Counter(id(p) for m in layers for p in m.parameters(recurse=False))
@@ -310,7 +310,7 @@ def likely_direct(model: nn.Module, layout: Layout) -> set[str]:
 
 
 def vmapped_parts(
-    model: nn.Module, loss: Loss, layout: Layout, batch: Batch, direct: set[str]
+    model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch, direct: set[str]
 ) -> Iterator[Source]:
     """Per-record gradients of `batch`; adds to `direct` what it finds to need a copy per record."""
     while True:

@@ -15,14 +15,14 @@ from typing import Any
 from hubbub.assurance.evidence import checked_part
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.network.envelope import Call
-from hubbub.network.party_folder import Site
+from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import Absent, AbsentError, Exchange
-from hubbub.network.timeouts import Patience
+from hubbub.network.timeouts import Timeouts
 from hubbub.planning import Plan
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.session.rounds import Assembly
-from hubbub.session.session_offer import Opening
+from hubbub.session.session_offer import SessionOffer
 from hubbub.session.setup import UNREADABLE, Opened, SetUp
 from hubbub.study import Study
 
@@ -44,11 +44,13 @@ class Conductor:
         patience: how long it waits.
     """
 
-    def __init__(self, site: Site, study: Study, exchange: Exchange, patience: Patience) -> None:
+    def __init__(
+        self, site: PartyFolder, study: Study, exchange: Exchange, timeouts: Timeouts
+    ) -> None:
         self._site, self._study = site, study
-        self._exchange, self._patience = exchange, patience
+        self._exchange, self._patience = exchange, timeouts
 
-    def open(self, plan: Plan, opening: Opening, terms: Terms) -> Opened:
+    def open(self, plan: Plan, opening: SessionOffer, terms: RoundParameters) -> Opened:
         """Set a session up; wait for those who are not there.
 
         Args:
@@ -60,7 +62,11 @@ class Conductor:
             WaitedError: somebody did not come in time, or does not take part as things are.
             ProtocolError: somebody broke the protocol, or a relay does so again and again.
         """
-        journal, end, lies = self._exchange.journal, time.monotonic() + self._patience.waiting, 0
+        event_log, end, lies = (
+            self._exchange.event_log,
+            time.monotonic() + self._patience.waiting,
+            0,
+        )
         while True:
             began = time.monotonic()
             try:
@@ -79,12 +85,12 @@ class Conductor:
                 if time.monotonic() + _PAUSE > end:
                     raise WaitedError(f"{error}; start again when they can take part") from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
-                journal.warn("waiting", parties=waiting)
+                event_log.warn("waiting", parties=waiting)
                 time.sleep(_PAUSE)
             else:
                 count = len(self._site.roster.parties)
                 seconds = time.monotonic() - began
-                journal.note("open", purpose=opening.purpose, parties=count, seconds=seconds)
+                event_log.note("open", purpose=opening.purpose, parties=count, seconds=seconds)
                 return opened
 
     def close(
@@ -117,7 +123,7 @@ class Conductor:
                 parts.append(checked_part(said, silo, study=self._study.id, sessions=sessions))
             except UNREADABLE as error:
                 name = self._site.roster.name(index)
-                self._exchange.journal.warn("garbled", whom=name, said=str(error))
+                self._exchange.event_log.warn("garbled", whom=name, said=str(error))
         return parts
 
     def _frame(self, assembly: Assembly, tag: Tag, payload: bytes) -> bytes:

@@ -20,19 +20,19 @@ from typing import Any
 
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, Call, VersionError, answer, read_request
-from hubbub.network.event_log import Journal
-from hubbub.network.party_folder import MOST_GRAPHS, Site
+from hubbub.network.event_log import EventLog
+from hubbub.network.party_folder import MOST_GRAPHS, PartyFolder
 from hubbub.planning import Plan, is_sparse
 from hubbub.planning import plan as plan_study
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse, unverified
 from hubbub.session.in_process import layout_of
 from hubbub.session.layout import Layout
-from hubbub.session.session_offer import Opening, RefusedError, context_of
+from hubbub.session.session_offer import RefusedError, SessionOffer, context_of
 from hubbub.study import Study
 from hubbub.version import VERSION
 
@@ -46,10 +46,10 @@ class Sitting:
 
     study: Study
     session: bytes
-    opening: Opening
+    opening: SessionOffer
     payload: bytes = field(repr=False)
     plan: Plan = field(repr=False)
-    terms: Terms
+    terms: RoundParameters
     source: SecureSource = field(repr=False)
     seeds: JointSeed | None = field(default=None, repr=False)
     check: SeedCheck | None = field(default=None, repr=False)
@@ -73,7 +73,7 @@ class Sitting:
 Handler = Callable[[Sitting, Sequence[bytes]], list[bytes]]
 
 
-class Seat(ABC):
+class Endpoint(ABC):
     """One party's side.
 
     Args:
@@ -82,8 +82,8 @@ class Seat(ABC):
         draw: its randomness; the operating system's if None.
     """
 
-    def __init__(self, site: Site, journal: Journal, draw: Draw | None = None) -> None:
-        self.site, self.journal = site, journal
+    def __init__(self, site: PartyFolder, event_log: EventLog, draw: Draw | None = None) -> None:
+        self.site, self.event_log = site, event_log
         self._draw = draw or (lambda _: SecureSource())
         self._lock = threading.Lock()
         self._sittings: dict[tuple[bytes, str], Sitting] = {}  # the newest of study and purpose
@@ -132,7 +132,7 @@ class Seat(ABC):
         return False
 
     @abstractmethod
-    def prepared(self, study: Study, opening: Opening) -> tuple[Plan, Terms]:
+    def prepared(self, study: Study, opening: SessionOffer) -> tuple[Plan, RoundParameters]:
         """The party's own plan and terms for what a session is opened for."""
 
     @abstractmethod
@@ -184,7 +184,7 @@ class Seat(ABC):
         frame = parse(data, self.roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
-        opening = Opening.read(frame.payload, self.roster.name(0))
+        opening = SessionOffer.read(frame.payload, self.roster.name(0))
         plan, terms = self.prepared(study, opening)
         opening.check(terms)
         if self.known(study_id, session) or not self.site.open_session(session):
@@ -202,7 +202,7 @@ class Seat(ABC):
         self._sittings[study_id, opening.purpose] = sitting
         anchors = self._chains(sitting) if terms.joint else []
         said = {"version": VERSION, **self.ready(sitting)}
-        self.journal.note("session", study=study.name, purpose=opening.purpose)
+        self.event_log.note("session", study=study.name, purpose=opening.purpose)
         return [self._frame(sitting, Tag.READY, json.dumps(said).encode()), *anchors]
 
     def _chains(self, sitting: Sitting) -> list[bytes]:
@@ -299,7 +299,7 @@ class Seat(ABC):
 
     def _refusal(self, request: bytes, why: str, error: object, culprit: str = "") -> bytes:
         """Say no to one request in known words, and write down here what went wrong."""
-        self.journal.warn("refused", why=why, culprit=culprit, said=str(error))
+        self.event_log.warn("refused", why=why, culprit=culprit, said=str(error))
         to = hashlib.sha256(request).hexdigest()
         said = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
         frame = Frame(
@@ -320,7 +320,9 @@ class Seat(ABC):
             return EVERYBODY
 
 
-def witnesses_of(layout: Layout, roster: Roster, terms: Terms, index: int) -> Sequence[int]:
+def witnesses_of(
+    layout: Layout, roster: Roster, terms: RoundParameters, index: int
+) -> Sequence[int]:
     """Who confirms besides the neighbours: all silos to each, where they draw together."""
     comparing = not layout.nodes or terms.joint
     return roster.silos if comparing and index in roster.silos else ()

@@ -40,8 +40,8 @@ def in_process(seat_of: Callable[[str], Answers | None]) -> Phase:
         arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
 
         def ask(party: str, request: bytes) -> None:
-            seat = seat_of(party)
-            arrived.put((party, seat(request) if seat else Missing(why="it is not there")))
+            endpoint = seat_of(party)
+            arrived.put((party, endpoint(request) if endpoint else Missing(why="it is not there")))
 
         for party, request in requests.items():
             threading.Thread(target=ask, args=(party, request), daemon=True).start()

@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(kw_only=True)
-class Journal:
+class EventLog:
     """Where one party's events go.
 
     Args:

@@ -8,40 +8,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hubbub.errors import ProtocolError
-from hubbub.network.endpoint import Draw, Handler, Seat, Sitting, planned
+from hubbub.network.endpoint import Draw, Endpoint, Handler, Sitting, planned
 from hubbub.network.envelope import Call
-from hubbub.network.event_log import Journal
-from hubbub.network.party_folder import Site
+from hubbub.network.event_log import EventLog
+from hubbub.network.party_folder import PartyFolder
 from hubbub.planning import Plan
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import Masking
-from hubbub.protocol.round import ComputeNode, Terms
-from hubbub.session.in_process import terms_of
-from hubbub.session.session_offer import Opening, RefusedError, part_of_plan
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.round import ComputeNode, RoundParameters
+from hubbub.session.in_process import round_parameters_of
+from hubbub.session.session_offer import RefusedError, SessionOffer, part_of_plan
 from hubbub.study import Study
 
 
-class NodeSeat(Seat):
+class NodeEndpoint(Endpoint):
     """A compute node in networked studies; see `Seat`."""
 
     def __init__(
         self,
-        site: Site,
-        journal: Journal,
+        site: PartyFolder,
+        event_log: EventLog,
         *,
-        masking: Masking | None = None,
+        mask_stream: MaskStream | None = None,
         draw: Draw | None = None,
     ) -> None:
-        self._masking = masking or Masking()
+        self._mask_stream = mask_stream or MaskStream()
         self._plans: dict[bytes, Plan] = {}
         self._nodes: dict[bytes, ComputeNode] = {}
-        super().__init__(site, journal, draw)
+        super().__init__(site, event_log, draw)
 
     def rounds(self) -> Mapping[Call, Handler]:
         """A request for the total of masks."""
         return {Call.TOTAL: self._total}
 
-    def prepared(self, study: Study, opening: Opening) -> tuple[Plan, Terms]:
+    def prepared(self, study: Study, opening: SessionOffer) -> tuple[Plan, RoundParameters]:
         """The plan, from public numbers alone."""
         if study.id not in self._plans:
             self._plans[study.id] = planned(study)
@@ -54,7 +54,7 @@ class NodeSeat(Seat):
                 'records or code for it; state model.inputs, or use kind = "logistic" or "mlp"',
             )
         plan, numbers = part_of_plan(whole, opening.purpose)
-        return plan, terms_of(plan, numbers or parameters, parameters=parameters)
+        return plan, round_parameters_of(plan, numbers or parameters, parameters=parameters)
 
     def seated(self, sitting: Sitting, agreed: Session) -> None:
         """Requests may come."""
@@ -65,9 +65,9 @@ class NodeSeat(Seat):
             roster=self.roster,
             terms=sitting.terms,
             session=agreed,
-            masking=self._masking,
+            mask_stream=self._mask_stream,
         )
-        self.journal.note("seated")
+        self.event_log.note("seated")
 
     def _total(self, sitting: Sitting, parts: Sequence[bytes]) -> list[bytes]:
         """With full shares, what the silos sent for this node comes with the request."""
@@ -79,5 +79,5 @@ class NodeSeat(Seat):
         for share in parts[1:]:
             node.keep(share)
         total = node.total(parts[0])
-        self.journal.add(answers=1, bytes_sent=len(total))
+        self.event_log.add(answers=1, bytes_sent=len(total))
         return [total]

@@ -48,7 +48,7 @@ _LARGEST = 1 << 24  # bytes of a file that is read here
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class PartyFolder:
     """A party's folder, read and checked.
 
     Args:
@@ -60,7 +60,7 @@ class Site:
     keys: Keys = field(repr=False)
 
     @classmethod
-    def made(cls, home: Path, name: str, role: str) -> Site:
+    def made(cls, home: Path, name: str, role: str) -> PartyFolder:
         """A new folder with fresh keys.
 
         Raises:
@@ -85,7 +85,7 @@ class Site:
         return cls(home=home, keys=keys)
 
     @classmethod
-    def opened(cls, home: Path) -> Site:
+    def opened(cls, home: Path) -> PartyFolder:
         """The folder that `made` made.
 
         Raises:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import NO_SESSION, Call, VersionError, read_answer, request
-from hubbub.network.event_log import Journal
+from hubbub.network.event_log import EventLog
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.wire import Tag, parse, unverified
 from hubbub.session.session_offer import REASONS
@@ -60,8 +60,8 @@ class Exchange:
         journal: counts bytes and seconds.
     """
 
-    def __init__(self, roster: Roster, phase: Phase, journal: Journal) -> None:
-        self.roster, self._phase, self.journal = roster, phase, journal
+    def __init__(self, roster: Roster, phase: Phase, event_log: EventLog) -> None:
+        self.roster, self._phase, self.event_log = roster, phase, event_log
         self._known = {"relay", *(party.name for party in roster.parties)}
 
     def ask(
@@ -92,7 +92,7 @@ class Exchange:
             yield index, self._heard(index, blob, blobs[party], deadline)
         for index in waiting.values():
             yield index, self._heard(index, Missing(), b"", deadline)
-        self.journal.add(
+        self.event_log.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,
             phases=1,
@@ -126,19 +126,19 @@ class Exchange:
         """The parts of an answer, or why there are none."""
         name = self.roster.name(index)
         if isinstance(blob, Missing):
-            self.journal.warn("missing", whom=name, deadline=deadline, then=blob.why)
+            self.event_log.warn("missing", whom=name, deadline=deadline, then=blob.why)
             return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
         try:
             parts = read_answer(blob)
             refusal = self._refusal(index, parts, asked)
         except VersionError as error:
-            self.journal.warn("version", whom=name, said=str(error))
+            self.event_log.warn("version", whom=name, said=str(error))
             return Absent(why="version", said=str(error))
         except ProtocolError as error:
-            self.journal.warn("garbled", whom=name, said=str(error))
+            self.event_log.warn("garbled", whom=name, said=str(error))
             return Absent(why="garbled", said=str(error), culprit=error.culprit)
         if refusal is not None:
-            self.journal.warn("declined", whom=name, reason=refusal.said)
+            self.event_log.warn("declined", whom=name, reason=refusal.said)
             return refusal
         return parts
 

@@ -28,11 +28,11 @@ from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.network.coordinator import Conductor
 from hubbub.network.endpoint import planned
 from hubbub.network.engine import Phase
-from hubbub.network.event_log import Journal
-from hubbub.network.party_folder import Site
+from hubbub.network.event_log import EventLog
+from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import Exchange
 from hubbub.network.sessions import Sessions
-from hubbub.network.timeouts import Patience
+from hubbub.network.timeouts import Timeouts
 from hubbub.planning import TRAINING
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.wire import Tag
@@ -40,7 +40,7 @@ from hubbub.study import Study, sources
 from hubbub.training import run_folder
 from hubbub.training.auxiliary_sums import evaluation, standardise, through
 from hubbub.training.loop import Progress, State, Summed, train
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run import Result, check_plan
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.write_report import write_report
@@ -49,13 +49,13 @@ _TOLD_EPSILONS = 20
 
 
 def serve(
-    site: Site,
+    site: PartyFolder,
     study: Study,
     out: Path,
     phase: Phase,
     *,
-    journal: Journal,
-    patience: Patience | None = None,
+    event_log: EventLog,
+    timeouts: Timeouts | None = None,
     progress: Progress = lambda _step, _row: None,
 ) -> Result:
     """Train a study whose silos are elsewhere, or go on with it where it was interrupted.
@@ -87,19 +87,19 @@ def serve(
     planned(study)
     began = time.perf_counter()
     whose = [sources.TEST] if sources.has_test_set(study) else []
-    setting = Setting.of(study, whose=whose, folder=site.home)
+    setting = PreparedStudy.of(study, whose=whose, folder=site.home)
     with ExitStack() as stack:
         kept = site.audit(study.id)
         audit = None if kept is None else read_audit(kept, setting.plan)
-        folder, start = stack.enter_context(_folder(out, setting, audit, journal))
-        exchange = Exchange(site.roster, phase, journal)
-        conductor = Conductor(site, study, exchange, patience or Patience())
+        folder, start = stack.enter_context(_folder(out, setting, audit, event_log))
+        exchange = Exchange(site.roster, phase, event_log)
+        conductor = Conductor(site, study, exchange, timeouts or Timeouts())
         sessions = Sessions(
             site=site,
             conductor=conductor,
             folder=folder,
             parameters=setting.initial.size,
-            journal=journal,
+            event_log=event_log,
             stack=stack,
         )
         stack.enter_context(learning.threads_for(setting.initial.size))
@@ -125,13 +125,13 @@ def serve(
     )
     write_bytes(folder.path / evidence.FILE, text.encode())
     write_report(folder.path, seconds=time.perf_counter() - began)
-    journal.note("closed", study=study.name, model=str(folder.path))
+    event_log.note("closed", study=study.name, model=str(folder.path))
     return result
 
 
 def _trained(
-    setting: Setting, sessions: Sessions, start: State | None, progress: Progress
-) -> tuple[Setting, State]:
+    setting: PreparedStudy, sessions: Sessions, start: State | None, progress: Progress
+) -> tuple[PreparedStudy, State]:
     """Standardise, if the study asks for it, and train."""
     setting = standardise(setting, through(sessions), sessions.folder.path / STANDARDISED)
     sessions.standardisation = setting.standardisation
@@ -191,7 +191,7 @@ def _closed(sessions: Sessions, trained: State) -> list[dict[str, Any]]:
 
 @contextmanager
 def _folder(
-    out: Path, setting: Setting, audit: Mapping[str, Any] | None, journal: Journal
+    out: Path, setting: PreparedStudy, audit: Mapping[str, Any] | None, event_log: EventLog
 ) -> Iterator[tuple[RunFolder, State | None]]:
     """The run's folder, and where an interrupted run stood."""
     if not (out / "run.json").is_file():
@@ -208,7 +208,7 @@ def _folder(
         folder.keep_audit(audit)
         found = folder.last_checkpoint()
         if found is not None:
-            journal.note("resumed", step=found.state.step)
+            event_log.note("resumed", step=found.state.step)
         yield folder, found.state if found else None
 
 
@@ -238,13 +238,13 @@ class _Saver:
         self._pool.shutdown()
 
 
-def _keeper(sessions: Sessions, setting: Setting, saver: _Saver) -> Callable[[State], None]:
+def _keeper(sessions: Sessions, setting: PreparedStudy, saver: _Saver) -> Callable[[State], None]:
     """Where a state goes after every step: to disk, and into the journal.
 
     The journal's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
     """
-    journal, study, last = sessions.journal, setting.study, time.monotonic()
+    event_log, study, last = sessions.event_log, setting.study, time.monotonic()
     steps = study.training.steps
     every = max(1, steps // _TOLD_EPSILONS)
 
@@ -255,7 +255,9 @@ def _keeper(sessions: Sessions, setting: Setting, saver: _Saver) -> Callable[[St
         seconds, last = now - last, now
         due = min(steps, -(-state.attempts // every) * every)
         where = {"step": state.step, "steps": steps, "epsilon": setting.plan.epsilon_after(due)}
-        journal.note("step", **where, seconds=seconds)
-        journal.state(study=study.name, **where, attempts=state.attempts, seconds_last_step=seconds)
+        event_log.note("step", **where, seconds=seconds)
+        event_log.state(
+            study=study.name, **where, attempts=state.attempts, seconds_last_step=seconds
+        )
 
     return keep

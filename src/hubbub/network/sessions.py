@@ -16,17 +16,17 @@ from hubbub.assurance.transcript import Transcript
 from hubbub.errors import BudgetError
 from hubbub.learning.study_model import Lift
 from hubbub.network.coordinator import Conductor, WaitedError
-from hubbub.network.event_log import Journal
-from hubbub.network.party_folder import Site
+from hubbub.network.event_log import EventLog
+from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import AbsentError
 from hubbub.planning import Plan, mechanism_of
-from hubbub.protocol.round import LocalTask, Terms, decoded
+from hubbub.protocol.round import LocalTask, RoundParameters, decoded
 from hubbub.protocol.round.projected_sum import draw_of
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.wire import Tag
-from hubbub.session.in_process import terms_of
+from hubbub.session.in_process import round_parameters_of
 from hubbub.session.rounds import Assembly
-from hubbub.session.session_offer import Opening
+from hubbub.session.session_offer import SessionOffer
 from hubbub.study.standardisation import Standardisation
 from hubbub.training.run_folder import RunFolder
 
@@ -40,7 +40,7 @@ class Rounds:
     sessions: Sessions
     purpose: str
     plan: Plan
-    terms: Terms
+    terms: RoundParameters
     lift: Lift | None
     assembly: Assembly | None = None
     transcript: Transcript | None = None
@@ -48,7 +48,7 @@ class Rounds:
 
     def begin(self) -> None:
         """Set a session up, in place of the last one if there was one."""
-        opening = Opening.of(self.purpose, self.terms, self.sessions.standardisation)
+        opening = SessionOffer.of(self.purpose, self.terms, self.sessions.standardisation)
         if self.transcript is not None:
             self.transcript.close()
         opened = self.sessions.conductor.open(self.plan, opening, self.terms)
@@ -90,7 +90,7 @@ class Rounds:
     def _lose(self, number: int, lost: AbsentError) -> None:
         """Set up a new session in place of a lost one, unless that would not help."""
         self.lost += 1
-        self.sessions.journal.warn("lost", round=number, said=str(lost))
+        self.sessions.event_log.warn("lost", round=number, said=str(lost))
         if any(one.why == "budget" for one in lost.absent.values()):
             raise BudgetError(f"{lost}; no round is possible without them") from None
         if self.lost >= _MOST_LOST:
@@ -128,11 +128,11 @@ class Sessions:
         paid: attempts that the silos have paid for, by purpose and silo.
     """
 
-    site: Site
+    site: PartyFolder
     conductor: Conductor
     folder: RunFolder
     parameters: int
-    journal: Journal
+    event_log: EventLog
     stack: ExitStack = field(repr=False)
     standardisation: Standardisation | None = None
     paid: dict[str, Mapping[str, int]] = field(default_factory=dict)
@@ -144,10 +144,10 @@ class Sessions:
         plan: Plan,
         _tasks: Sequence[LocalTask],
         numbers: int,
-        lift: Callable[[Terms], Lift | None] = lambda _: None,
+        lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
     ) -> Rounds:
         """Set up a session for sums of so many numbers; what is summed is the silos' business."""
-        terms = terms_of(plan, numbers, parameters=self.parameters)
+        terms = round_parameters_of(plan, numbers, parameters=self.parameters)
         rounds = Rounds(sessions=self, purpose=purpose, plan=plan, terms=terms, lift=lift(terms))
         self.opened.append(rounds)
         self.stack.callback(_close, rounds)

@@ -24,10 +24,10 @@ from hubbub.assurance.ledger import Kind, Ledger
 from hubbub.assurance.ledger.charging import entry_of, kind_of
 from hubbub.disk import write_text
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.network.endpoint import Draw, Handler, Seat, Sitting, planned
+from hubbub.network.endpoint import Draw, Endpoint, Handler, Sitting, planned
 from hubbub.network.envelope import Call
-from hubbub.network.event_log import Journal
-from hubbub.network.party_folder import Site
+from hubbub.network.event_log import EventLog
+from hubbub.network.party_folder import PartyFolder
 from hubbub.network.timeouts import PACE
 from hubbub.planning import (
     EVALUATION,
@@ -38,17 +38,17 @@ from hubbub.planning import (
     mechanism_of,
 )
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import Masking
-from hubbub.protocol.round import Answering, LocalTask, Silo, Terms
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.round import LocalTask, Masking, RoundParameters, Silo
 from hubbub.protocol.wire import Tag, parse
-from hubbub.session.in_process import terms_of
-from hubbub.session.session_offer import Opening, RefusedError, part_of_plan, purposes_of
+from hubbub.session.in_process import round_parameters_of
+from hubbub.session.session_offer import RefusedError, SessionOffer, part_of_plan, purposes_of
 from hubbub.session.silo_token_lists import Lists, check_count
 from hubbub.study import Study
 from hubbub.study.standardisation import FeatureSums
 from hubbub.training import run_folder
 from hubbub.training.auxiliary_sums import standardised
-from hubbub.training.prepared_study import Setting
+from hubbub.training.prepared_study import PreparedStudy
 
 _TELL_EVERY = 5.0
 
@@ -69,11 +69,11 @@ class _Playing:
 class _Study:
     """What a silo has ready for one study: its records, the model, the plan."""
 
-    plain: Setting = field(repr=False)
+    plain: PreparedStudy = field(repr=False)
     finished: list[bytes] = field(default_factory=list)
 
 
-class SiloSeat(Seat):
+class SiloEndpoint(Endpoint):
     """A silo in networked studies.
 
     Args:
@@ -87,22 +87,22 @@ class SiloSeat(Seat):
 
     def __init__(
         self,
-        site: Site,
-        journal: Journal,
+        site: PartyFolder,
+        event_log: EventLog,
         *,
         data: Path,
         ledger: Path,
         device: str = "auto",
         pace: float = PACE,
-        masking: Masking | None = None,
+        mask_stream: MaskStream | None = None,
         draw: Draw | None = None,
     ) -> None:
         self._data, self._device, self._pace = data, device, pace
-        self._ledger, self._masking = Ledger(ledger), masking or Masking()
+        self._ledger, self._mask_stream = Ledger(ledger), mask_stream or MaskStream()
         self._studies: dict[bytes, _Study] = {}
         self._playing: dict[bytes, _Playing] = {}
         self._told = 0.0
-        super().__init__(site, journal, draw)
+        super().__init__(site, event_log, draw)
 
     def close(self) -> None:
         """Close the ledger; nothing is answered from then on."""
@@ -124,25 +124,25 @@ class SiloSeat(Seat):
         """Whether the ledger has charged a session, before this process began."""
         return any((one.study, one.session) == (study, session) for one in self._ledger.entries())
 
-    def prepared(self, study: Study, opening: Opening) -> tuple[Plan, Terms]:
+    def prepared(self, study: Study, opening: SessionOffer) -> tuple[Plan, RoundParameters]:
         """The plan from the records here; they are read once."""
         known = self._known(study)
         plan, numbers = part_of_plan(known.plain.plan, opening.purpose)
         parameters = known.plain.initial.size
         self._featured(known.plain, opening)  # refuses what cannot be used
-        return plan, terms_of(plan, numbers or parameters, parameters=parameters)
+        return plan, round_parameters_of(plan, numbers or parameters, parameters=parameters)
 
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
             planned(study)  # refuses, before records are read, what cannot be run apart
-            plain = Setting.of(
+            plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )
             check_count(study, self.site.name, len(plain.records[0]))
             self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 
-    def _featured(self, plain: Setting, opening: Opening) -> Setting:
+    def _featured(self, plain: PreparedStudy, opening: SessionOffer) -> PreparedStudy:
         """The records as the session wants them: with standardised features, or as they are."""
         found, asked = opening.standardisation, plain.study.data.standardise
         if opening.purpose == STANDARDISATION or (asked is None and found is None):
@@ -172,24 +172,24 @@ class SiloSeat(Seat):
         Whoever asks for evaluations before they are due does not make the study's epsilon smaller.
         """
         plan = known.plain.plan
-        early = [one.aside.due_after(self._paid(plan.study, one.plan)) for one in plan.asides]
+        early = [one.query.due_after(self._paid(plan.study, one.plan)) for one in plan.queries]
         return max(self._paid(plan.study, plan), *early, 0)
 
     def seated(self, sitting: Sitting, agreed: Session) -> None:
         """Rounds may come; those of an older session for the same may not any more."""
         known, plan = self._studies[sitting.study.id], sitting.plan
-        answering = Answering(
+        masking = Masking(
             keys=self.site.keys,
             roster=self.roster,
             terms=sitting.terms,
             session=agreed,
-            masking=self._masking,
+            mask_stream=self._mask_stream,
             source=sitting.source,
         )
         silo = Silo(
             terms=sitting.terms,
             task=_task(self._featured(known.plain, sitting.opening), sitting.opening),
-            answering=answering,
+            masking=masking,
             source=sitting.source,
             seeds=sitting.seeds,
         )
@@ -205,7 +205,7 @@ class SiloSeat(Seat):
             lists=self._lists(sitting, every, epoch) if every else None,
         )
         known.finished.append(agreed.id)
-        self.journal.note("seated")
+        self.event_log.note("seated")
 
     def _lists(self, sitting: Sitting, every: int, epoch: int) -> Lists:
         """The lists of a session, of which none is made yet."""
@@ -269,7 +269,7 @@ class SiloSeat(Seat):
         took = time.monotonic() - began
         if self._pace:
             time.sleep(ceil(took / self._pace) * self._pace - took)
-        self.journal.add(answers=1, bytes_sent=sum(map(len, made)))
+        self.event_log.add(answers=1, bytes_sent=sum(map(len, made)))
         if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
             self._tell(sitting)
         return made
@@ -281,14 +281,14 @@ class SiloSeat(Seat):
         whole = known.plain.plan
         spent = min(self._accounted(known), whole.study.training.steps)
         epsilon = whole.epsilon_after(spent)
-        self.journal.state(
+        self.event_log.state(
             study=sitting.study.name,
             purpose=sitting.opening.purpose,
             attempts=spent,
             steps=whole.study.training.steps,
             epsilon=epsilon,
         )
-        self.journal.note("answered", attempts=spent, epsilon=round(epsilon, 4))
+        self.event_log.note("answered", attempts=spent, epsilon=round(epsilon, 4))
 
     def _close(self, sitting: Sitting, parts: Sequence[bytes]) -> list[bytes]:
         """The study is over: keep the model, and sign what the ledger holds."""
@@ -335,7 +335,7 @@ class SiloSeat(Seat):
         run_folder.write_model(folder, plan, trained)
         if (found := sitting.opening.standardisation) is not None:
             write_text(folder / "standardisation.json", found.json())
-        self.journal.note("closed", study=plan.study.name, model=str(folder))
+        self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, sitting: Sitting, data: bytes, tag: Tag) -> bytes:
         """The payload of a control message to everybody."""
@@ -347,7 +347,7 @@ class SiloSeat(Seat):
         return bytes(frame.payload)
 
 
-def _task(setting: Setting, opening: Opening) -> LocalTask:
+def _task(setting: PreparedStudy, opening: SessionOffer) -> LocalTask:
     """What the silo sums in a session."""
     if opening.purpose == TRAINING:
         return setting.tasks[0]

@@ -8,7 +8,7 @@ PACE = 0.02  # a silo's answer leaves at a multiple of it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class Timeouts:
     """How long the aggregator waits.
 
     Args:

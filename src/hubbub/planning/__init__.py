@@ -6,7 +6,7 @@ how much), `batches` (what joint batches cost) and `planning` (how all of it bec
 `size` knows how large the model is.
 """
 
-from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, Aside
+from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, AuxiliaryQuery
 from hubbub.planning.exposure import (
     Exposure,
     noise_left,
@@ -25,7 +25,7 @@ from hubbub.planning.pairing import (
     mechanism_of,
     releases,
 )
-from hubbub.planning.plan import Plan, PlannedAside, plan
+from hubbub.planning.plan import Plan, PlannedQuery, plan
 from hubbub.planning.precision import SUM_MARGIN, check_batches, largest_batch
 
 __all__ = [
@@ -33,12 +33,12 @@ __all__ = [
     "STANDARDISATION",
     "SUM_MARGIN",
     "TRAINING",
-    "Aside",
+    "AuxiliaryQuery",
     "Exposure",
     "JointBatches",
     "Mechanism",
     "Plan",
-    "PlannedAside",
+    "PlannedQuery",
     "Projected",
     "attempts_of_list",
     "check_batches",

@@ -1,7 +1,7 @@
-"""Asides: what a study asks of the silos besides gradients, each planned as a study of its own.
+"""Auxiliary queries: what a study asks of the silos besides gradients, each planned as a study of its own.
 
-An aside is a sum over records with its own noise: an evaluation, or the sums that standardise
-features (P16). What it sums, its grid and its certificate are planned as for any study; its epsilon
+An auxiliary query is a sum over records with its own noise: an evaluation, or the sums that
+standardise features (P16). What it sums, its grid and its certificate are planned as for any study; its epsilon
 is part of the main study's, in which all mechanisms are composed (P2).
 """
 
@@ -24,7 +24,7 @@ EVALUATED_NUMBERS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aside:
+class AuxiliaryQuery:
     """One kind of sum besides the training's.
 
     Args:
@@ -50,14 +50,14 @@ class Aside:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PricedAside:
-    """An aside and its noise.
+class PricedQuery:
+    """An auxiliary query and its noise.
 
     Args:
         noise_multiplier: sigma / C that is left against the stated adversary.
     """
 
-    aside: Aside
+    query: AuxiliaryQuery
     noise_multiplier: float
 
     def release(self, steps: int, left: float, relation: str) -> Release | None:
@@ -69,7 +69,7 @@ class PricedAside:
                 units of what the stated one does not (P3).
             relation: of the study.
         """
-        count = self.aside.made_by(steps)
+        count = self.query.made_by(steps)
         if not count:
             return None
         noise = self.noise_multiplier * left
@@ -77,7 +77,7 @@ class PricedAside:
         return release(step, relation)
 
 
-def asides_of(study: Study, dimension: int | None = None) -> list[Aside]:
+def queries_of(study: Study, dimension: int | None = None) -> list[AuxiliaryQuery]:
     """What a study asks for.
 
     Args:
@@ -93,14 +93,14 @@ def asides_of(study: Study, dimension: int | None = None) -> list[Aside]:
         numbers = 1 + 2 * _features(study, dimension)
         # |1|^2 + |x|^2 + |x^2|^2 with every |x_j| at most 1 after division by the bound.
         alone = _alone(study, steps=1, norm=sqrt(numbers), epsilon=asked.epsilon)
-        found.append(Aside(purpose=STANDARDISATION, study=alone, numbers=numbers))
+        found.append(AuxiliaryQuery(purpose=STANDARDISATION, study=alone, numbers=numbers))
     if study.training.evaluate is not None:
         asks = study.training.evaluate
         count = study.training.steps // asks.every
         norm = sqrt(EVALUATED_NUMBERS)
         alone = _alone(study, steps=count, norm=norm, epsilon=asks.epsilon)
         found.append(
-            Aside(
+            AuxiliaryQuery(
                 purpose=EVALUATION,
                 study=alone,
                 numbers=EVALUATED_NUMBERS,
@@ -111,10 +111,10 @@ def asides_of(study: Study, dimension: int | None = None) -> list[Aside]:
 
 
 def released(
-    asides: tuple[PricedAside, ...], steps: int, left: float, relation: str
+    queries: tuple[PricedQuery, ...], steps: int, left: float, relation: str
 ) -> list[Release]:
-    """What all asides release to one adversary by the end of so many steps; see `PricedAside`."""
-    return [one for aside in asides if (one := aside.release(steps, left, relation)) is not None]
+    """What all queries release to one adversary by the end of so many steps; see `PricedAside`."""
+    return [one for query in queries if (one := query.release(steps, left, relation)) is not None]
 
 
 def _features(study: Study, dimension: int | None) -> int:
@@ -138,7 +138,7 @@ def features_of(shape: tuple[int, ...] | None) -> int:
 
 
 def _alone(study: Study, *, steps: int, norm: float, epsilon: float) -> Study:
-    """The study that asks for the aside only; its C leaves room for rounding above the norm."""
+    """The study that asks for the query only; its C leaves room for rounding above the norm."""
     return replace(
         study,
         toml="",

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import ceil, inf, sqrt
 from operator import attrgetter
 
-from hubbub.planning.auxiliary_queries import PricedAside, released
+from hubbub.planning.auxiliary_queries import PricedQuery, released
 from hubbub.planning.mask_degree import torn_apart
 from hubbub.planning.pairing import (
     WITHOUT_REPLACEMENT,
@@ -71,7 +71,7 @@ def exposures_of(
     noise: float,
     shares: int,
     certificate: Certificate,
-    asides: tuple[PricedAside, ...] = (),
+    queries: tuple[PricedQuery, ...] = (),
 ) -> tuple[Exposure, ...]:
     """Epsilon against everybody who might look (P3).
 
@@ -91,7 +91,7 @@ def exposures_of(
             study.privacy.epsilon,
             left,
             owned,
-            asides=asides,
+            queries=queries,
             left=left / noise,
         )
         return Exposure(
@@ -105,7 +105,7 @@ def exposures_of(
         )
 
     def least(row: _Adversary) -> Exposure:
-        torn = (1 + len(asides)) * torn_apart(study, row.shares)
+        torn = (1 + len(queries)) * torn_apart(study, row.shares)
         whole = exposure(row, min(row.shares, most), torn)
         return min(whole, exposure(row, most, 0.0), key=attrgetter("epsilon")) if torn else whole
 
@@ -121,7 +121,7 @@ def epsilon_against(
     near: float,
     noise: float,
     known_records: int,
-    asides: tuple[PricedAside, ...] = (),
+    queries: tuple[PricedQuery, ...] = (),
     left: float = 1.0,
 ) -> float:
     """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
@@ -134,14 +134,14 @@ def epsilon_against(
         near: the study's epsilon, for which the certificate's part is already known.
         noise: sigma / C that the adversary does not know.
         known_records: records that are its own.
-        asides: what else is asked of the silos.
+        queries: what else is asked of the silos.
         left: its share of the noise, for them; see `PricedAside.release`.
     """
-    least = min([noise, *(aside.noise_multiplier * left for aside in asides)])
+    least = min([noise, *(query.noise_multiplier * left for query in queries)])
     if noise < least_certified(mechanism) or least < LEAST_SAMPLED_NOISE:
         return inf
     whole = releases(mechanism, noise, steps, known_records)
-    whole += released(asides, steps, left, mechanism.relation)
+    whole += released(queries, steps, left, mechanism.relation)
 
     def ideal(share: float) -> float:
         found = epsilon_of(whole, share)

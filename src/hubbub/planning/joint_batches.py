@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from hubbub.planning.auxiliary_queries import PricedAside, released
+from hubbub.planning.auxiliary_queries import PricedQuery, released
 from hubbub.planning.exposure import (
     Exposure,
     epsilon_against,
@@ -81,16 +81,16 @@ def joint_batches(
     mechanism: Mechanism,
     stated: Exposure,
     certificate: Certificate,
-    asides: tuple[PricedAside, ...] = (),
+    queries: tuple[PricedQuery, ...] = (),
 ) -> JointBatches | None:
-    """The comparison, or None if batches are not joint; what `asides` spend is in all of it."""
+    """The comparison, or None if batches are not joint; what `queries` spend is in all of it."""
     if mechanism.sampling != WITHOUT_REPLACEMENT:
         return None
     steps, noise, known = study.training.steps, stated.noise_multiplier, stated.known_records
     delta = certificate.ideal_delta(study.privacy.delta, study.privacy.epsilon)
     slack = _SLACK_SHARE * delta / steps
     poisson = replace(mechanism, sampling="poisson")
-    beside = released(asides, steps, 1.0, mechanism.relation)
+    beside = released(queries, steps, 1.0, mechanism.relation)
     nobody = epsilon_of([*releases(mechanism, noise, steps), *beside], delta)
     quantile = epsilon_of(
         [*releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta
@@ -107,7 +107,7 @@ def joint_batches(
             poisson, steps, 0, study.privacy.epsilon - certificate.epsilon, delta, beside
         ),
         colluders=tuple(
-            _against(study, mechanism, stated, certificate, asides, colluding)
+            _against(study, mechanism, stated, certificate, queries, colluding)
             for colluding in _numbers(study.parties.colluders)
         ),
     )
@@ -124,7 +124,7 @@ def _against(
     mechanism: Mechanism,
     stated: Exposure,
     certificate: Certificate,
-    asides: tuple[PricedAside, ...],
+    queries: tuple[PricedQuery, ...],
     colluding: int,
 ) -> Compared:
     """One row; that of joint batches says what the plan's exposure to the same silos says."""
@@ -141,7 +141,7 @@ def _against(
             study.privacy.epsilon,
             noise,
             known,
-            asides=asides,
+            queries=queries,
             left=noise / stated.noise_multiplier,
         )
         return found if found < inf else None

@@ -15,7 +15,7 @@ from math import inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning.auxiliary_queries import Aside, PricedAside, asides_of, released
+from hubbub.planning.auxiliary_queries import AuxiliaryQuery, PricedQuery, queries_of, released
 from hubbub.planning.exposure import (
     Exposure,
     epsilon_against,
@@ -39,23 +39,23 @@ from hubbub.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedAside:
+class PlannedQuery:
     """What else is asked of the silos, and its plan as if nothing else were (P16)."""
 
-    aside: Aside
+    query: AuxiliaryQuery
     plan: Plan
 
     @property
-    def priced(self) -> PricedAside:
+    def priced(self) -> PricedQuery:
         """What it costs."""
-        return PricedAside(aside=self.aside, noise_multiplier=self.plan.noise_multiplier)
+        return PricedQuery(query=self.query, noise_multiplier=self.plan.noise_multiplier)
 
     def as_json(self) -> dict[str, Any]:
         """It as plain values; its epsilon is part of the study's."""
         return {
-            "purpose": self.aside.purpose,
-            "sums": self.aside.study.training.steps,
-            "numbers": self.aside.numbers,
+            "purpose": self.query.purpose,
+            "sums": self.query.study.training.steps,
+            "numbers": self.query.numbers,
             "noise_multiplier": self.plan.noise_multiplier,
             "epsilon_alone": self.plan.stated.epsilon,
         }
@@ -79,7 +79,7 @@ class Plan:
     attack_power: float
     projected: Projected | None
     joint_batches: JointBatches | None
-    asides: tuple[PlannedAside, ...] = ()
+    queries: tuple[PlannedQuery, ...] = ()
     warnings: tuple[str, ...]
 
     @property
@@ -159,14 +159,14 @@ class Plan:
         """Certified epsilon of the stated adversary after the first `steps` steps."""
         if steps == self.study.training.steps:
             return self.stated.epsilon
-        return self._epsilon(steps, tuple(one.priced for one in self.asides))
+        return self._epsilon(steps, tuple(one.priced for one in self.queries))
 
     @property
     def epsilon_of_training(self) -> float:
         """Certified epsilon of the training's sums alone, against the stated adversary."""
         return self._epsilon(self.study.training.steps, ())
 
-    def _epsilon(self, steps: int, asides: tuple[PricedAside, ...]) -> float:
+    def _epsilon(self, steps: int, queries: tuple[PricedQuery, ...]) -> float:
         """Of so many steps and what is asked besides, against the stated adversary."""
         mechanism, asked = mechanism_of(self.study), self.study.privacy
         noise, known = self.stated.noise_multiplier, self.stated.known_records
@@ -178,12 +178,12 @@ class Plan:
             asked.epsilon,
             noise,
             known,
-            asides=asides,
+            queries=queries,
         )
 
-    def aside(self, purpose: str) -> PlannedAside | None:
+    def query(self, purpose: str) -> PlannedQuery | None:
         """What else is asked of the silos, by its purpose."""
-        return next((one for one in self.asides if one.aside.purpose == purpose), None)
+        return next((one for one in self.queries if one.query.purpose == purpose), None)
 
     @cached_property
     def stated(self) -> Exposure:
@@ -220,7 +220,7 @@ class Plan:
             "attack_power_at_1_percent": self.attack_power,
             "projection": _projection_json(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
-            "asides": [one.as_json() for one in self.asides],
+            "auxiliary_queries": [one.as_json() for one in self.queries],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
                 for one in self.exposures
@@ -264,13 +264,13 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
             f"expected parties.nodes_per_silo to leave at least one noise share, got {sharing} "
             f"silos that share a sum; raise nodes_per_silo or lower colluders and dropouts"
         )
-    asides = tuple(
-        PlannedAside(aside=one, plan=plan(one.study, dimension=one.numbers))
-        for one in asides_of(study, dimension)
+    queries = tuple(
+        PlannedQuery(query=one, plan=plan(one.study, dimension=one.numbers))
+        for one in queries_of(study, dimension)
     )
-    priced = tuple(one.priced for one in asides)
+    priced = tuple(one.priced for one in queries)
     certificate = certificate_for(study, study.training.projection or dimension, dimension)
-    for one in asides:
+    for one in queries:
         certificate = certificate.after(one.plan.certificate)
     noise = _calibrated(study, mechanism, certificate, priced)
     word_bits, sigma_grid, capacity = grid_for(study, noise, shares)
@@ -292,7 +292,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         attack_power=_attack_power(study, mechanism, stated, certificate, priced),
         projected=mechanism.projected,
         joint_batches=batches,
-        asides=asides,
+        queries=queries,
         warnings=_warnings(study, dimension, batches, noise),
     )
 
@@ -312,7 +312,7 @@ def _calibrated(
     study: Study,
     mechanism: Mechanism,
     certificate: Certificate,
-    asides: tuple[PricedAside, ...],
+    queries: tuple[PricedQuery, ...],
 ) -> float:
     """The least noise with which epsilon and delta hold after the certificate is paid for."""
     privacy = study.privacy
@@ -333,7 +333,7 @@ def _calibrated(
         )
     known = owned_records(study, study.parties.colluders + 1)
     steps = study.training.steps
-    beside = released(asides, steps, 1.0, privacy.relation)
+    beside = released(queries, steps, 1.0, privacy.relation)
     return least_noise(mechanism, steps, known, epsilon, delta, beside)
 
 
@@ -342,12 +342,12 @@ def _attack_power(
     mechanism: Mechanism,
     stated: Exposure,
     certificate: Certificate,
-    asides: tuple[PricedAside, ...],
+    queries: tuple[PricedQuery, ...],
 ) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     steps, known = study.training.steps, stated.known_records
     whole = releases(mechanism, stated.noise_multiplier, steps, known)
-    whole += released(asides, steps, 1.0, study.privacy.relation)
+    whole += released(queries, steps, 1.0, study.privacy.relation)
     return power_bound(Composition(whole), 0.01, certificate)
 
 

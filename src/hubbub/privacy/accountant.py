@@ -23,8 +23,8 @@ from hubbub.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from hubbub.privacy.laws import Law, Removal
 from hubbub.privacy.mechanism import Release
 from hubbub.privacy.tilting import (
-    Frame,
     Sketch,
+    TiltedGrid,
     chernoff_epsilon,
     frame_for_delta,
     frame_for_epsilon,
@@ -197,7 +197,7 @@ class Composition:
     def _refined(
         self,
         way: int,
-        frame: Frame,
+        frame: TiltedGrid,
         step: float,
         *,
         read: Callable[[ComposedLaw], float],
@@ -217,7 +217,7 @@ class Composition:
             step, before = finer * min(max(sqrt(0.6 / excess), 0.2), 0.7), excess
         return best
 
-    def _laws(self, way: int, frame: Frame, step: float) -> tuple[ComposedLaw, ComposedLaw]:
+    def _laws(self, way: int, frame: TiltedGrid, step: float) -> tuple[ComposedLaw, ComposedLaw]:
         """The composed law from below and from above on one grid."""
         step = step_within(frame, self._sketches[way], step)
         below, above = [], []

@@ -24,7 +24,7 @@ from scipy import fft
 from scipy.optimize import brentq
 
 from hubbub.privacy.discretise import GridLaw
-from hubbub.privacy.tilting import Frame, log_kernel_peak
+from hubbub.privacy.tilting import TiltedGrid, log_kernel_peak
 
 Array = NDArray[np.float64]
 
@@ -91,7 +91,7 @@ class ComposedLaw:
         return max(root, 0.0)
 
 
-def compose(steps: Sequence[tuple[GridLaw, int]], frame: Frame, sign: int) -> ComposedLaw:
+def compose(steps: Sequence[tuple[GridLaw, int]], frame: TiltedGrid, sign: int) -> ComposedLaw:
     """Convolve `count` copies of every law within the frame's window.
 
     Args:
@@ -186,7 +186,11 @@ def _kernel_norm(order: float, step: float, size: int) -> float:
 
 
 def _outside(
-    steps: Sequence[tuple[GridLaw, int]], frame: Frame, log_scale: float, low: float, high: float
+    steps: Sequence[tuple[GridLaw, int]],
+    frame: TiltedGrid,
+    log_scale: float,
+    low: float,
+    high: float,
 ) -> float:
     """Chernoff bound on the tilted mass of the composed law outside [low, high].
 

@@ -106,7 +106,7 @@ class Reversed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchange:
+class ExchangedRecord:
     """P, Q = (1 - rate) N(0) + rate N(+-shift): Poisson sampling under substitution (P1)."""
 
     rate: float

@@ -17,7 +17,15 @@ from scipy.special import gammainc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
 from hubbub.privacy import arguments
-from hubbub.privacy.laws import Exchange, Law, Mixture, Nothing, Removal, ReplacedInBatch, Reversed
+from hubbub.privacy.laws import (
+    ExchangedRecord,
+    Law,
+    Mixture,
+    Nothing,
+    Removal,
+    ReplacedInBatch,
+    Reversed,
+)
 
 PROJECTIONS = ("gaussian", "sign")
 _CHI_TAIL = 1e-26
@@ -102,7 +110,9 @@ def _moved(step: Step, relation: str, shift: float) -> Release:
         return Release(laws=laws, count=step.count, gaussian=moved)
     if step.sampling == "poisson":
         if substitute:
-            return Release(laws=(Exchange(rate=step.sample_rate, shift=shift),), count=step.count)
+            return Release(
+                laws=(ExchangedRecord(rate=step.sample_rate, shift=shift),), count=step.count
+            )
         removal = Removal(rate=step.sample_rate, shift=shift)
         return Release(laws=_both_ways(removal, substitute=False), count=step.count)
     if substitute:

@@ -74,7 +74,7 @@ class Sketch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
+class TiltedGrid:
     """The tilt, the window of composed losses, and the orders that bound what lies outside it."""
 
     order: float
@@ -120,7 +120,7 @@ def log_kernel_peak(order: float | Array) -> float | Array:
     return order * (np.log(order) - np.log1p(order)) - np.log1p(order)
 
 
-def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> Frame:
+def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> TiltedGrid:
     """A frame around the epsilon at which the composition reaches delta."""
     epsilon = _chernoff(sketches, delta)
     best = float(epsilon.min())
@@ -130,7 +130,9 @@ def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> Fra
     return _frame(sketches, 0.0 if best <= 0 else min(order, saddle), saddle, max(best, 0.0))
 
 
-def frame_for_epsilon(sketches: Sequence[Sketch], epsilon: float, least: float = 1e-30) -> Frame:
+def frame_for_epsilon(
+    sketches: Sequence[Sketch], epsilon: float, least: float = 1e-30
+) -> TiltedGrid:
     """A frame around a given epsilon, to see a delta that is not much below `least`."""
     log_delta = _at_orders(sketches) - _ORDERS * epsilon + log_kernel_peak(_ORDERS)
     best = max(float(log_delta.min()), log(least))
@@ -155,7 +157,7 @@ def step_for_gap(gap: float, order: float, count: int) -> float:
     return float(np.sqrt(8 * gap / ((order + 1) * count)))
 
 
-def step_within(frame: Frame, sketches: Sequence[Sketch], step: float) -> float:
+def step_within(frame: TiltedGrid, sketches: Sequence[Sketch], step: float) -> float:
     """The nearest step with which neither the window nor a law's grid has too many points."""
     window = frame.high - frame.low
     reach = max([window, *(one.high - one.lowest(frame.order) for one in sketches)])
@@ -231,7 +233,7 @@ def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
     return np.asarray(sum(one.cumulants(orders) for one in sketches))
 
 
-def _frame(sketches: Sequence[Sketch], order: float, saddle: float, epsilon: float) -> Frame:
+def _frame(sketches: Sequence[Sketch], order: float, saddle: float, epsilon: float) -> TiltedGrid:
     """The window that holds nearly all of the tilted composition, and epsilon."""
     mean, variance = 0.0, 0.0
     for one in sketches:
@@ -248,7 +250,7 @@ def _frame(sketches: Sequence[Sketch], order: float, saddle: float, epsilon: flo
     high, low = float(above.min()), float(-below.min())
     margin = 0.02 * (high - low)
     floor_of_exp = mean - 600 / max(order, 1e-9)  # exp(-order (l - centre)) stays finite
-    return Frame(
+    return TiltedGrid(
         order=order,
         saddle=saddle,
         centre=mean,

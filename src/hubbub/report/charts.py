@@ -30,7 +30,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class ChartBar:
     """One bar: its label, its length, and the standard deviation around its end if known."""
 
     label: str
@@ -113,7 +113,7 @@ def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) 
     return _svg(parts, 68, described)
 
 
-def bars(items: Sequence[Bar], *, label: str, described: str) -> Html:
+def bars(items: Sequence[ChartBar], *, label: str, described: str) -> Html:
     """Lying bars from 0 to their value, each with its label above and its value at its end."""
     pitch, foot = 42, 8 + 42 * len(items)
     across = linear([0.0, 1.0], 12, WIDTH - 70)
@@ -203,7 +203,7 @@ def _legend(names: Sequence[str]) -> list[Html]:
     return entries
 
 
-def _bar(item: Bar, across: Scale, top: float, index: int) -> list[Html]:
+def _bar(item: ChartBar, across: Scale, top: float, index: int) -> list[Html]:
     end, middle = across.place(item.value), top + 25
     first = "first" if index == 0 else "other"
     parts = [

@@ -139,7 +139,7 @@ def _bars(
 ) -> Html:
     known = {mode: value for mode, value in values.items() if value is not None}
     items = [
-        charts.Bar(label=MODES[mode].label, value=value, spread=spreads[mode])
+        charts.ChartBar(label=MODES[mode].label, value=value, spread=spreads[mode])
         for mode, value in known.items()
     ]
     words = ", ".join(f"{item.label} {score(item.value)}" for item in items)

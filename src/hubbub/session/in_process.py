@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolError
 from hubbub.planning import Plan, joint_batch, largest_batch
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Charge, ComputeNode, LocalTask, Silo, Terms
+from hubbub.protocol.round import Aggregator, Charge, ComputeNode, LocalTask, RoundParameters, Silo
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.session.layout import JointSeeds, Layout, Members
 
@@ -41,7 +41,9 @@ class AbandonedError(HubbubError):
         self.silo, self.why = silo, why
 
 
-def terms_of(plan: Plan, dimension: int, *, parameters: int | None = None) -> Terms:
+def round_parameters_of(
+    plan: Plan, dimension: int, *, parameters: int | None = None
+) -> RoundParameters:
     """The numbers of the rounds that a plan fixes.
 
     Args:
@@ -51,7 +53,7 @@ def terms_of(plan: Plan, dimension: int, *, parameters: int | None = None) -> Te
     """
     training, parties = plan.study.training, plan.study.parties
     joint, records = training.sampling == "without-replacement", plan.study.data.records
-    return Terms(
+    return RoundParameters(
         dimension=training.projection or dimension,
         parameters=dimension if parameters is None else parameters,
         silos=parties.silos,
@@ -243,7 +245,7 @@ class Federation:
 
 def federate(
     layout: Layout,
-    terms: Terms,
+    terms: RoundParameters,
     tasks: Sequence[LocalTask],
     *,
     study: bytes,
@@ -265,7 +267,7 @@ def federate(
         noiseless: silos that add no noise, as an adversary's may.
     """
     members = Members.gather(layout, study=study, source=source, terms=terms, keys=keys)
-    masking, joint = Masking(), members.joint
+    mask_stream, joint = MaskStream(), members.joint
     return Federation(
         roster=members.roster,
         keys=members.keys,
@@ -275,13 +277,13 @@ def federate(
             index: Silo(
                 terms=replace(terms, sigma_grid=0.0) if index in noiseless else terms,
                 task=tasks[index - 1],
-                answering=members.answering(index, terms, masking),
+                masking=members.masking(index, terms, mask_stream),
                 source=members.sources[index],
                 seeds=joint.silos[index] if joint else None,
             )
             for index in members.roster.silos
         },
-        nodes=members.nodes(terms, masking),
+        nodes=members.nodes(terms, mask_stream),
         quorum=terms.quorum,
         joint=joint,
         threads=threads,

@@ -13,10 +13,10 @@ from functools import partial
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.agreement.key_agreement import SESSION_BYTES, Agreement, Session, sent_digest
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Answering, ComputeNode, Terms
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class Members:
         *,
         study: bytes,
         source: Callable[[int], SecureSource] | None = None,
-        terms: Terms | None = None,
+        terms: RoundParameters | None = None,
         keys: Sequence[Keys] | None = None,
     ) -> Members:
         """Make keys and set up a session among all parties.
@@ -126,7 +126,7 @@ class Members:
             joint=joint,
         )
 
-    def aggregator(self, terms: Terms) -> Aggregator:
+    def aggregator(self, terms: RoundParameters) -> Aggregator:
         """The aggregator."""
         return Aggregator(
             keys=self.keys[0],
@@ -137,18 +137,18 @@ class Members:
             seeds=self.joint.check if self.joint else None,
         )
 
-    def answering(self, index: int, terms: Terms, masking: Masking) -> Answering:
+    def masking(self, index: int, terms: RoundParameters, mask_stream: MaskStream) -> Masking:
         """A silo's side of the wire."""
-        return Answering(
+        return Masking(
             keys=self.keys[index],
             roster=self.roster,
             terms=terms,
             session=self.sessions[index],
-            masking=masking,
+            mask_stream=mask_stream,
             source=self.sources[index],
         )
 
-    def nodes(self, terms: Terms, masking: Masking) -> dict[int, ComputeNode]:
+    def nodes(self, terms: RoundParameters, mask_stream: MaskStream) -> dict[int, ComputeNode]:
         """The compute nodes."""
         return {
             index: ComputeNode(
@@ -156,7 +156,7 @@ class Members:
                 roster=self.roster,
                 terms=terms,
                 session=self.sessions[index],
-                masking=masking,
+                mask_stream=mask_stream,
             )
             for index in self.roster.nodes
         }
@@ -211,7 +211,7 @@ def _joint_seeds(
     study: bytes,
     session: bytes,
     sources: Mapping[int, SecureSource],
-    terms: Terms,
+    terms: RoundParameters,
 ) -> tuple[JointSeeds, dict[int, bytes]]:
     """The silos' commitments to their links, and what each party saw of them."""
     steps, attempts = terms.steps, terms.attempts

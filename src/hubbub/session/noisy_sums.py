@@ -25,11 +25,11 @@ from hubbub.errors import BudgetError
 from hubbub.learning.study_model import Lift
 from hubbub.planning import Mechanism, Plan, attempts_of_list, mechanism_of
 from hubbub.protocol.identity import Keys
-from hubbub.protocol.round import Charge, LocalTask, Terms, decoded
+from hubbub.protocol.round import Charge, LocalTask, RoundParameters, decoded
 from hubbub.protocol.round.projected_sum import draw_of
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.token_lists.process_pool import cores
-from hubbub.session.in_process import Federation, federate, layout_of, terms_of
+from hubbub.session.in_process import Federation, federate, layout_of, round_parameters_of
 from hubbub.session.lists_in_process import Notice, lists_of
 from hubbub.study import Study
 from hubbub.training.run_folder import RunFolder
@@ -57,7 +57,7 @@ class Series:
     parties: Federation
     plan: Plan
     mechanism: Mechanism
-    terms: Terms
+    terms: RoundParameters
     ledgers: Mapping[int, Ledger] = field(default_factory=dict, repr=False)
     transcript: Transcript | None = field(default=None, repr=False)
     lift: Lift | None = field(default=None, repr=False)
@@ -136,10 +136,10 @@ class Stage:
         plan: Plan,
         tasks: Sequence[LocalTask],
         numbers: int,
-        lift: Callable[[Terms], Lift | None] = lambda _: None,
+        lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
     ) -> Series:
         """Set up a session for sums of so many numbers."""
-        terms = terms_of(plan, numbers, parameters=self.parameters)
+        terms = round_parameters_of(plan, numbers, parameters=self.parameters)
         threads = cores() if terms.dimension >= _WORTH_THREADS else 1
         parties = federate(
             layout_of(plan),

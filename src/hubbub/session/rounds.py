@@ -18,7 +18,7 @@ from hubbub.errors import ProtocolError
 from hubbub.network.envelope import Call
 from hubbub.network.requests import Absent, AbsentError, Exchange
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
-from hubbub.protocol.round import Aggregator, Terms
+from hubbub.protocol.round import Aggregator, RoundParameters
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.wire import EVERYBODY, Tag, parse, unverified
 from hubbub.session.layout import Layout
@@ -52,7 +52,7 @@ class Assembly:
 
     exchange: Exchange
     aggregator: Aggregator
-    terms: Terms
+    terms: RoundParameters
     layout: Layout
     study: bytes
     session: bytes
@@ -86,7 +86,7 @@ class Assembly:
             try:
                 return self._attempt(number, attempt, parameters), self.made
             except _Failed:
-                self.exchange.journal.warn(
+                self.exchange.event_log.warn(
                     "attempt", round=number, attempt=attempt, then="the next is made without them"
                 )
         self._check_quorum()
@@ -247,7 +247,7 @@ class Assembly:
         """A signed lie stops the study; what a relay can have done counts as silence."""
         if error.culprit == self._named(index):
             raise error
-        self.exchange.journal.warn("garbled", whom=self._named(index), said=str(error))
+        self.exchange.event_log.warn("garbled", whom=self._named(index), said=str(error))
         self.absent[index] = Absent(why="garbled", said=str(error), culprit=error.culprit)
 
     def _need(self, wanted: Iterable[int], found: Set[int]) -> None:

@@ -17,10 +17,10 @@ from hubbub.planning import Exposure, plan
 from hubbub.privacy import arguments as parameters
 from hubbub.protocol import ring
 from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.mask_stream import Masking
-from hubbub.protocol.round import Terms
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.session.in_process import federate, layout_of, terms_of
+from hubbub.session.in_process import federate, layout_of, round_parameters_of
 from hubbub.session.layout import Layout, Members
 from hubbub.study import Study
 
@@ -58,7 +58,7 @@ def secure_sum(
     compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
     _check_fits(integers, word_bits)
     silos = len(integers)
-    terms = Terms(
+    terms = RoundParameters(
         dimension=integers[0].size,
         parameters=0,
         silos=silos,
@@ -75,15 +75,15 @@ def secure_sum(
         nodes=compute_nodes,
         degree=mask_graph.degree(silos, max(silos - 2, 0), 0),
     )
-    members, masking = Members.gather(layout, study=_STUDY), Masking()
+    members, mask_stream = Members.gather(layout, study=_STUDY), MaskStream()
     aggregator = members.aggregator(terms)
     model = aggregator.begin(1, 0, members.roster.silos, _NO_MODEL)
     for index, vector in zip(members.roster.silos, integers, strict=True):
-        answering = members.answering(index, terms, masking)
-        attempt = answering.accept(model)
-        aggregator.receive(answering.masked(attempt, ring.to_residues(vector, word_bits)))
+        masking = members.masking(index, terms, mask_stream)
+        attempt = masking.accept(model)
+        aggregator.receive(masking.masked(attempt, ring.to_residues(vector, word_bits)))
     if compute_nodes:
-        nodes = members.nodes(terms, masking)
+        nodes = members.nodes(terms, mask_stream)
         for index, request in aggregator.requests().items():
             aggregator.receive(nodes[index].total(request))
     return aggregator.integers()
@@ -158,7 +158,7 @@ def private_sum(
     )
     made = plan(study, dimension=reals[0].size)
     _check_capacity(reals, made.capacity * made.clip)
-    terms = terms_of(made, reals[0].size, parameters=0)
+    terms = round_parameters_of(made, reals[0].size, parameters=0)
     tasks = [_Fixed(vector) for vector in reals]
     parties = federate(layout_of(made), terms, tasks, study=study.id)
     return PrivateSum(

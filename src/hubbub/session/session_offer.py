@@ -16,7 +16,7 @@ from typing import Any
 
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.planning import TRAINING, Plan
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.study.standardisation import Standardisation
 from hubbub.version import VERSION
 
@@ -53,11 +53,11 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
+class SessionOffer:
     """What is said of a session before it is set up.
 
     Args:
-        purpose: what is summed in it: "training", or one of the study's asides.
+        purpose: what is summed in it: "training", or one of the study's queries.
         terms: the numbers of the rounds, as the aggregator has them.
         version: of hubbub, at the aggregator.
         standardisation: what was done to the features, where the study asks for that.
@@ -70,8 +70,8 @@ class Opening:
 
     @classmethod
     def of(
-        cls, purpose: str, terms: Terms, standardisation: Standardisation | None = None
-    ) -> Opening:
+        cls, purpose: str, terms: RoundParameters, standardisation: Standardisation | None = None
+    ) -> SessionOffer:
         """The opening of a session with these terms."""
         return cls(purpose=purpose, terms=asdict(terms), standardisation=standardisation)
 
@@ -87,7 +87,7 @@ class Opening:
         return json.dumps(said, sort_keys=True).encode()
 
     @classmethod
-    def read(cls, payload: bytes | memoryview, sender: str) -> Opening:
+    def read(cls, payload: bytes | memoryview, sender: str) -> SessionOffer:
         """What `payload` wrote.
 
         Raises:
@@ -108,7 +108,7 @@ class Opening:
             found = "another"
         raise ProtocolError(f"expected the opening of a session, got {found}", culprit=sender)
 
-    def check(self, mine: Terms) -> None:
+    def check(self, mine: RoundParameters) -> None:
         """Refuse unless the terms are those of this party's own plan.
 
         Raises:
@@ -136,7 +136,7 @@ def context_of(payload: bytes | memoryview, anchors: bytes) -> bytes:
 
 def purposes_of(plan: Plan) -> list[str]:
     """What sessions may be opened for in a study."""
-    return [TRAINING, *(one.aside.purpose for one in plan.asides)]
+    return [TRAINING, *(one.query.purpose for one in plan.queries)]
 
 
 def part_of_plan(plan: Plan, purpose: str) -> tuple[Plan, int | None]:
@@ -147,10 +147,10 @@ def part_of_plan(plan: Plan, purpose: str) -> tuple[Plan, int | None]:
     """
     if purpose == TRAINING:
         return plan, None
-    found = plan.aside(purpose)
+    found = plan.query(purpose)
     if found is None:
         raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
-    return found.plan, found.aside.numbers
+    return found.plan, found.query.numbers
 
 
 def _same(mine: object, theirs: object) -> bool:

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from hubbub.errors import ProtocolError
 from hubbub.network.endpoint import witnesses_of
 from hubbub.network.envelope import Call
-from hubbub.network.party_folder import Site
+from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import Absent, AbsentError, Exchange
-from hubbub.network.timeouts import Patience
+from hubbub.network.timeouts import Timeouts
 from hubbub.planning import Plan, attempts_of_list
 from hubbub.protocol.agreement.joint_seed import SeedCheck
 from hubbub.protocol.agreement.key_agreement import SESSION_BYTES, sent_digest
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Terms
+from hubbub.protocol.round import Aggregator, RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse, unverified
 from hubbub.session.in_process import layout_of
 from hubbub.session.rounds import Assembly
-from hubbub.session.session_offer import Opening
+from hubbub.session.session_offer import SessionOffer
 from hubbub.session.token_lists import Mixing
 from hubbub.study import Study
 from hubbub.version import VERSION
@@ -56,7 +56,12 @@ class SetUp:
     """One try at setting a session up."""
 
     def __init__(
-        self, site: Site, study: Study, exchange: Exchange, plan: Plan, terms: Terms
+        self,
+        site: PartyFolder,
+        study: Study,
+        exchange: Exchange,
+        plan: Plan,
+        terms: RoundParameters,
     ) -> None:
         self._site, self._study, self._exchange = site, study, exchange
         self._roster, self._terms, self._layout = site.roster, terms, layout_of(plan)
@@ -64,20 +69,20 @@ class SetUp:
         self._session = SecureSource().bytes(SESSION_BYTES)
         self._everybody = range(1, len(self._roster.parties))
 
-    def made(self, opening: Opening, patience: Patience) -> Opened:
+    def made(self, opening: SessionOffer, timeouts: Timeouts) -> Opened:
         """The session.
 
         Raises:
             AbsentError: somebody is not there, or refuses.
         """
         self._all(Call.PING, [], _PING)
-        ready = self._all(Call.OPEN, [self._opened(opening)], patience.opening)
+        ready = self._all(Call.OPEN, [self._opened(opening)], timeouts.opening)
         joint = set(self._roster.silos) if self._terms.joint else set()
         self._check_numbers(ready, {index: 1 + (index in joint) for index in ready})
         attempts = self._attempts(ready)
         anchors = [one for i in self._roster.silos for one in ready[i][1:]]
         check = self._seed_check(anchors)
-        self._agree(anchors, patience.deadline)
+        self._agree(anchors, timeouts.deadline)
         aggregator = Aggregator(
             keys=self._site.keys,
             roster=self._roster,
@@ -94,8 +99,8 @@ class SetUp:
             study=self._study.id,
             session=self._session,
             anchors=anchors,
-            deadline=patience.deadline,
-            ask_again=patience.ask_again,
+            deadline=timeouts.deadline,
+            ask_again=timeouts.ask_again,
         )
         if self._every:
             assembly.lists = Mixing(
@@ -104,7 +109,7 @@ class SetUp:
                 session=self._session,
                 counts=self._study.data.counts,
                 every=self._every,
-                deadline=patience.deadline,
+                deadline=timeouts.deadline,
             )
         return Opened(assembly=assembly, attempts=attempts)
 
@@ -168,7 +173,7 @@ class SetUp:
         if absent:
             raise AbsentError(absent)
 
-    def _opened(self, opening: Opening) -> bytes:
+    def _opened(self, opening: SessionOffer) -> bytes:
         return Frame(
             tag=Tag.OPEN,
             study=self._study.id,
@@ -202,7 +207,7 @@ class SetUp:
         """Another version with the same numbers may take part; people should know."""
         if version != VERSION:
             said = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
-            self._exchange.journal.warn("version", whom=name, said=said)
+            self._exchange.event_log.warn("version", whom=name, said=said)
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the terms need them."""

@@ -27,8 +27,8 @@ from hubbub.network.envelope import Call
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.round import Silo
 from hubbub.protocol.token_lists import Evidence, Mixer, verdict
-from hubbub.protocol.token_lists.list_context import Venue
-from hubbub.protocol.token_lists.process_pool import workshop
+from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.process_pool import process_pool
 from hubbub.protocol.wire import SIGNATURE_BYTES, Tag, parse, unverified
 from hubbub.study import Study
 
@@ -68,7 +68,9 @@ class Opened:
         return [*self.evidence.keys, *names, *forms, self.complaint, *self.keys]
 
     @classmethod
-    def read(cls, venue: Venue, counts: Sequence[int], frames: Sequence[bytes]) -> Opened:
+    def read(
+        cls, list_context: ListContext, counts: Sequence[int], frames: Sequence[bytes]
+    ) -> Opened:
         """What `frames` gave, by what the frames say of themselves.
 
         Raises:
@@ -83,7 +85,7 @@ class Opened:
         if len(complaints) != 1 or any(len(found[tag][0]) != len(counts) for tag in needed):
             raise ProtocolError("expected all that was published of a list, got some of it")
         evidence = Evidence(
-            venue=venue,
+            list_context=list_context,
             counts=counts,
             keys=found[Tag.MIX_KEY][0],
             names=[names for _, names in sorted(found[Tag.MIX_NAMES].items())],
@@ -98,8 +100,8 @@ class Opened:
             ProtocolError: naming who keeps its key, or published nothing that can be read.
         """
         counts = self.evidence.counts
-        with workshop(len(counts) * sum(counts)) as labour:
-            found = verdict(self.evidence, self.complaint, self.keys, labour)
+        with process_pool(len(counts) * sum(counts)) as executor:
+            found = verdict(self.evidence, self.complaint, self.keys, executor)
         return ProtocolError(
             f"expected a list that everybody made as agreed, got one where {found.reason}",
             culprit=found.culprit,
@@ -224,8 +226,8 @@ class Lists:
 
     def _wrap(self, parts: Sequence[bytes]) -> list[bytes]:
         mixer = self._making()
-        with workshop(self.counts[self.index - 1] * len(self.counts)) as labour:
-            commit = mixer.commit(parts, labour)
+        with process_pool(self.counts[self.index - 1] * len(self.counts)) as executor:
+            commit = mixer.commit(parts, executor)
         self._note(parts)
         return [commit]
 
@@ -250,7 +252,7 @@ class Lists:
                 raise
             signed = parse(names[0], self.roster, study=self.study, session=self.session).signed
             statement = signed + names[0][-SIGNATURE_BYTES:]
-            repeats = self._venue.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
+            repeats = self._list_context.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
             found = [repeats, mixer.complain()]
         self._note(names)
         return found
@@ -263,8 +265,8 @@ class Lists:
         mixer, (seen, forms) = self._making(), _divided(parts)
         mixer.agree(seen)
         try:
-            with workshop(sum(self.counts)) as labour:
-                made = mixer.mix(forms, labour)
+            with process_pool(sum(self.counts)) as executor:
+                made = mixer.mix(forms, executor)
         except ProtocolError:
             if not mixer.disputed:
                 raise
@@ -295,14 +297,14 @@ class Lists:
                 that this silo was shown.
         """
         self._making()
-        opened = Opened.read(self._venue, self.counts, parts)
+        opened = Opened.read(self._list_context, self.counts, parts)
         if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
             raise ProtocolError("expected all that I was shown of this list, got other frames")
         raise opened.verdict()
 
     @property
-    def _venue(self) -> Venue:
-        return Venue(
+    def _list_context(self) -> ListContext:
+        return ListContext(
             roster=self.roster, study=self.study, session=self.session, number=self._number
         )
 

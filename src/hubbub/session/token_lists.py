@@ -19,7 +19,7 @@ from hubbub.network.envelope import Call
 from hubbub.network.requests import Absent, AbsentError, Exchange
 from hubbub.network.timeouts import with_work
 from hubbub.protocol.token_lists import Evidence
-from hubbub.protocol.token_lists.list_context import Payload, Venue
+from hubbub.protocol.token_lists.list_context import ListContext, Payload
 from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
 from hubbub.protocol.token_lists.token_list import list_places
 from hubbub.protocol.wire import Tag, unverified
@@ -61,7 +61,7 @@ class Mixing:
             began, self._number = time.monotonic(), self._number + 1
             _Making(self, self._number).make()
             self._left, seconds = self.every, time.monotonic() - began
-            self.exchange.journal.note(
+            self.exchange.event_log.note(
                 "list", number=self._number, records=sum(self.counts), seconds=seconds
             )
         self._left -= 1
@@ -76,10 +76,10 @@ class _Making:
         self._silos = self._roster.silos
         self._counts = dict(zip(self._silos, mixing.counts, strict=True))
         self._whole = sum(mixing.counts)
-        self._venue = Venue(
+        self._list_context = ListContext(
             roster=self._roster, study=mixing.study, session=mixing.session, number=number
         )
-        self._rules = Publications(self._venue, self._counts)
+        self._rules = Publications(self._list_context, self._counts)
         self._keys: list[bytes] = []
         self._names: list[list[bytes]] = []
         self._forms: dict[int, list[bytes]] = {}
@@ -135,7 +135,7 @@ class _Making:
         sizes = {Tag.MIX_SEEN: self._rules.seen_bytes(step)}
         found = self._ask(Call.LOOK, asked, sizes, step)
         for index, post in self._taken(found, Tag.MIX_SEEN, step).items():
-            self._venue.compare(posted, post.payload, index)
+            self._list_context.compare(posted, post.payload, index)
         for heard in found.values():
             if len(heard) > 1:
                 self._settle(heard[1])
@@ -175,7 +175,7 @@ class _Making:
     def _checked(self, index: int, data: bytes, tag: Tag, step: int, size: int) -> None:
         """A frame that belongs here; a signed one that does not stops the run."""
         try:
-            self._venue.one_each([data], tag, step, {index: size})
+            self._list_context.one_each([data], tag, step, {index: size})
         except ProtocolError as error:
             if error.culprit == self._roster.name(index):
                 raise
@@ -184,7 +184,7 @@ class _Making:
     def _garbled(self, index: int, said: str, culprit: str = "relay") -> AbsentError:
         """What a relay can have done counts as silence."""
         name = self._roster.name(index)
-        self._exchange.journal.warn("garbled", whom=name, said=said)
+        self._exchange.event_log.warn("garbled", whom=name, said=said)
         return AbsentError({name: Absent(why="garbled", said=said, culprit=culprit)})
 
     # A list that is opened ---------------------------------------------------------------------
@@ -198,7 +198,7 @@ class _Making:
         """
         sender = unverified(complaint).sender
         try:
-            self._venue.complaint(complaint)
+            self._list_context.complaint(complaint)
         except ProtocolError as error:
             raise self._garbled(sender, str(error), error.culprit) from None
         if not self._names:
@@ -206,10 +206,10 @@ class _Making:
                 "expected a complaint about a list that was shown, got one before",
                 culprit=self._roster.name(sender),
             )
-        self._exchange.journal.warn("complaint", whom=self._roster.name(sender))
+        self._exchange.event_log.warn("complaint", whom=self._roster.name(sender))
         keys = self._all(Call.GIVE_UP, [complaint], {Tag.MIX_OPENED: self._rules.key_bytes})
         evidence = Evidence(
-            venue=self._venue,
+            list_context=self._list_context,
             counts=list(self._counts.values()),
             keys=self._keys,
             names=self._names,
@@ -239,13 +239,13 @@ class _Making:
 
     def _places(self, keys: Posts) -> list[bytes]:
         publics = [bytes(post.payload) for post in keys.values()]
-        return list_places(self._venue, list(self._counts.values()), publics)
+        return list_places(self._list_context, list(self._counts.values()), publics)
 
     def _taken(self, found: Mapping[int, list[bytes]], tag: Tag, step: int = 0) -> Posts:
         """The frames of a tag, which were checked as they came."""
         frames = [one for heard in found.values() for one in heard if unverified(one).tag is tag]
         sizes = {i: len(unverified(one).payload) for i, one in zip(found, frames, strict=True)}
-        return self._venue.one_each(frames, tag, step, sizes)
+        return self._list_context.one_each(frames, tag, step, sizes)
 
 
 def _column(found: Mapping[int, Sequence[bytes]], place: int = 0) -> list[bytes]:

@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError
-from hubbub.planning import EVALUATION, STANDARDISATION, Plan, PlannedAside
+from hubbub.planning import EVALUATION, STANDARDISATION, Plan, PlannedQuery
 from hubbub.protocol.round import LocalTask
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.training.loop import Look, Row
-from hubbub.training.prepared_study import Parameters, Setting
+from hubbub.training.prepared_study import Parameters, PreparedStudy
 
 Array = NDArray[np.float64]
 # The noisy sum of a number's turn, or None if it was spent before and lost.
 Ask = Callable[[int, Parameters], Array | None]
-# Opens a session for one kind of aside, with everybody's task.
-Opened = Callable[[PlannedAside, Sequence[LocalTask]], Ask]
+# Opens a session for one kind of query, with everybody's task.
+Opened = Callable[[PlannedQuery, Sequence[LocalTask]], Ask]
 
 
-def standardised(setting: Setting, found: Standardisation) -> Setting:
+def standardised(setting: PreparedStudy, found: Standardisation) -> PreparedStudy:
     """The study with everybody's features standardised."""
     return replace(
         setting,
@@ -41,12 +41,12 @@ def standardised(setting: Setting, found: Standardisation) -> Setting:
     )
 
 
-def standardise(setting: Setting, opened: Opened, kept: Path | None) -> Setting:
+def standardise(setting: PreparedStudy, opened: Opened, kept: Path | None) -> PreparedStudy:
     """Standardise the features, if the study asks for it, with what was kept or with a new sum."""
-    asked, planned = setting.study.data.standardise, setting.plan.aside(STANDARDISATION)
+    asked, planned = setting.study.data.standardise, setting.plan.query(STANDARDISATION)
     if asked is None or planned is None:
         return setting
-    features = planned.aside.numbers // 2  # 1 + 2 features are summed
+    features = planned.query.numbers // 2  # 1 + 2 features are summed
     found = Standardisation.read(kept, features) if kept else None
     if found is None:
         tasks = [FeatureSums(one, asked.bound) for one in setting.everything]
@@ -62,12 +62,12 @@ def standardise(setting: Setting, opened: Opened, kept: Path | None) -> Setting:
     return standardised(setting, found)
 
 
-def evaluation(setting: Setting, opened: Opened) -> Look | None:
+def evaluation(setting: PreparedStudy, opened: Opened) -> Look | None:
     """Evaluations on held-back records, if the study asks for them."""
-    planned = setting.plan.aside(EVALUATION)
+    planned = setting.plan.query(EVALUATION)
     if planned is None:
         return None
-    every, steps = planned.aside.every, setting.study.training.steps
+    every, steps = planned.query.every, setting.study.training.steps
     ask = opened(planned, setting.evaluation_tasks)
 
     def at(step: int, parameters: Parameters) -> Row:
@@ -106,9 +106,9 @@ class Venue(Protocol):
 def through(stage: Venue) -> Opened:
     """Asides through the protocol, by the run's ledgers."""
 
-    def opened(planned: PlannedAside, tasks: Sequence[LocalTask]) -> Ask:
-        purpose = planned.aside.purpose
-        series = stage.open(purpose, planned.plan, tasks, planned.aside.numbers)
+    def opened(planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
+        purpose = planned.query.purpose
+        series = stage.open(purpose, planned.plan, tasks, planned.query.numbers)
         made = stage.charged(purpose)
 
         def ask(number: int, parameters: Parameters) -> Array | None:
@@ -124,7 +124,7 @@ def through(stage: Venue) -> Opened:
     return opened
 
 
-def exactly(_planned: PlannedAside, tasks: Sequence[LocalTask]) -> Ask:
+def exactly(_planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
     """Asides without noise or protocol, for the baseline that keeps no privacy."""
 
     def ask(_number: int, parameters: Parameters) -> Array:

@@ -23,12 +23,12 @@ from hubbub.protocol.noise import standard_normal
 from hubbub.protocol.projection import Draw
 from hubbub.protocol.projection.matrix import SEED_BYTES
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import LocalTask, Terms
+from hubbub.protocol.round import LocalTask, RoundParameters
 from hubbub.protocol.round.projected_sum import clipped_sum, draw_of
 from hubbub.protocol.token_lists import chosen_records, partition, without_replacement
-from hubbub.session.in_process import terms_of
+from hubbub.session.in_process import round_parameters_of
 from hubbub.training.loop import Progress, State, Summation, Summed, train
-from hubbub.training.prepared_study import Parameters, Setting
+from hubbub.training.prepared_study import Parameters, PreparedStudy
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -36,7 +36,7 @@ Places = NDArray[np.intp]
 BASELINES = ("trusted", "local-dp", "alone", "non-private")
 
 
-def central(setting: Setting, baseline: str) -> Summation:
+def central(setting: PreparedStudy, baseline: str) -> Summation:
     """Somebody who sees every silo's sum adds them; the noise depends on who that is (P17)."""
     plan, sums = setting.plan, _Sums.of(setting, projects=baseline != "non-private")
     sigma = plan.noise_multiplier * plan.clip
@@ -53,7 +53,7 @@ def central(setting: Setting, baseline: str) -> Summation:
     return summation
 
 
-def alone(setting: Setting, progress: Progress) -> State:
+def alone(setting: PreparedStudy, progress: Progress) -> State:
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
     plan, sums = setting.plan, _Sums.of(setting, projects=True)
     sigma = plan.noise_multiplier * plan.clip
@@ -99,7 +99,7 @@ class _Sums:
         order: the seed of batches that share out all records, epoch by epoch.
     """
 
-    terms: Terms
+    terms: RoundParameters
     tasks: Sequence[LocalTask] = field(repr=False)
     places: Sequence[Places] = field(repr=False)
     lift: Lift | None
@@ -107,8 +107,8 @@ class _Sums:
     order: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, setting: Setting, *, projects: bool) -> _Sums:
-        terms = terms_of(setting.plan, setting.initial.size)
+    def of(cls, setting: PreparedStudy, *, projects: bool) -> _Sums:
+        terms = round_parameters_of(setting.plan, setting.initial.size)
         if not projects:
             terms = replace(terms, projection="", dimension=terms.parameters)
         tasks, source = setting.tasks, SecureSource()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.training.prepared_study import Parameters, Setting
+from hubbub.training.prepared_study import Parameters, PreparedStudy
 
 Array = NDArray[np.float64]
 # From a round's number, the model, and how many attempts may still be made, to the noisy sum.
@@ -63,7 +63,7 @@ class State:
 
 
 def train(
-    setting: Setting,
+    setting: PreparedStudy,
     summation: Summation,
     progress: Progress,
     *,

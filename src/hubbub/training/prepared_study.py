@@ -23,7 +23,7 @@ from hubbub.planning import (
 )
 from hubbub.planning import plan as plan_study
 from hubbub.planning.auxiliary_queries import features_of
-from hubbub.protocol.round import LocalTask, Terms
+from hubbub.protocol.round import LocalTask, RoundParameters
 from hubbub.study import Model, Study, sources
 from hubbub.study.tabular import Records
 
@@ -31,7 +31,7 @@ Parameters = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PreparedStudy:
     """A study made ready to run: its plan, its model, and everybody's records."""
 
     plan: Plan
@@ -53,7 +53,7 @@ class Setting:
         *,
         whose: Sequence[str] | None = None,
         folder: Path | None = None,
-    ) -> Setting:
+    ) -> PreparedStudy:
         """Load the records, build the model, make the plan unless one is given.
 
         Args:
@@ -126,7 +126,7 @@ class Setting:
             for records in self.records
         ]
 
-    def lift(self, terms: Terms) -> Lift | None:
+    def lift(self, terms: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
         return lift_of(terms, self.model)
 

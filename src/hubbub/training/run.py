@@ -33,7 +33,7 @@ from hubbub.training.auxiliary_sums import evaluation, exactly, standardise, thr
 from hubbub.training.baselines import BASELINES, alone, central
 from hubbub.training.checkpoint import Checkpoint
 from hubbub.training.loop import Look, Progress, State, Summation, Summed, train
-from hubbub.training.prepared_study import Parameters, Setting
+from hubbub.training.prepared_study import Parameters, PreparedStudy
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.write_evidence import write_evidence
 from hubbub.training.write_report import write_report
@@ -129,7 +129,7 @@ def run(
             "expected an audit with a run that leaves evidence, got one with "
             f"{'no folder' if out is None else 'a baseline'}; leave it out"
         )
-    setting = Setting.of(study, plan, device)
+    setting = PreparedStudy.of(study, plan, device)
     audited = None if audit is None else read_audit(Path(audit), setting.plan)
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
@@ -187,7 +187,7 @@ def resume(
                 f"expected a run in one process in {folder}, got one whose parties run apart; go "
                 "on with hubbub serve"
             )
-        setting = Setting.of(study, device=device)
+        setting = PreparedStudy.of(study, device=device)
         books = opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
@@ -204,7 +204,7 @@ def resume(
 
 
 def _finished(
-    setting: Setting,
+    setting: PreparedStudy,
     baseline: str | None,
     watch: Watch,
     books: Mapping[int, Ledger],
@@ -246,7 +246,7 @@ def _finished(
 
 
 def _trained(
-    setting: Setting,
+    setting: PreparedStudy,
     baseline: str | None,
     progress: Progress,
     stage: Stage,
@@ -271,7 +271,7 @@ def _trained(
     )
 
 
-def _federated(setting: Setting, stage: Stage) -> Summation:
+def _federated(setting: PreparedStudy, stage: Stage) -> Summation:
     """The protocol: every silo adds its share of the noise, and only the sum is seen."""
     series = stage.open(
         TRAINING, setting.plan, setting.tasks, setting.initial.size, lift=setting.lift

@@ -35,7 +35,7 @@ from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.protocol.identity import Roster
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.study import Study
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State
@@ -184,7 +184,7 @@ class RunFolder:
         return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
 
     def new_transcript(
-        self, study: bytes, session: bytes, roster: Roster, terms: Terms, *, purpose: str
+        self, study: bytes, session: bytes, roster: Roster, terms: RoundParameters, *, purpose: str
     ) -> Transcript:
         """Begin the transcript of a session, and write down that the session is open."""
         known = self._notes.sessions

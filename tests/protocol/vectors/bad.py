@@ -79,11 +79,11 @@ def for_a_silo(w: World, good: bytes) -> list[Bad]:
         return w.forge(0, Tag.MODEL, bytes([silos]) + rest + end, **where)
 
     own = w.forge(2, Tag.MODEL, payload(good), **now)
-    aside = w.forge(0, Tag.MODEL, payload(good), receiver=1, **now)
+    query = w.forge(0, Tag.MODEL, payload(good), receiver=1, **now)
     answer = w.forge(2, Tag.MASKED, bytes(20), receiver=0, **now)
     return [
         ("from a silo", "accept", "silo-2", "a MODEL from the aggregator", own),
-        ("for me alone", "accept", "aggregator", "from the aggregator to everybody", aside),
+        ("for me alone", "accept", "aggregator", "from the aggregator to everybody", query),
         ("an answer", "accept", "relay", "got a MASKED of silo-2", answer),
         ("round 10 of 9", "accept", "aggregator", "a round from 1 to 9", model(0xE0, round=10)),
         ("one silo", "accept", "aggregator", "at least 2 active silos", model(0x80, **now)),

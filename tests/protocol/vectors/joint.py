@@ -108,7 +108,7 @@ def a_round(
         index: Silo(
             terms=w.terms,
             task=Given(total=SUMS[index]),
-            answering=w.answering(sessions[index]),
+            masking=w.masking(sessions[index]),
             source=SecureSource(),
             seeds=chained[index],
         )

@@ -114,7 +114,7 @@ def a_round(w: World, sessions: dict[int, Session]) -> JSON:
     found["active_digest"] = active_digest(SILOS if not w.layout.nodes else ()).hex()
     found["model"], found["masked"], found["requests"], found["totals"] = model.hex(), [], [], []
     for index in SILOS:
-        one = w.answering(sessions[index])
+        one = w.masking(sessions[index])
         residues = ring.to_residues(np.array(VALUES[index], dtype=np.int64), 32)
         answer = one.masked(one.accept(model), residues)
         aggregator.receive(answer)

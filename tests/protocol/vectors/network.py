@@ -14,7 +14,7 @@ from typing import Any
 from hubbub.assurance.evidence import part_of
 from hubbub.network.envelope import NO_SESSION, Call, answer, request
 from hubbub.protocol.wire import Tag
-from hubbub.session.session_offer import Opening, context_of
+from hubbub.session.session_offer import SessionOffer, context_of
 from protocol.parties import SESSION, STUDY, World
 
 VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own
@@ -25,7 +25,7 @@ NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 
 def network(w: World, model: bytes) -> dict[str, Any]:
     """The file: one frame of each tag, the opening's place in a transcript, and parcels."""
-    opening = Opening(purpose="training", terms=asdict(w.terms), version=VERSION)
+    opening = SessionOffer(purpose="training", terms=asdict(w.terms), version=VERSION)
     ready = {"version": VERSION, "attempts": {"training": 0}}
     said = part_of(w.keys[1], study=STUDY, sessions=[SESSION], **LEDGER)
     asked = request(Call.MODEL, SESSION, [model])

@@ -29,7 +29,7 @@ from hubbub.assurance.evidence.audit_result import (
 from hubbub.planning import Plan, plan
 from hubbub.privacy.canary_guesses import Rates, Trials, chosen_rule, rates_of
 from hubbub.protocol.round import decoded
-from hubbub.session.in_process import federate, layout_of, terms_of
+from hubbub.session.in_process import federate, layout_of, round_parameters_of
 from hubbub.study import Study
 from hubbub.version import VERSION
 
@@ -166,7 +166,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> Trials:
         progress: see `audit`.
     """
     study, noise = made.study, made.stated.noise_multiplier
-    terms, canaries = terms_of(made, count), Canaries.tossed(made, count)
+    terms, canaries = round_parameters_of(made, count), Canaries.tossed(made, count)
     parties = federate(
         layout_of(made),
         terms,

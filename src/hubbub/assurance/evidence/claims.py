@@ -15,7 +15,7 @@ from pathlib import Path
 from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding
 from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, part_words
-from hubbub.assurance.evidence.finding import Finding, judged, on_trust, signed, wrong
+from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, signed, wrong
 from hubbub.assurance.transcript.header import roster_of
 from hubbub.errors import IntegrityError
 from hubbub.planning import TRAINING, Exposure, Plan, is_dimension, told_shape
@@ -88,7 +88,7 @@ def spent(plan: Plan, attempts: int) -> list[Plain]:
 
 def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
     """What one adversary has learnt by then; what else is asked of the silos is counted with it."""
-    if attempts == 0 and not plan.asides:
+    if attempts == 0 and not plan.queries:
         return 0.0
     asked = plan.study.privacy
     return epsilon_against(
@@ -99,7 +99,7 @@ def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
         asked.epsilon,
         against.noise_multiplier,
         against.known_records,
-        asides=tuple(one.priced for one in plan.asides),
+        queries=tuple(one.priced for one in plan.queries),
         left=against.noise_multiplier / plan.noise_multiplier,
     )
 
@@ -166,7 +166,7 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
     found, said = content["plan"], content["epsilon"]
     made = remade(study, found["dimension"])
     if made is None:
-        yield on_trust(
+        yield not_verifiable(
             "that the plan and its epsilons follow from the study: how many features a record has, "
             "only its own code or data know"
         )
@@ -213,7 +213,7 @@ def _part_claims(content: Plain, study: Study) -> Iterator[Finding]:
         yield from (signed(_said_by(part)) for part in parts if not wrongs[part["silo"]])
     silent = [name for name in names if name not in spoken]
     if silent:
-        yield on_trust(
+        yield not_verifiable(
             f"what the ledgers of {', '.join(silent[:_MANY])} hold: they have not signed"
         )
 
@@ -299,5 +299,5 @@ def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:
     else:
         yield signed(claim)
     own = trusted(study)
-    yield from map(on_trust, own)
-    yield from (on_trust(str(one)) for one in content["trust"] if one not in own)
+    yield from map(not_verifiable, own)
+    yield from (not_verifiable(str(one)) for one in content["trust"] if one not in own)

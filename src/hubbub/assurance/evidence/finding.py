@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-REDERIVED, SIGNED, ON_TRUST = "re-derived", "signed", "on trust"
+REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "on trust"
 _WRONG = "wrong: "
 
 
@@ -34,9 +34,9 @@ def signed(claim: str) -> Finding:
     return Finding(claim, SIGNED)
 
 
-def on_trust(claim: str) -> Finding:
+def not_verifiable(claim: str) -> Finding:
     """A claim that cannot be checked here."""
-    return Finding(claim, ON_TRUST)
+    return Finding(claim, NOT_VERIFIABLE)
 
 
 def wrong(claim: str, why: object) -> Finding:

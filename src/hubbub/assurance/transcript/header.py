@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from hubbub.protocol.identity import Identity, Roster
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Header:
     purpose: str
     number: int
     roster: Roster = field(repr=False)
-    terms: Terms | None = None
+    terms: RoundParameters | None = None
 
 
 def written(header: Header) -> bytes:
@@ -87,5 +87,5 @@ def parsed(text: bytes) -> Header:
         purpose=str(plain["purpose"]),
         number=int(plain["number"]),
         roster=roster_of(plain["roster"]),
-        terms=None if plain["terms"] is None else Terms(**plain["terms"]),
+        terms=None if plain["terms"] is None else RoundParameters(**plain["terms"]),
     )

@@ -27,7 +27,7 @@ from hubbub.disk import fresh, sync_folder, write_all
 from hubbub.errors import IntegrityError
 from hubbub.planning import TRAINING
 from hubbub.protocol.identity import Roster
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 
 __all__ = ["TRAINING", "Transcript", "files", "path_of", "read", "recover"]
 
@@ -60,7 +60,7 @@ class Transcript:
         session: bytes,
         roster: Roster,
         full: bool,
-        terms: Terms | None = None,
+        terms: RoundParameters | None = None,
         purpose: str = TRAINING,
     ) -> None:
         self._path, self._full = path_of(folder, session), full

@@ -16,12 +16,12 @@ from safetensors.numpy import load_file
 
 from hubbub import learning
 from hubbub.assurance.evidence.evidence_file import check_ordinary
-from hubbub.assurance.evidence.finding import Finding, judged, on_trust, wrong
+from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, wrong
 from hubbub.assurance.verification.damage import RESTORE
 from hubbub.errors import HubbubError
 from hubbub.learning.study_model import Lift, lift_of, model_of
 from hubbub.planning import Plan, told_shape
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.round.projected_sum import LAYERS
 from hubbub.protocol.round.round_parameters import Parameters
 
@@ -45,7 +45,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
     return model_of(plan.study, (1, *shape) if flattened else shape)
 
 
-def lift_for(terms: Terms, plan: Plan) -> tuple[Lift | None, bool]:
+def lift_for(terms: RoundParameters, plan: Plan) -> tuple[Lift | None, bool]:
     """From projected sums to whole ones, if they are projected; and whether that can be done."""
     model = _built(plan) if terms.projection == LAYERS else None
     if terms.projection == LAYERS and model is None:
@@ -69,7 +69,7 @@ def last_model(
             "others are for, only the study's own code or data say"
         )
     if parameters is None:
-        return on_trust(f"that {claim}: the last step could not be made again")
+        return not_verifiable(f"that {claim}: the last step could not be made again")
     try:
         check_ordinary(path)
         if model is not None and not plan.study.model.inputs and not _is_named(path, model):

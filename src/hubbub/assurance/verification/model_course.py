@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.learning import Optimizer
-from hubbub.protocol.round.round_parameters import Parameters, Terms
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.training.loop import stepped
 
 
@@ -72,7 +72,7 @@ class Course:
         if round in self._starts:
             self._states[round] = self._state()
 
-    def expect(self, sent: Parameters, terms: Terms) -> None:
+    def expect(self, sent: Parameters, terms: RoundParameters) -> None:
         """Compare a MODEL with what was made; where nothing could be made, it is believed.
 
         One that was shortened on its way is not what the next step starts from.

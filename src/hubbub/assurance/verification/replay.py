@@ -24,7 +24,7 @@ from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.learning.study_model import Lift
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.joint_seed import SeedCheck
-from hubbub.protocol.round import Terms, decoded
+from hubbub.protocol.round import RoundParameters, decoded
 from hubbub.protocol.round.projected_sum import draw_of
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag
@@ -54,7 +54,9 @@ class Played:
     sums: Mapping[int, NDArray[np.float64]] = field(repr=False)
 
 
-def gradient_of(terms: Terms, attempt: Attempt, lift: Lift | None) -> NDArray[np.float64]:
+def gradient_of(
+    terms: RoundParameters, attempt: ReplayedAttempt, lift: Lift | None
+) -> NDArray[np.float64]:
     """From the sum of an attempt to the gradient: the one place for what lies between."""
     total = decoded(terms, ring.to_integers(attempt.total))
     if lift is None or attempt.seed is None:
@@ -63,7 +65,7 @@ def gradient_of(terms: Terms, attempt: Attempt, lift: Lift | None) -> NDArray[np
 
 
 @dataclass
-class Attempt:
+class ReplayedAttempt:
     """An attempt while its answers are read."""
 
     time: Time
@@ -78,13 +80,13 @@ class Attempt:
     asked: bool = False
     whole: bool = True
 
-    def is_complete(self, terms: Terms, nodes: Iterable[int]) -> bool:
+    def is_complete(self, terms: RoundParameters, nodes: Iterable[int]) -> bool:
         """Whether no mask is left on the sum."""
         if terms.nodes:
             return len(self.arrived) >= terms.quorum and self.totals == set(nodes)
         return self.arrived == self.active
 
-    def add(self, kept: Kept, terms: Terms, sender: str, aggregator: str) -> None:
+    def add(self, kept: Kept, terms: RoundParameters, sender: str, aggregator: str) -> None:
         """Take an answer in, if its vector was kept."""
         is_total = kept.tag is Tag.TOTAL
         (self.totals if is_total else self.arrived).add(kept.sender)
@@ -107,7 +109,7 @@ class Attempt:
         if len(self.links) == len(self.active):
             self.seed = seeds.seed(*self.time, self.active, self.links)
 
-    def check_request(self, kept: Kept, terms: Terms, sender: str) -> None:
+    def check_request(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
         """A node must be asked for the masks of those who answered, and of nobody else."""
         named = terms.read_silos(kept.payload or b"", sender)
         if kept.sender != 0 or kept.receiver in self.totals:
@@ -135,7 +137,7 @@ class Replay:
     def __init__(
         self,
         header: Header,
-        terms: Terms,
+        terms: RoundParameters,
         course: Course | None,
         *,
         lift: Lift | None = None,
@@ -146,7 +148,7 @@ class Replay:
         self._anchors: list[bytes] = []
         self._seeds: SeedCheck | None = None
         self._last: Time = (0, 0)
-        self._open: Attempt | None = None
+        self._open: ReplayedAttempt | None = None
         self._answers: Counter[int] = Counter()
         self._sums: dict[int, NDArray[np.float64]] = {}
         self._frames = self._attempts = self._unseen = self._withheld = 0
@@ -222,7 +224,7 @@ class Replay:
             self._course.expect(parameters, self._terms)
         self._last = time
         total = ring.zeros(self._terms.dimension, self._terms.word_bits)
-        self._open = Attempt(
+        self._open = ReplayedAttempt(
             time=time, active=active, model=model.digest, parameters=parameters, total=total
         )
         if self._terms.joint and self._seeds is None:
@@ -260,7 +262,7 @@ class Replay:
         seeds.learn_anchors(self._anchors)
         return seeds
 
-    def _awaited(self, attempt: Attempt, tag: Tag) -> Set[int]:
+    def _awaited(self, attempt: ReplayedAttempt, tag: Tag) -> Set[int]:
         """Who may still say this in the open attempt."""
         if tag is Tag.TOTAL:
             return set(self._roster.nodes) - attempt.totals

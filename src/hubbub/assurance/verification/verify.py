@@ -18,7 +18,7 @@ from hubbub.assurance.evidence.claims import MODEL, check_content, remade
 from hubbub.assurance.evidence.collecting import FILE, STANDARDISED
 from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, plain_json, read_whole
-from hubbub.assurance.evidence.finding import Finding, judged, on_trust, rederived, wrong
+from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, rederived, wrong
 from hubbub.assurance.transcript.header import Header, plain_roster
 from hubbub.assurance.transcript.records import FOLDER, files, read_header
 from hubbub.assurance.verification.damage import RESTORE, damage
@@ -29,9 +29,9 @@ from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.learning.study_model import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
-from hubbub.protocol.round import Terms
+from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.session.in_process import terms_of
+from hubbub.session.in_process import round_parameters_of
 from hubbub.study import Study
 from hubbub.study.standardisation import standardisation_from
 
@@ -89,11 +89,13 @@ def _study_id(content: Plain) -> object:
 def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
     """What can be said where a plan cannot be made again, and nothing played without one."""
     if content is None:
-        yield on_trust("the plan: how many features a record has, only its own code or data know")
+        yield not_verifiable(
+            "the plan: how many features a record has, only its own code or data know"
+        )
     else:
         why = _unlike(stated, content.get("plan"))
         yield judged(f"plan.json is the plan of {FILE}", f"{why}; {RESTORE}" if why else "")
-    yield on_trust("that sums, attempts and the model are what the transcripts make of them")
+    yield not_verifiable("that sums, attempts and the model are what the transcripts make of them")
 
 
 def _audit_kept(path: Path, content: Plain) -> Finding:
@@ -135,7 +137,7 @@ def _intact(folder: Path, content: Plain | None) -> Finding:
 
 
 def _without_evidence() -> Finding:
-    return on_trust(
+    return not_verifiable(
         f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
         "nor what the ledgers hold; a finished run has one"
     )
@@ -149,10 +151,14 @@ def _played(
     paths = sorted(headers, key=lambda path: (headers[path].number, path.name))
     training = [path for path in paths if headers[path].purpose == TRAINING]
     if not training:
-        yield on_trust("there is no transcript of training, as of a baseline: nothing to play")
+        yield not_verifiable(
+            "there is no transcript of training, as of a baseline: nothing to play"
+        )
         return
     if not _has_room(folder, paths, plan):
-        yield on_trust("no file holds a model of the size that the plan states: nothing to play")
+        yield not_verifiable(
+            "no file holds a model of the size that the plan states: nothing to play"
+        )
         return
     initial = initial_of(plan)
     course = Course(
@@ -202,7 +208,7 @@ def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
     return 2 * (plan.dimension or 0) <= max(sizes, default=0)
 
 
-def _terms(path: Path, header: Header, plan: Plan) -> Terms:
+def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
     """The numbers of a session's rounds, which are those of the plan."""
     if header.study != plan.study.id:
         raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
@@ -215,15 +221,15 @@ def _terms(path: Path, header: Header, plan: Plan) -> Terms:
             "whose keys these are nothing says"
         )
     size = plan.dimension or header.terms.parameters
-    aside = plan.aside(header.purpose)
-    if aside is None and header.purpose != TRAINING:
+    query = plan.query(header.purpose)
+    if query is None and header.purpose != TRAINING:
         raise IntegrityError(
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
     planned = (
-        terms_of(aside.plan, aside.aside.numbers, parameters=size)
-        if aside
-        else terms_of(plan, size)
+        round_parameters_of(query.plan, query.query.numbers, parameters=size)
+        if query
+        else round_parameters_of(plan, size)
     )
     if why := difference(asdict(header.terms), asdict(planned)):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
@@ -238,7 +244,7 @@ def _said_of(name: str, header: Header, played: Played) -> Iterator[Finding]:
         f"signatures and order; {played.attempts} attempts, one answer of each party to each"
     )
     if played.unseen:
-        yield on_trust(
+        yield not_verifiable(
             f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
             'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
             "for a model of the study's own"
@@ -255,13 +261,15 @@ def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) ->
         same = read_whole(path) == made.encode()
         yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
     elif header.purpose != TRAINING:
-        yield on_trust(f"that what is told of the session for {header.purpose} follows from it")
+        yield not_verifiable(
+            f"that what is told of the session for {header.purpose} follows from it"
+        )
 
 
 def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
     """A session is the parties' own if it has the keys with which they sign the evidence."""
     if content is not None and plain_roster(header.roster) != content["roster"]:
-        yield on_trust(
+        yield not_verifiable(
             f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
             "run in one process was resumed"
         )
@@ -269,15 +277,17 @@ def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Fi
 
 def _first_model(initial: Parameters | None, plan: Plan) -> Finding:
     if initial is None:
-        return on_trust(f"the first model, which {plan.study.model.kind} makes; it is not run here")
+        return not_verifiable(
+            f"the first model, which {plan.study.model.kind} makes; it is not run here"
+        )
     return rederived("the first model follows from the study id")
 
 
 def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:
     """What was asked of the silos besides the training, over all sessions (P16)."""
     counted = plan.study.training.steps if content is None else content["epsilon"]["attempts"]
-    for planned in plan.asides:
-        purpose, most = planned.aside.purpose, planned.aside.made_by(int(counted))
+    for planned in plan.queries:
+        purpose, most = planned.query.purpose, planned.query.made_by(int(counted))
         why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
         yield judged(f"{asked[purpose]} sums for {purpose} were made, of {most} that are due", why)
 

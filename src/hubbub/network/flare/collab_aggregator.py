@@ -31,7 +31,7 @@ class FlareAggregator:
     def main(self) -> None:
         """Run the study, or go on with it."""
         settings = Settings.read(Path(collab.workspace.get_site_config_dir()))
-        journal, out = settings.journal(), run_folder(Path(settings.home), self._study)
+        event_log, out = settings.event_log(), run_folder(Path(settings.home), self._study)
         try:
             site = settings.site
             study = site.study(bytes.fromhex(self._study))
@@ -41,12 +41,12 @@ class FlareAggregator:
                     f"{self._study[:16]}; run hubbub approve there"
                 )
             phase = phase_over_collab()
-            serve(site, study, out, phase, journal=journal, patience=settings.patience)
+            serve(site, study, out, phase, event_log=event_log, timeouts=settings.timeouts)
         except AbortedError:
-            journal.warn("stopped", said="the engine has ended the job; it is submitted again")
+            event_log.warn("stopped", said="the engine has ended the job; it is submitted again")
             raise
         except HubbubError as error:
-            journal.warn("stopped", said=str(error))
+            event_log.warn("stopped", said=str(error))
             leave_word(Path(settings.home), self._study, error)
             raise
         leave_word(Path(settings.home), self._study, None)

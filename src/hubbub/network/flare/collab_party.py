@@ -11,7 +11,7 @@ from pathlib import Path
 from nvflare.collab import collab
 
 from hubbub.errors import UserError
-from hubbub.network.endpoint import Seat
+from hubbub.network.endpoint import Endpoint
 from hubbub.network.flare.kit import check_code
 from hubbub.network.flare.site_settings import Settings
 
@@ -20,20 +20,20 @@ class FlareParty:
     """A silo or a compute node: hands what the server's worker sends to its seat."""
 
     def __init__(self) -> None:
-        self._seat: Seat | None = None
+        self._seat: Endpoint | None = None
 
     @collab.init
     def begin(self) -> None:
         """Take the seat that this machine's settings describe."""
         settings = Settings.read(Path(collab.workspace.get_site_config_dir()))
-        journal = settings.journal()
+        event_log = settings.event_log()
         if settings.site.name != collab.site_name:
             raise UserError(
                 f"expected the site {collab.site_name} to be the party {settings.site.name}; "
                 "give both the same name"
             )
         check_code(Path(collab.workspace.get_site_config_dir()), allowed=settings.allow_byoc)
-        self._seat = settings.seat(journal)
+        self._seat = settings.endpoint(event_log)
 
     @collab.final
     def end(self) -> None:

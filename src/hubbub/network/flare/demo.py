@@ -26,7 +26,7 @@ from hubbub.errors import HubbubError, UserError
 from hubbub.network.flare.outcome import run_folder
 from hubbub.network.flare.provision import ADMIN, provision
 from hubbub.network.key_files import roster_of, roster_toml
-from hubbub.network.party_folder import Site
+from hubbub.network.party_folder import PartyFolder
 from hubbub.study import Study
 
 _HUBBUB = "import sys; from hubbub.cli.main import main; sys.exit(main())"
@@ -66,7 +66,7 @@ class Consortium:
         roles = {"aggregator": "aggregator"} | dict.fromkeys(names, "silo")
         roles |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
         told("each party: hubbub keygen NAME --role ROLE --home NAME")
-        sites = {name: Site.made(folder / name, name, role) for name, role in roles.items()}
+        sites = {name: PartyFolder.made(folder / name, name, role) for name, role in roles.items()}
         told("somebody: hubbub roster */identity.toml --out roster.toml")
         roster = roster_of([site.keys.identity for site in sites.values()])
         (folder / "roster.toml").write_text(roster_toml(roster), encoding="utf-8")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from hubbub.errors import UserError
-from hubbub.network.event_log import Journal, Say
-from hubbub.network.party_folder import Site
-from hubbub.network.timeouts import PACE, Patience
+from hubbub.network.event_log import EventLog, Say
+from hubbub.network.party_folder import PartyFolder
+from hubbub.network.timeouts import PACE, Timeouts
 
 if TYPE_CHECKING:
-    from hubbub.network.endpoint import Seat
+    from hubbub.network.endpoint import Endpoint
 
 FILE = "hubbub.toml"
 
@@ -44,10 +44,10 @@ class Settings:
     device: str = "auto"
     pace: float = PACE
     allow_byoc: bool = False
-    deadline: float = Patience.deadline
-    opening: float = Patience.opening
-    waiting: float = Patience.waiting
-    ask_again: float = Patience.ask_again
+    deadline: float = Timeouts.deadline
+    opening: float = Timeouts.opening
+    waiting: float = Timeouts.waiting
+    ask_again: float = Timeouts.ask_again
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
@@ -92,25 +92,25 @@ class Settings:
         (folder / FILE).write_text(tomli_w.dumps(asdict(self)), encoding="utf-8")
 
     @property
-    def site(self) -> Site:
+    def site(self) -> PartyFolder:
         """The party's folder, checked."""
-        return Site.opened(Path(self.home))
+        return PartyFolder.opened(Path(self.home))
 
     @property
-    def patience(self) -> Patience:
+    def timeouts(self) -> Timeouts:
         """How long the aggregator waits."""
-        return Patience(
+        return Timeouts(
             deadline=self.deadline,
             opening=self.opening,
             waiting=self.waiting,
             ask_again=self.ask_again,
         )
 
-    def journal(self, say: Say = lambda _: None) -> Journal:
+    def event_log(self, say: Say = lambda _: None) -> EventLog:
         """Where this party's events go."""
-        return Journal(party=self.site.name, folder=Path(self.home), say=say)
+        return EventLog(party=self.site.name, folder=Path(self.home), say=say)
 
-    def seat(self, journal: Journal) -> Seat:
+    def endpoint(self, event_log: EventLog) -> Endpoint:
         """A silo's or a compute node's seat.
 
         Raises:
@@ -118,16 +118,16 @@ class Settings:
         """
         site = self.site
         if site.role == "node":
-            from hubbub.network.node_endpoint import NodeSeat
+            from hubbub.network.node_endpoint import NodeEndpoint
 
-            return NodeSeat(site, journal)
+            return NodeEndpoint(site, event_log)
         if site.role != "silo":
             raise UserError(f"expected a silo or a compute node in {self.home}, got the aggregator")
-        from hubbub.network.silo_endpoint import SiloSeat
+        from hubbub.network.silo_endpoint import SiloEndpoint
 
-        return SiloSeat(
+        return SiloEndpoint(
             site,
-            journal,
+            event_log,
             data=Path(self.data or self.home),
             ledger=Path(self.ledger or site.home / "ledger.sqlite"),
             device=self.device,

@@ -21,7 +21,7 @@ _WORTH_A_THREAD = 1 << 19  # bytes of a vector below which one thread is faster
 _HEAD_START = 1 << 18  # bytes of a vector's masks that the caller adds while a thread wakes up
 
 
-class Masking:
+class MaskStream:
     """Adds masks on a number of threads. The threads change the speed and nothing else.
 
     Args:

@@ -6,18 +6,18 @@ They do no I/O, read no clock and draw no global randomness; whoever runs them c
 from hubbub.protocol.round.aggregator import Aggregator
 from hubbub.protocol.round.compute_node import ComputeNode
 from hubbub.protocol.round.decoding import decoded
-from hubbub.protocol.round.masking import Answering
+from hubbub.protocol.round.masking import Masking
 from hubbub.protocol.round.projected_sum import LocalTask
-from hubbub.protocol.round.round_parameters import Terms
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.protocol.round.silo import Charge, Silo
 
 __all__ = [
     "Aggregator",
-    "Answering",
     "Charge",
     "ComputeNode",
     "LocalTask",
+    "Masking",
+    "RoundParameters",
     "Silo",
-    "Terms",
     "decoded",
 ]

@@ -17,7 +17,7 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.joint_seed import SeedCheck
 from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.round.round_parameters import Parameters, Terms, Turn
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 
 
@@ -38,7 +38,7 @@ class Aggregator:
         *,
         keys: Keys,
         roster: Roster,
-        terms: Terms,
+        terms: RoundParameters,
         study: bytes,
         session: bytes,
         seeds: SeedCheck | None = None,

@@ -11,11 +11,11 @@ from collections.abc import Set
 from hubbub.errors import ProtocolError
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.round.additive_shares import Collection, opened_share
-from hubbub.protocol.round.round_parameters import Terms, Turn
+from hubbub.protocol.round.round_parameters import RoundParameters, Turn
 from hubbub.protocol.wire import Frame, Tag, parse
 
 
@@ -23,10 +23,16 @@ class ComputeNode:
     """One compute node in one session."""
 
     def __init__(
-        self, *, keys: Keys, roster: Roster, terms: Terms, session: Session, masking: Masking
+        self,
+        *,
+        keys: Keys,
+        roster: Roster,
+        terms: RoundParameters,
+        session: Session,
+        mask_stream: MaskStream,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
-        self._session, self._masking = session, masking
+        self._session, self._mask_stream = session, mask_stream
         self._turn = Turn()
         self._collection = Collection(terms.dimension, terms.word_bits)
 
@@ -100,5 +106,5 @@ class ComputeNode:
             )
             for silo in sorted(silos)
         ]
-        self._masking.add_all(residues, [(key, False) for key in keys])
+        self._mask_stream.add_all(residues, [(key, False) for key in keys])
         return residues

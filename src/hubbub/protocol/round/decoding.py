@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.round.round_parameters import Terms
+from hubbub.protocol.round.round_parameters import RoundParameters
 
 
-def decoded(terms: Terms, total: NDArray[np.int64]) -> NDArray[np.float64]:
+def decoded(terms: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.float64]:
     """The sum in units of the gradient.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.round.round_parameters import Terms
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.protocol.token_lists import chosen_records, partition, without_replacement
 
 
@@ -28,7 +28,7 @@ class Tokens:
     def __repr__(self) -> str:
         return "Tokens(<private>)"
 
-    def chosen(self, terms: Terms, seed: bytes, round: int) -> NDArray[np.intp]:
+    def chosen(self, terms: RoundParameters, seed: bytes, round: int) -> NDArray[np.intp]:
         """The silo's records in the batch of a round.
 
         The joint seed of its first round is the list's (P9): nobody knew it when the tokens were

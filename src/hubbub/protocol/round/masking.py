@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from hubbub.errors import ProtocolError
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import Masking
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round.additive_shares import sealed_shares
-from hubbub.protocol.round.round_parameters import Parameters, Terms, Turn
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse
 
 
@@ -31,7 +31,7 @@ class Attempt:
     parameters: Parameters = field(repr=False)
 
 
-class Answering:
+class Masking:
     """One silo's side of the wire in one session.
 
     Args:
@@ -48,13 +48,13 @@ class Answering:
         *,
         keys: Keys,
         roster: Roster,
-        terms: Terms,
+        terms: RoundParameters,
         session: Session,
-        masking: Masking,
+        mask_stream: MaskStream,
         source: SecureSource | None = None,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
-        self._session, self._masking = session, masking
+        self._session, self._mask_stream = session, mask_stream
         self._turn = Turn()
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
@@ -151,6 +151,6 @@ class Answering:
             for other in others
         }
         mine = self._session.index
-        self._masking.add_all(
+        self._mask_stream.add_all(
             residues, [(key, pairwise and other < mine) for other, key in keys.items()]
         )

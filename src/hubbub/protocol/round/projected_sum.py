@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol.projection import Draw, Projection, project
-from hubbub.protocol.round.round_parameters import Parameters, Terms
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 
 Array = NDArray[np.float64]
 LAYERS = "layers"  # the kind that is made layer by layer, before records are clipped
@@ -45,7 +45,7 @@ def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Dr
     return Draw(seed=seed, step=round, attempt=attempt, model=model)
 
 
-def projection_of(terms: Terms) -> Projection:
+def projection_of(terms: RoundParameters) -> Projection:
     """The projection of the whole vector that the terms state."""
     return Projection(
         kind=terms.projection,
@@ -56,13 +56,13 @@ def projection_of(terms: Terms) -> Projection:
     )
 
 
-def draw_key(terms: Terms, draw: Draw) -> bytes:
+def draw_key(terms: RoundParameters, draw: Draw) -> bytes:
     """The public key from which the matrices of a projection layer by layer are made."""
     return draw.key_of(LAYERS, terms.parameters, terms.dimension)
 
 
 def clipped_sum(
-    terms: Terms,
+    terms: RoundParameters,
     task: LocalTask,
     parameters: Parameters,
     chosen: NDArray[np.intp],

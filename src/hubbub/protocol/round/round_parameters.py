@@ -24,7 +24,7 @@ Parameters = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class RoundParameters:
     """The fixed numbers of a study's rounds.
 
     Args:

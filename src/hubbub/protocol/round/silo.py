@@ -21,9 +21,9 @@ from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.projection import Draw
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round.joint_batch import Tokens
-from hubbub.protocol.round.masking import Answering, Attempt
+from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
-from hubbub.protocol.round.round_parameters import Terms
+from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +48,14 @@ class Silo:
     def __init__(
         self,
         *,
-        terms: Terms,
+        terms: RoundParameters,
         task: LocalTask,
-        answering: Answering,
+        masking: Masking,
         source: SecureSource,
         seeds: JointSeed | None = None,
     ) -> None:
         self._terms, self._task = terms, task
-        self._answering, self._source, self._seeds = answering, source, seeds
+        self._masking, self._source, self._seeds = masking, source, seeds
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
         self._tokens: Tokens | None = None
@@ -68,7 +68,7 @@ class Silo:
                 too few silos.
         """
         try:
-            accepted = self._answering.accept(model)
+            accepted = self._masking.accept(model)
         except ProtocolError as error:
             if error.culprit != "relay":  # a signed lie ends the attempt, a stray message does not
                 self.decline()
@@ -127,7 +127,7 @@ class Silo:
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
             total, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
         )
-        return self._answering.masked(attempt, residues)  # P4: only the whole sum is visible
+        return self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
 
     def _opened(self) -> Attempt:
         """The accepted attempt."""
@@ -157,4 +157,4 @@ class Silo:
 
     def shares(self) -> dict[int, bytes]:
         """With full shares, what goes to the compute nodes with the last answer; else nothing."""
-        return self._answering.shares()
+        return self._masking.shares()

@@ -18,10 +18,10 @@ from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.kept_state import Store
-from hubbub.protocol.token_lists.list_context import Venue
+from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.onion_layers import Labour
-from hubbub.protocol.token_lists.process_pool import workshop
+from hubbub.protocol.token_lists.onion_layers import Executor
+from hubbub.protocol.token_lists.process_pool import process_pool
 from hubbub.protocol.token_lists.token_list import Owned, Publication, TokenList
 from hubbub.protocol.token_lists.verdict import Evidence, verdict
 
@@ -95,12 +95,12 @@ def create_tokens(
     }
     operations = 2 * len(listed) * sum(counts)
     tally = _Tally(operations, progress)
-    with workshop(operations, workers, tally.add) as labour:
+    with process_pool(operations, workers, tally.add) as executor:
         making = Making(
             mixers=mixers,
-            venue=Venue(roster=roster, study=study, session=session, number=number),
+            list_context=ListContext(roster=roster, study=study, session=session, number=number),
             counts=counts,
-            labour=labour,
+            executor=executor,
             store=resume,
             about=[*about, session],
         )
@@ -131,9 +131,9 @@ class Making:
     """
 
     mixers: Mapping[int, Mixer]
-    venue: Venue
+    list_context: ListContext
     counts: Sequence[int]
-    labour: Labour = onion_layers.in_this_thread
+    executor: Executor = onion_layers.in_this_thread
     store: Store | None = None
     about: Sequence[bytes] = ()
     _step: int = 0
@@ -146,7 +146,7 @@ class Making:
         """Keys, commitments, and list 0."""
         mixers = self.mixers.values()
         self._keys = [mixer.key() for mixer in mixers]
-        commits = [mixer.commit(self._keys, self.labour) for mixer in mixers]
+        commits = [mixer.commit(self._keys, self.executor) for mixer in mixers]
         self._published = [mixer.submit(commits) for mixer in mixers]
         self._input = [one.forms for one in self._published]
         self._keep()
@@ -160,7 +160,7 @@ class Making:
         self._look()
         for turn, mixer in list(self.mixers.items())[self._step :]:
             try:
-                self._published = [mixer.mix([one.forms for one in self._published], self.labour)]
+                self._published = [mixer.mix([one.forms for one in self._published], self.executor)]
             except ProtocolError:
                 if mixer.disputed:
                     self.settle(turn)
@@ -178,7 +178,7 @@ class Making:
         """
         complaint = self.mixers[complainer].complain()
         opened = [mixer.give_up(complaint) for mixer in self.mixers.values()]
-        found = verdict(self.evidence(), complaint, opened, self.labour)
+        found = verdict(self.evidence(), complaint, opened, self.executor)
         raise ProtocolError(
             f"expected a list that everybody made as agreed, got one where {found.reason}",
             culprit=found.culprit,
@@ -188,7 +188,7 @@ class Making:
         """What has been published so far."""
         forms = {self._step: [one.forms for one in self._published], 0: self._input}
         return Evidence(
-            venue=self.venue,
+            list_context=self.list_context,
             counts=self.counts,
             keys=self._keys,
             names=self._names,

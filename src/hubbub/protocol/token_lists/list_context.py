@@ -34,7 +34,7 @@ class Post:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Venue:
+class ListContext:
     """One list in the making.
 
     Args:

@@ -31,8 +31,8 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.list_context import Payload, Post, Venue, repeated
-from hubbub.protocol.token_lists.onion_layers import TOKEN_BYTES, Labour, Names
+from hubbub.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
+from hubbub.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names
 from hubbub.protocol.token_lists.publications import Publications
 from hubbub.protocol.token_lists.token_list import (
     Owned,
@@ -83,10 +83,10 @@ class Mixer:
                 "expected a study id of 32 bytes, a session of 16 and a number from 0 to 2^32 - 1, "
                 f"got {len(study)}, {len(session)} and {number}"
             )
-        self._venue = Venue(roster=roster, study=study, session=session, number=number)
+        self._list_context = ListContext(roster=roster, study=study, session=session, number=number)
         self._keys, self._roster, self._index = keys, roster, index
         self._counts = dict(zip(roster.silos, map(int, counts), strict=True))
-        self._rules = Publications(self._venue, self._counts)
+        self._rules = Publications(self._list_context, self._counts)
         self._source = source or SecureSource()
         self._private = onion_layers.fresh_private()
         self._publics: dict[int, bytes] = {}
@@ -115,7 +115,9 @@ class Mixer:
         self._next = "commit"
         return self._frame(Tag.MIX_KEY, onion_layers.public_of(self._private))
 
-    def commit(self, keys: Sequence[bytes], labour: Labour = onion_layers.in_this_thread) -> bytes:
+    def commit(
+        self, keys: Sequence[bytes], executor: Executor = onion_layers.in_this_thread
+    ) -> bytes:
         """Phase 2: wrap own tokens; the MIX_COMMIT frame, which also repeats the keys.
 
         Raises:
@@ -123,14 +125,14 @@ class Mixer:
         """
         self._begin("commit")
         sizes = self._rules.key_bytes
-        self._key_posts = self._venue.one_each(keys, Tag.MIX_KEY, 0, sizes)
+        self._key_posts = self._list_context.one_each(keys, Tag.MIX_KEY, 0, sizes)
         self._rules.check_keys(self._key_posts)
         self._publics = {index: bytes(post.payload) for index, post in self._key_posts.items()}
         self._check_own(self._publics[self._index] == onion_layers.public_of(self._private))
         self._places = self._list_places()
         tokens = self._source.bytes(TOKEN_BYTES * self._counts[self._index])
         forms, self._own = onion_layers.wrapped(
-            tokens, list(self._publics.values()), self._places, labour
+            tokens, list(self._publics.values()), self._places, executor
         )
         self._forms = forms.tobytes()
         self._next = "submit"
@@ -144,7 +146,7 @@ class Mixer:
         """
         self._begin("submit")
         sizes = self._rules.commit_bytes
-        self._commits = self._venue.one_each(commits, Tag.MIX_COMMIT, 0, sizes)
+        self._commits = self._list_context.one_each(commits, Tag.MIX_COMMIT, 0, sizes)
         self._committed = self._rules.commitments(self._commits, self._key_posts)
         self._check_own(self._committed[self._index] == self._hidden())
         self._next = "look"
@@ -164,7 +166,7 @@ class Mixer:
         """
         self._begin("look")
         sizes = self._rules.names_bytes(self._step)
-        self._seen = self._venue.one_each(names, Tag.MIX_NAMES, self._step, sizes)
+        self._seen = self._list_context.one_each(names, Tag.MIX_NAMES, self._step, sizes)
         self._seen_step = self._step
         self._shown = self._rules.names(self._seen, {} if self._step else self._commits)
         self._names = onion_layers.names_in(b"".join(self._shown.values()))
@@ -188,9 +190,9 @@ class Mixer:
         """
         self._begin("agree")
         sizes = self._rules.seen_bytes(self._step)
-        posts = self._venue.one_each(seen, Tag.MIX_SEEN, self._step, sizes)
+        posts = self._list_context.one_each(seen, Tag.MIX_SEEN, self._step, sizes)
         for index, post in posts.items():
-            self._venue.compare(self._seen, post.payload, index)
+            self._list_context.compare(self._seen, post.payload, index)
         if self._step == self._roster.silos[-1]:
             self._next = "finish"
             return
@@ -198,7 +200,7 @@ class Mixer:
         self._next = "mix" if self._step == self._index else "look"
 
     def mix(
-        self, forms: Sequence[bytes], labour: Labour = onion_layers.in_this_thread
+        self, forms: Sequence[bytes], executor: Executor = onion_layers.in_this_thread
     ) -> Publication:
         """In this silo's turn: peel its layer off all forms and publish them in their new order.
 
@@ -213,7 +215,7 @@ class Mixer:
         self._begin("mix")
         outer = self._forms_of(forms)
         size = onion_layers.form_bytes(len(self._counts) - self._step + 1)
-        done = onion_layers.peeled(self._private, self._places[self._step], outer, size, labour)
+        done = onion_layers.peeled(self._private, self._places[self._step], outer, size, executor)
         names = onion_layers.names_in(done.names)
         if done.bad or np.unique(names).size < names.size:
             self.disputed = True
@@ -229,9 +231,9 @@ class Mixer:
         """The list, and where the tokens of this silo's records are; its secrets are forgotten."""
         self._begin("finish")
         tokens = TokenList(
-            study=self._venue.study,
-            session=self._venue.session,
-            number=self._venue.number,
+            study=self._list_context.study,
+            session=self._list_context.session,
+            number=self._list_context.number,
             names=self._names.tobytes(),
         )
         owned = Owned(tokens=tokens, positions=onion_layers.ranks_of(self._own[-1], self._names))
@@ -256,7 +258,7 @@ class Mixer:
                 begun: before list 0 is agreed upon, its forms could have been copied.
         """
         self._refuse_after_end()
-        self._venue.complaint(complaint)
+        self._list_context.complaint(complaint)
         if not self._took_input:
             raise ProtocolError(
                 "expected a complaint about a list whose input I have seen, got one before",
@@ -298,7 +300,7 @@ class Mixer:
 
     def _list_places(self) -> list[bytes]:
         counts, publics = list(self._counts.values()), list(self._publics.values())
-        return list_places(self._venue, counts, publics)
+        return list_places(self._list_context, counts, publics)
 
     def _check_own(self, mine: bool) -> None:
         if not mine:
@@ -308,7 +310,7 @@ class Mixer:
         """The forms of the list before, as those who named them published them."""
         previous = self._step - 1
         sizes = self._rules.forms_bytes(previous)
-        posts = self._venue.one_each(frames, Tag.MIX_FORMS, previous, sizes)
+        posts = self._list_context.one_each(frames, Tag.MIX_FORMS, previous, sizes)
         self._rules.check_forms(posts, self._shown, previous, self._places)
         return b"".join(post.payload for post in posts.values())
 
@@ -324,7 +326,7 @@ class Mixer:
         )
 
     def _frame(self, tag: Tag, payload: bytes, step: int = 0) -> bytes:
-        return self._venue.frame(self._keys, self._index, tag, step, payload)
+        return self._list_context.frame(self._keys, self._index, tag, step, payload)
 
     def _begin(self, phase: str) -> None:
         if self._next != phase:

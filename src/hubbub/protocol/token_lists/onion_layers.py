@@ -187,7 +187,7 @@ class Peel:
 
 Job = Wrap | Peel
 # Does jobs, anywhere, and gives their results in the order of the jobs.
-Labour = Callable[[Iterable[Job]], Iterator[Done]]
+Executor = Callable[[Iterable[Job]], Iterator[Done]]
 
 
 def in_this_thread(jobs: Iterable[Job]) -> Iterator[Done]:
@@ -206,12 +206,12 @@ def unpacked_job(data: bytes) -> Job:
 
 
 def wrapped(
-    tokens: bytes, publics: Sequence[bytes], places: Sequence[bytes], labour: Labour
+    tokens: bytes, publics: Sequence[bytes], places: Sequence[bytes], executor: Executor
 ) -> tuple[Forms, list[Names]]:
     """Forms of list 0 and the names in every list, in the order of the tokens."""
     pieces = _pieces(tokens, TOKEN_BYTES, _WRAPS)
     jobs = [Wrap(tokens=one, publics=tuple(publics), places=tuple(places)) for one in pieces]
-    done = list(labour(jobs))
+    done = list(executor(jobs))
     columns: list[list[bytes]] = [[] for _ in places]
     for one in done:
         for column, names in zip(columns, _divided(one.names, len(places)), strict=True):
@@ -220,11 +220,11 @@ def wrapped(
     return forms, [names_in(b"".join(column)) for column in columns]
 
 
-def peeled(private: bytes, place: bytes, forms: bytes, size: int, labour: Labour) -> Done:
+def peeled(private: bytes, place: bytes, forms: bytes, size: int, executor: Executor) -> Done:
     """All forms with one layer less, in the same order; `bad` are places in the whole list."""
     pieces = _pieces(forms, size, _PEELS)
     jobs = [Peel(private=private, place=place, forms=one, size=size) for one in pieces]
-    done = list(labour(jobs))
+    done = list(executor(jobs))
     return Done(
         forms=b"".join(one.forms for one in done),
         names=b"".join(one.names for one in done),

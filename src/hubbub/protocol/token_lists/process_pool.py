@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from hubbub.errors import HubbubError
-from hubbub.protocol.token_lists.onion_layers import Done, Job, Labour, in_this_thread
+from hubbub.protocol.token_lists.onion_layers import Done, Executor, Job, in_this_thread
 from hubbub.protocol.token_lists.pool_worker import receive, send
 
 Watch = Callable[[int], None]
@@ -31,9 +31,9 @@ def cores() -> int:
 
 
 @contextmanager
-def workshop(
+def process_pool(
     operations: int, workers: int | None = None, watch: Watch = lambda _: None
-) -> Iterator[Labour]:
+) -> Iterator[Executor]:
     """A `Labour` for as long as the block lasts.
 
     Args:
@@ -55,19 +55,19 @@ def workshop(
                 _stop(process)
 
 
-def _watched(labour: Labour, watch: Watch) -> Labour:
+def _watched(executor: Executor, watch: Watch) -> Executor:
     """The same, telling how far it is."""
 
     def watched(jobs: Iterable[Job]) -> Iterator[Done]:
         listed = list(jobs)
-        for job, done in zip(listed, labour(listed), strict=True):
+        for job, done in zip(listed, executor(listed), strict=True):
             watch(job.operations)
             yield done
 
     return watched
 
 
-def _shared(processes: list[_Process], threads: ThreadPoolExecutor) -> Labour:
+def _shared(processes: list[_Process], threads: ThreadPoolExecutor) -> Executor:
     """Jobs to whichever process is free, results in order."""
     free = SimpleQueue[_Process]()
     for process in processes:

@@ -14,7 +14,13 @@ import numpy as np
 from hubbub.errors import ProtocolError
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.list_context import Payload, Post, Venue, parted, statement_bytes
+from hubbub.protocol.token_lists.list_context import (
+    ListContext,
+    Payload,
+    Post,
+    parted,
+    statement_bytes,
+)
 from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES
 from hubbub.protocol.token_lists.token_list import commitment, doubled, joined
 from hubbub.protocol.wire import DIGEST_BYTES
@@ -31,12 +37,12 @@ class Publications:
         counts: records of each silo, by roster index, in its order; public.
     """
 
-    def __init__(self, venue: Venue, counts: Mapping[int, int]) -> None:
-        self._venue, self._counts = venue, counts
+    def __init__(self, list_context: ListContext, counts: Mapping[int, int]) -> None:
+        self._list_context, self._counts = list_context, counts
 
     @property
     def _roster(self) -> Roster:
-        return self._venue.roster
+        return self._list_context.roster
 
     # Lengths, known beforehand -----------------------------------------------------------------
 
@@ -89,7 +95,7 @@ class Publications:
         hidden = {}
         for index, post in commits.items():
             own, told = parted(post.payload, len(keys))
-            self._venue.compare(keys, told, index)
+            self._list_context.compare(keys, told, index)
             hidden[index] = bytes(own)
         return hidden
 
@@ -109,7 +115,7 @@ class Publications:
         names = dict[int, Payload]()
         for index, post in posts.items():
             names[index], told = parted(post.payload, len(commits))
-            self._venue.compare(commits, told, index)
+            self._list_context.compare(commits, told, index)
         for index, each in names.items():
             if not onion_layers.is_ascending(onion_layers.names_in(each)):
                 raise self._cheat(

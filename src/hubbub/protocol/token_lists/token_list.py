@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol.identity import Roster
-from hubbub.protocol.token_lists.list_context import Venue
+from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.protocol.token_lists.onion_layers import NAME_BYTES, Names
 
 
@@ -69,10 +69,14 @@ class Owned:
     positions: NDArray[np.intp] = field(repr=False)
 
 
-def list_places(venue: Venue, counts: Sequence[int], publics: Sequence[bytes]) -> list[bytes]:
+def list_places(
+    list_context: ListContext, counts: Sequence[int], publics: Sequence[bytes]
+) -> list[bytes]:
     """What the names and layers of each list are bound to, list 0 first: it, the keys, all."""
-    whole = hashlib.sha256(b"hubbub mix v1" + venue.study + venue.session + venue.roster.digest)
-    whole.update(venue.number.to_bytes(4, "little"))
+    whole = hashlib.sha256(
+        b"hubbub mix v1" + list_context.study + list_context.session + list_context.roster.digest
+    )
+    whole.update(list_context.number.to_bytes(4, "little"))
     for count, public in zip(counts, publics, strict=True):
         whole.update(count.to_bytes(4, "little") + public)
     start = whole.digest()

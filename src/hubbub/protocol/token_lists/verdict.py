@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.list_context import Venue, parted
-from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES, Labour, Names
+from hubbub.protocol.token_lists.list_context import ListContext, parted
+from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES, Executor, Names
 from hubbub.protocol.token_lists.publications import Publications
 from hubbub.protocol.token_lists.token_list import doubled, joined, list_places
 from hubbub.protocol.wire import Frame, Tag
@@ -44,7 +44,7 @@ class Evidence:
         forms: the MIX_FORMS frames that go with them, by step; 0 and the last are needed.
     """
 
-    venue: Venue
+    list_context: ListContext
     counts: Sequence[int]
     keys: Sequence[bytes]
     names: Sequence[Sequence[bytes]]
@@ -64,7 +64,7 @@ def verdict(
     evidence: Evidence,
     complaint: bytes,
     opened: Sequence[bytes],
-    labour: Labour = onion_layers.in_this_thread,
+    executor: Executor = onion_layers.in_this_thread,
 ) -> Verdict:
     """Repeat the making of a list with everybody's key, up to the first thing that is wrong.
 
@@ -83,24 +83,24 @@ def verdict(
         ProtocolError: naming who keeps its key or published nothing that can be read, or showed the
             complainer another list than there is here.
     """
-    venue = evidence.venue
-    silos, roster = venue.roster.silos, venue.roster
-    told = venue.complaint(complaint)
+    list_context = evidence.list_context
+    silos, roster = list_context.roster.silos, list_context.roster
+    told = list_context.complaint(complaint)
     _compared(evidence, told)
     complainer = told.sender
-    publics = _payloads(venue, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, KEY_BYTES))
-    privates = _payloads(venue, opened, Tag.MIX_OPENED, dict.fromkeys(silos, KEY_BYTES))
+    publics = _payloads(list_context, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, KEY_BYTES))
+    privates = _payloads(list_context, opened, Tag.MIX_OPENED, dict.fromkeys(silos, KEY_BYTES))
     for index in silos:
         if onion_layers.public_of(privates[index]) != publics[index]:
             return Verdict(culprit=roster.name(index), reason="the key that it shows is not its")
-    places = list_places(venue, evidence.counts, list(publics.values()))
+    places = list_places(list_context, evidence.counts, list(publics.values()))
     found = _input(evidence, places[0])
     for layer in silos:
         if isinstance(found, Verdict):
             return found
         if layer > len(evidence.names):
             break
-        found = _peeled(evidence, found, layer, privates[layer], places[layer], labour)
+        found = _peeled(evidence, found, layer, privates[layer], places[layer], executor)
     if isinstance(found, Verdict):
         return found
     return Verdict(
@@ -110,63 +110,69 @@ def verdict(
 
 def _compared(evidence: Evidence, complaint: Frame) -> None:
     """See that the complaint is about a list that is here, and is the one that its sender saw."""
-    step, venue = complaint.attempt, evidence.venue
+    step, list_context = complaint.attempt, evidence.list_context
     if step >= len(evidence.names):
         raise ProtocolError(
             f"expected list {step}, which the complaint is about, got lists before it alone",
             culprit="relay",
         )
     sizes = _rules(evidence).names_bytes(step)
-    posts = venue.one_each(evidence.names[step], Tag.MIX_NAMES, step, sizes)
-    venue.compare(posts, complaint.payload, complaint.sender)
+    posts = list_context.one_each(evidence.names[step], Tag.MIX_NAMES, step, sizes)
+    list_context.compare(posts, complaint.payload, complaint.sender)
 
 
 def _rules(evidence: Evidence) -> Publications:
-    silos = evidence.venue.roster.silos
-    return Publications(evidence.venue, dict(zip(silos, evidence.counts, strict=True)))
+    silos = evidence.list_context.roster.silos
+    return Publications(evidence.list_context, dict(zip(silos, evidence.counts, strict=True)))
 
 
 def _payloads(
-    venue: Venue, frames: Sequence[bytes], tag: Tag, sizes: Mapping[int, int], step: int = 0
+    list_context: ListContext,
+    frames: Sequence[bytes],
+    tag: Tag,
+    sizes: Mapping[int, int],
+    step: int = 0,
 ) -> dict[int, bytes]:
-    posts = venue.one_each(frames, tag, step, sizes)
+    posts = list_context.one_each(frames, tag, step, sizes)
     return {index: bytes(post.payload) for index, post in posts.items()}
 
 
 def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
     """List 0, or whose forms are not those that it named, or are there twice."""
-    venue, silos = evidence.venue, evidence.venue.roster.silos
+    list_context, silos = evidence.list_context, evidence.list_context.roster.silos
     rules = _rules(evidence)
     size = onion_layers.form_bytes(len(silos))
-    shown = _payloads(venue, evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
+    shown = _payloads(list_context, evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
     names = {index: parted(payload, len(silos))[0] for index, payload in shown.items()}
-    forms = _payloads(venue, evidence.forms[0], Tag.MIX_FORMS, rules.forms_bytes(0))
+    forms = _payloads(list_context, evidence.forms[0], Tag.MIX_FORMS, rules.forms_bytes(0))
     for index in silos:
         if onion_layers.named(place, forms[index], size) != names[index]:
-            return _misnamed(venue, index)
+            return _misnamed(list_context, index)
     owners = np.repeat(list(silos), list(evidence.counts))
     whole = onion_layers.names_in(b"".join(names.values()))
     if alike := doubled(whole, owners):
-        return Verdict(culprit=joined(venue.roster, alike), reason="its form is there twice")
+        return Verdict(culprit=joined(list_context.roster, alike), reason="its form is there twice")
     return _List(names=whole, forms=b"".join(forms.values()), owners=owners)
 
 
 def _peeled(
-    evidence: Evidence, before: _List, layer: int, private: bytes, place: bytes, labour: Labour
+    evidence: Evidence, before: _List, layer: int, private: bytes, place: bytes, executor: Executor
 ) -> _List | Verdict:
     """The list that a mixer's key makes of the one before, held against what it published."""
-    venue = evidence.venue
-    size = onion_layers.form_bytes(len(venue.roster.silos) - layer + 1)
-    done = onion_layers.peeled(private, place, before.forms, size, labour)
+    list_context = evidence.list_context
+    size = onion_layers.form_bytes(len(list_context.roster.silos) - layer + 1)
+    done = onion_layers.peeled(private, place, before.forms, size, executor)
     if done.bad:
         owner = int(before.owners[done.bad[0]])
         return Verdict(
-            culprit=venue.roster.name(owner), reason=f"its token does not open at layer {layer}"
+            culprit=list_context.roster.name(owner),
+            reason=f"its token does not open at layer {layer}",
         )
     names = onion_layers.names_in(done.names)
     if alike := doubled(names, before.owners):
         return Verdict(
-            culprit=joined(venue.roster, alike), reason=f"its tokens are alike inside layer {layer}"
+            culprit=joined(list_context.roster, alike),
+            reason=f"its tokens are alike inside layer {layer}",
         )
     order = np.argsort(names)
     inner = size - onion_layers.LAYER_BYTES
@@ -182,20 +188,24 @@ def _differs(evidence: Evidence, right: _List, layer: int, size: int) -> Verdict
     """The mixer's guilt, if it published anything but this list."""
     if layer >= len(evidence.names):
         return None
-    venue, count = evidence.venue, sum(evidence.counts)
+    list_context, count = evidence.list_context, sum(evidence.counts)
     names = _payloads(
-        venue, evidence.names[layer], Tag.MIX_NAMES, {layer: NAME_BYTES * count}, layer
+        list_context, evidence.names[layer], Tag.MIX_NAMES, {layer: NAME_BYTES * count}, layer
     )
     if names[layer] != right.names.tobytes():
         return Verdict(
-            culprit=venue.roster.name(layer),
+            culprit=list_context.roster.name(layer),
             reason="its list is not what its key makes of the one before",
         )
     if layer not in evidence.forms:
         return None
-    forms = _payloads(venue, evidence.forms[layer], Tag.MIX_FORMS, {layer: size * count}, layer)
-    return _misnamed(venue, layer) if forms[layer] != right.forms else None
+    forms = _payloads(
+        list_context, evidence.forms[layer], Tag.MIX_FORMS, {layer: size * count}, layer
+    )
+    return _misnamed(list_context, layer) if forms[layer] != right.forms else None
 
 
-def _misnamed(venue: Venue, index: int) -> Verdict:
-    return Verdict(culprit=venue.roster.name(index), reason="its forms are not those that it named")
+def _misnamed(list_context: ListContext, index: int) -> Verdict:
+    return Verdict(
+        culprit=list_context.roster.name(index), reason="its forms are not those that it named"
+    )
