@@ -28,7 +28,7 @@ from hubbub.session.in_process import Lists, layout_of
 from hubbub.session.noisy_sums import Series, Stage
 from hubbub.training.loop import Progress, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
-from hubbub.training.run import Result
+from hubbub.training.run_study import Result
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:

@@ -22,7 +22,7 @@ from hubbub.study.standardisation import FeatureSums, standardisation_from
 from hubbub.study.tabular import Records
 from hubbub.training import auxiliary_sums as asked
 from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.run import resume, run
+from hubbub.training.run_study import resume, run
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 STEPS = 12

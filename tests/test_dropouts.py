@@ -11,7 +11,7 @@ import pytest
 import hubbub
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, StudyError
-from hubbub.training.run import run
+from hubbub.training.run_study import run
 
 STEPS = 8
 

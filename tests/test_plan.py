@@ -27,9 +27,7 @@ from hubbub.planning import (
     sharing_silos,
     told_shape,
 )
-from hubbub.planning import (
-    plan as planning,
-)
+from hubbub.planning import study_plan as planning
 from hubbub.planning.pairing import bounded_projection, mechanism_of, releases
 from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition

@@ -27,7 +27,7 @@ from scipy.stats import chisquare
 import hubbub
 from hubbub import Study, learning
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.assurance.verification.verify import verify
+from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, DataError, HubbubError, ProtocolError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.protocol import noise
@@ -41,7 +41,7 @@ from hubbub.study import sources
 from hubbub.study.tabular import Records
 from hubbub.training.baselines import BASELINES
 from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.run import run
+from hubbub.training.run_study import run
 
 FALSE_ALARM = 1e-9
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")

@@ -748,7 +748,7 @@ def test_a_study_put_together_by_hand_that_no_file_can_say_is_refused(epsilon):
     "place",
     [
         "os:system",
-        "hubbub.session.secure_sum:private_sum",
+        "hubbub.session.sums:private_sum",
         "hubbub.study.datasets.images:load_mnist",
         "hubbub.datasets:_rows",
         "hubbub.datasets:heart.x",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from benchmarks.network.stage import Run
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript import records
-from hubbub.assurance.verification.verify import verify
+from hubbub.assurance.verification.checking import verify
 from hubbub.protocol.wire import Tag
 
 

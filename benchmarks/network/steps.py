@@ -38,8 +38,11 @@ from hubbub.planning import plan
 HIDDEN = [1000, 971]  # with 26 inputs and one output: 999,943 parameters
 _SKIPPED = 5  # the first steps, in which things are imported and caches fill
 _CLASSES = {
-    "hubbub.network.flare.collab_aggregator.FlareAggregator": "benchmarks.network.timed.TimedAggregator",
-    "hubbub.network.flare.collab_party.FlareParty": "benchmarks.network.timed.TimedParty",
+    f"hubbub.network.flare.collab_{old}": f"benchmarks.network.timed.{new}"
+    for old, new in (
+        ("aggregator.FlareAggregator", "TimedAggregator"),
+        ("party.FlareParty", "TimedParty"),
+    )
 }
 
 

@@ -30,8 +30,8 @@ from hubbub.version import VERSION
 if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
-    from hubbub.session.secure_sum import PrivateSum, private_sum, secure_sum
-    from hubbub.training.run import Result, resume, run
+    from hubbub.session.sums import PrivateSum, private_sum, secure_sum
+    from hubbub.training.run_study import Result, resume, run
 
 __version__ = VERSION
 
@@ -64,13 +64,13 @@ __all__ = [
 
 _LATER = {
     "Audit": "hubbub.assurance.audit",
-    "PrivateSum": "hubbub.session.secure_sum",
-    "Result": "hubbub.training.run",
+    "PrivateSum": "hubbub.session.sums",
+    "Result": "hubbub.training.run_study",
     "audit": "hubbub.assurance.audit",
-    "private_sum": "hubbub.session.secure_sum",
-    "resume": "hubbub.training.run",
-    "run": "hubbub.training.run",
-    "secure_sum": "hubbub.session.secure_sum",
+    "private_sum": "hubbub.session.sums",
+    "resume": "hubbub.training.run_study",
+    "run": "hubbub.training.run_study",
+    "secure_sum": "hubbub.session.sums",
 }
 
 

@@ -12,11 +12,11 @@ from hubbub.assurance.audit import audit
 from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.evidence_file import with_signature
 from hubbub.assurance.transcript.header import plain_roster
-from hubbub.assurance.verification import verify as checking
-from hubbub.assurance.verification.verify import verify
+from hubbub.assurance.verification import checking
+from hubbub.assurance.verification.checking import verify
 from hubbub.errors import StudyError
 from hubbub.network import serve
-from hubbub.training.run import run
+from hubbub.training.run_study import run
 from network.consortium import HOSPITALS, Consortium, table
 
 

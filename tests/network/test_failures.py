@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hubbub.assurance.ledger import Cap
-from hubbub.assurance.verification.verify import verify
+from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, HubbubError
 from hubbub.network.coordinator import Timeouts, WaitedError
 from hubbub.network.engine import Missing, in_process
@@ -24,7 +24,7 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.requests import AbsentError
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.training.run import Result
+from hubbub.training.run_study import Result
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")

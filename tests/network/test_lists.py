@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from hubbub import learning
-from hubbub.assurance.verification.verify import verify
+from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
 from hubbub.network import endpoint
 from hubbub.network.coordinator import WaitedError

@@ -25,7 +25,7 @@ from scipy.stats import binom, chi
 import hubbub
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, exposure, mechanism_of
-from hubbub.planning import plan as planning
+from hubbub.planning import study_plan as planning
 from hubbub.planning.precision import CLIP_MARGIN, SUM_MARGIN, certificate_for, projection_for
 from hubbub.privacy import Composition, Step, projection_factor
 from hubbub.privacy.laws import ExchangedRecord, Mixture, Removal

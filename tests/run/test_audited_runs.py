@@ -21,14 +21,14 @@ from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import load, with_signature
 from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, SIGNED, Finding
 from hubbub.assurance.transcript.header import plain_roster, roster_of
-from hubbub.assurance.verification.verify import verify
+from hubbub.assurance.verification.checking import verify
 from hubbub.cli import main
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.privacy.canary_guesses import Rates, lower_bound
 from hubbub.protocol.identity import Keys
-from hubbub.training import run as local
-from hubbub.training.write_report import write_report
+from hubbub.training import run_study as local
+from hubbub.training.report_of_run import write_report
 from run.finished import a_study
 from run.test_evidence import wrongs
 

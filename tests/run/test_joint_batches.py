@@ -31,7 +31,7 @@ from hubbub.session import lists_in_process as lists
 from hubbub.session.in_process import federate, round_parameters_of
 from hubbub.session.layout import Layout
 from hubbub.training import baselines
-from hubbub.training.run import resume, run
+from hubbub.training.run_study import resume, run
 
 COUNTS, BATCH, STEPS = (5, 6, 4, 5), 6, 10
 ALL, EPOCH = sum(COUNTS), 4

@@ -32,9 +32,9 @@ from hubbub.planning import Plan
 from hubbub.protocol.round import Aggregator, Silo
 from hubbub.protocol.wire import HEADER, HEADER_BYTES, Frame, Tag
 from hubbub.training import checkpoint, run_folder
-from hubbub.training import run as local
-from hubbub.training.run import resume, run
+from hubbub.training import run_study as local
 from hubbub.training.run_folder import RunFolder
+from hubbub.training.run_study import resume, run
 
 STEPS = 10
 KILLS = int(os.environ.get("HUBBUB_KILLS", "16"))

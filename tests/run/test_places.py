@@ -22,9 +22,9 @@ from hubbub.errors import BudgetError, HubbubError, IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State
-from hubbub.training.run import resume, run
+from hubbub.training.report_of_run import write_report
 from hubbub.training.run_folder import RunFolder
-from hubbub.training.write_report import write_report
+from hubbub.training.run_study import resume, run
 
 STEPS = 8
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")

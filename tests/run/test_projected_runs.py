@@ -30,7 +30,7 @@ from hubbub.session.in_process import Federation, federate, round_parameters_of
 from hubbub.session.layout import Layout
 from hubbub.study.tabular import Records
 from hubbub.training import baselines, loop
-from hubbub.training.run import run
+from hubbub.training.run_study import run
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")

@@ -23,8 +23,8 @@ from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.assurance.transcript.records import Kept, files, first_head, read, read_header, start_of
 from hubbub.assurance.transcript.writer import Transcript
 from hubbub.assurance.verification import replay
+from hubbub.assurance.verification.checking import verify
 from hubbub.assurance.verification.damage import damage
-from hubbub.assurance.verification.verify import verify
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import plan
@@ -33,11 +33,11 @@ from hubbub.protocol.wire import Frame, Tag, unverified
 from hubbub.session.in_process import Federation
 from hubbub.session.noisy_sums import Stage
 from hubbub.study import Study
-from hubbub.training import run as local
+from hubbub.training import run_study as local
 from hubbub.training.auxiliary_sums import evaluation
 from hubbub.training.loop import Look
-from hubbub.training.run import Result, resume, run
-from hubbub.training.write_report import write_report
+from hubbub.training.report_of_run import write_report
+from hubbub.training.run_study import Result, resume, run
 from run.finished import a_study, finished, write_evidence
 
 FLIPS = 2500

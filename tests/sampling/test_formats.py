@@ -1,7 +1,7 @@
 """docs/sampling.md in other words: another implementation of every format, from primitives up.
 
-HPKE is RFC 9180 written out with X25519, HMAC and AES-GCM; nothing of hubbub.protocol.token_lists is called to
-make what its output is held against.
+HPKE is RFC 9180 written out with X25519, HMAC and AES-GCM; nothing of hubbub's own mixnet is called
+to make what its output is held against.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from hubbub.planning.joint_batches import as_table
 from hubbub.study import Study
 
 if TYPE_CHECKING:
-    from hubbub.training.run import Result
+    from hubbub.training.run_study import Result
 
 _WORDS = {
     "federated": "hubbub: all hospitals together, nobody trusted",
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _started(options: argparse.Namespace) -> Result:
     """A new run."""
-    from hubbub.training.run import run
+    from hubbub.training.run_study import run
 
     if options.study is None:
         raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
@@ -133,7 +133,7 @@ def _started(options: argparse.Namespace) -> Result:
 
 def _resumed(options: argparse.Namespace) -> Result:
     """A run that was stopped, from where it stood."""
-    from hubbub.training.run import resume
+    from hubbub.training.run_study import resume
 
     for name in ("study", "out", "ledgers", "baseline", "audit"):
         if getattr(options, name) is not None:
@@ -201,7 +201,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _demo_network(options: argparse.Namespace) -> int:
     """The same study twice: among processes over FLARE, and in this one."""
     from hubbub.network.flare.demo import run_demo
-    from hubbub.training.run import run
+    from hubbub.training.run_study import run
 
     if options.splits is not None:
         raise UserError("expected --network without --splits, got both; it makes one run, leave it")

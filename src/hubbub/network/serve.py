@@ -41,9 +41,9 @@ from hubbub.training import run_folder
 from hubbub.training.auxiliary_sums import evaluation, standardise, through
 from hubbub.training.loop import Progress, State, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.run import Result, check_plan
+from hubbub.training.report_of_run import write_report
 from hubbub.training.run_folder import RunFolder
-from hubbub.training.write_report import write_report
+from hubbub.training.run_study import Result, check_plan
 
 _TOLD_EPSILONS = 20
 

@@ -25,8 +25,8 @@ from hubbub.planning.pairing import (
     mechanism_of,
     releases,
 )
-from hubbub.planning.plan import Plan, PlannedQuery, plan
 from hubbub.planning.precision import SUM_MARGIN, check_batches, largest_batch
+from hubbub.planning.study_plan import Plan, PlannedQuery, plan
 
 __all__ = [
     "EVALUATION",

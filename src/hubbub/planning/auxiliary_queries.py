@@ -1,8 +1,8 @@
-"""Auxiliary queries: what a study asks of the silos besides gradients, each planned as a study of its own.
+"""What a study asks of the silos besides gradients, each query planned as a study of its own.
 
 An auxiliary query is a sum over records with its own noise: an evaluation, or the sums that
-standardise features (P16). What it sums, its grid and its certificate are planned as for any study; its epsilon
-is part of the main study's, in which all mechanisms are composed (P2).
+standardise features (P16). What it sums, its grid and its certificate are planned as for any
+study; its epsilon is part of the main study's, in which all mechanisms are composed (P2).
 """
 
 from __future__ import annotations

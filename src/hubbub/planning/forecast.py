@@ -23,7 +23,7 @@ from hubbub.planning.loads import (
     silo_load,
     waiting,
 )
-from hubbub.planning.plan import Plan
+from hubbub.planning.study_plan import Plan
 from hubbub.planning.traffic_forecast import (
     NOTHING,
     Formats,

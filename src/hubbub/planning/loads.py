@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from math import ceil
 from typing import Any
 
-from hubbub.planning.plan import Plan
+from hubbub.planning.study_plan import Plan
 from hubbub.planning.traffic_forecast import (
     NOTHING,
     Flow,

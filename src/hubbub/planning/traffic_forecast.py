@@ -14,7 +14,7 @@ from math import ceil
 
 from hubbub.errors import StudyError
 from hubbub.planning.pairing import WITHOUT_REPLACEMENT, attempts_of_list
-from hubbub.planning.plan import Plan
+from hubbub.planning.study_plan import Plan
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.protocol.agreement.pair_secrets import CHECK_BYTES, CONTRIBUTION_BYTES, SHARE_SEAL_BYTES
 from hubbub.protocol.identity import SEAL_OVERHEAD

@@ -17,8 +17,8 @@ from hubbub.disk import write_text
 from hubbub.planning import Plan
 from hubbub.study import Study
 from hubbub.training.baselines import BASELINES
-from hubbub.training.run import Result, run
-from hubbub.training.write_report import COMPARISON, write_report
+from hubbub.training.report_of_run import COMPARISON, write_report
+from hubbub.training.run_study import Result, run
 
 MODES = ("federated", *BASELINES)
 

@@ -5,6 +5,6 @@
 `rows` holds the metrics against the account.
 """
 
-from hubbub.assurance.verification.verify import steps_of, verify
+from hubbub.assurance.verification.checking import steps_of, verify
 
 __all__ = ["steps_of", "verify"]

@@ -32,11 +32,11 @@ from hubbub.training import run_folder
 from hubbub.training.auxiliary_sums import evaluation, exactly, standardise, through
 from hubbub.training.baselines import BASELINES, alone, central
 from hubbub.training.checkpoint import Checkpoint
+from hubbub.training.evidence_of_run import write_evidence
 from hubbub.training.loop import Look, Progress, State, Summation, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
+from hubbub.training.report_of_run import write_report
 from hubbub.training.run_folder import RunFolder
-from hubbub.training.write_evidence import write_evidence
-from hubbub.training.write_report import write_report
 
 
 @dataclass(frozen=True, kw_only=True)
