@@ -24,11 +24,12 @@ import hubbub
 import hubbub.learning as learning
 from hubbub.planning import TRAINING
 from hubbub.protocol.randomness import SecureSource
-from hubbub.session.in_process import Lists, layout_of
+from hubbub.session.in_process import Lists
+from hubbub.session.layout import layout_of
 from hubbub.session.noisy_sums import Series, Stage
 from hubbub.training.loop import Progress, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
-from hubbub.training.run_study import Result
+from hubbub.training.result import Result
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:

@@ -16,7 +16,7 @@ from hubbub import learning
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError
 from hubbub.planning import EVALUATION, STANDARDISATION
-from hubbub.session.in_process import layout_of
+from hubbub.session.layout import layout_of
 from hubbub.session.noisy_sums import Stage
 from hubbub.study.standardisation import FeatureSums, standardisation_from
 from hubbub.study.tabular import Records

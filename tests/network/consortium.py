@@ -18,7 +18,7 @@ from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.randomness import SecureSource
 from hubbub.study import Study
-from hubbub.training.run_study import Result
+from hubbub.training.result import Result
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0)

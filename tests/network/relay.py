@@ -20,7 +20,8 @@ import numpy as np
 from hubbub.errors import HubbubError
 from hubbub.network.coordinator import Conductor, Timeouts
 from hubbub.network.engine import Missing, Phase, in_process
-from hubbub.network.envelope import Call, answer, read_answer, request
+from hubbub.network.envelope import answer, read_answer, request
+from hubbub.session.ask import Call
 from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Exchange
 from hubbub.network.silo_endpoint import SiloEndpoint
@@ -28,7 +29,7 @@ from hubbub.planning import TRAINING, Plan
 from hubbub.planning import plan as planned
 from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.layout import round_parameters_of
 from hubbub.session.rounds import Assembly
 from hubbub.session.session_offer import SessionOffer, part_of_plan
 from hubbub.study import Study

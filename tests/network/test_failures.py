@@ -21,10 +21,10 @@ from hubbub.errors import BudgetError, HubbubError
 from hubbub.network.coordinator import Timeouts, WaitedError
 from hubbub.network.engine import Missing, in_process
 from hubbub.network.event_log import EventLog
-from hubbub.network.requests import AbsentError
+from hubbub.session.ask import AbsentError
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.training.run_study import Result
+from hubbub.training.result import Result
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")

@@ -22,7 +22,7 @@ from hubbub.assurance.ledger import Ledger
 from hubbub.errors import ProtocolError
 from hubbub.network.coordinator import Timeouts, WaitedError
 from hubbub.network.engine import Missing
-from hubbub.network.requests import AbsentError
+from hubbub.session.ask import AbsentError
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.round import Masking

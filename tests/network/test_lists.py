@@ -22,7 +22,8 @@ from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
 from hubbub.network import endpoint
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import Call, answer, read_answer, request
+from hubbub.network.envelope import answer, read_answer, request
+from hubbub.session.ask import Call
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import Plan, exposure, mechanism_of, plan
 from hubbub.protocol.round import Silo, decoded
@@ -32,7 +33,7 @@ from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.session import silo_token_lists
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
 from hubbub.study import Study

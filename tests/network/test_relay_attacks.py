@@ -18,10 +18,12 @@ import pytest
 
 from hubbub.errors import ProtocolError
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import NO_SESSION, Call, answer, read_answer, read_request, request
+from hubbub.network.envelope import NO_SESSION, answer, read_answer, read_request, request
+from hubbub.session.ask import Call
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import ROSTER
-from hubbub.network.requests import AbsentError, Exchange
+from hubbub.network.requests import Exchange
+from hubbub.session.ask import AbsentError
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.session.setup import SetUp

@@ -18,12 +18,13 @@ import pytest
 
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.engine import Missing
-from hubbub.network.envelope import Call, answer, read_answer, request
-from hubbub.network.requests import AbsentError
+from hubbub.network.envelope import answer, read_answer, request
+from hubbub.session.ask import Call
+from hubbub.session.ask import AbsentError
 from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.planning import plan as planned
 from hubbub.protocol.wire import EVERYBODY, Tag, unverified
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.layout import round_parameters_of
 from hubbub.training.auxiliary_sums import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from network.relay import (

@@ -17,7 +17,8 @@ import pytest
 from hubbub import learning
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import decoded
-from hubbub.session.in_process import Federation, federate, layout_of, round_parameters_of
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.session.setup import SetUp
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy

@@ -15,7 +15,8 @@ import pytest
 from hubbub.errors import StudyError, UserError
 from hubbub.network import party_folder as site
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import Call, read_answer
+from hubbub.network.envelope import read_answer
+from hubbub.session.ask import Call
 from hubbub.network.key_files import identities, roster_of, roster_toml
 from hubbub.network.party_folder import (
     APPROVED,

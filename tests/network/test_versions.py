@@ -7,7 +7,8 @@ import pytest
 from hubbub.assurance.ledger import Ledger
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import in_process
-from hubbub.network.envelope import Call, request
+from hubbub.network.envelope import request
+from hubbub.session.ask import Call
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.wire import VERSION
 from hubbub.session import session_offer

@@ -15,7 +15,8 @@ from hubbub.assurance.transcript.records import files, read_header
 from hubbub.planning import TRAINING
 from hubbub.session import noisy_sums
 from hubbub.session.in_process import Federation
-from hubbub.training.run_study import Result, run
+from hubbub.training.run_study import run
+from hubbub.training.result import Result
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 

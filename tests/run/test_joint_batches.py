@@ -28,7 +28,8 @@ from hubbub.protocol.round import RoundParameters, Silo
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.token_lists import chosen_records, create_tokens
 from hubbub.session import lists_in_process as lists
-from hubbub.session.in_process import federate, round_parameters_of
+from hubbub.session.in_process import federate
+from hubbub.session.layout import round_parameters_of
 from hubbub.session.layout import Layout
 from hubbub.training import baselines
 from hubbub.training.run_study import resume, run

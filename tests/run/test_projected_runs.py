@@ -26,7 +26,8 @@ from hubbub.protocol.projection import Draw, Projection, lift, project
 from hubbub.protocol.round import Aggregator, RoundParameters, Silo, decoded, silo
 from hubbub.protocol.round import projected_sum as projected
 from hubbub.protocol.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
-from hubbub.session.in_process import Federation, federate, round_parameters_of
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import round_parameters_of
 from hubbub.session.layout import Layout
 from hubbub.study.tabular import Records
 from hubbub.training import baselines, loop

@@ -37,7 +37,8 @@ from hubbub.training import run_study as local
 from hubbub.training.auxiliary_sums import evaluation
 from hubbub.training.loop import Look
 from hubbub.training.report_of_run import write_report
-from hubbub.training.run_study import Result, resume, run
+from hubbub.training.run_study import resume, run
+from hubbub.training.result import Result
 from run.finished import a_study, finished, write_evidence
 
 FLIPS = 2500

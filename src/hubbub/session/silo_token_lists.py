@@ -1,4 +1,4 @@
-"""A silo's lists of tokens in one session: which one is due, how it is made, whom it serves.
+"""A silo's shuffled token lists in one session: which one is due, how it is made, whom it serves.
 
 Theory of operation. A list is due when the session has none yet, or when the last one has served
 its attempts. The silo counts them and numbers its lists itself, so nobody can have one made twice,
@@ -17,38 +17,28 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import DataError, ProtocolError
-from hubbub.network.envelope import Call
+from hubbub.errors import ProtocolError
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.round import Silo
 from hubbub.protocol.token_lists import Evidence, Mixer, verdict
 from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.onion_layers import Executor
 from hubbub.protocol.token_lists.process_pool import process_pool
 from hubbub.protocol.wire import SIGNATURE_BYTES, Tag, parse, unverified
-from hubbub.study import Study
+from hubbub.session.ask import Call
 
-
-def check_count(study: Study, name: str, records: int) -> None:
-    """A silo has as many records as everybody counts on (P10).
-
-    Raises:
-        DataError: it has not.
-    """
-    stated = dict(zip(study.parties.names, study.data.counts, strict=False)).get(name, records)
-    if stated != records:
-        raise DataError(
-            f"expected {stated} records of {name}, as data.counts states, got {records}; joint "
-            "batches make the numbers public: mend the records, or the study with everybody"
-        )
+# Who works on so many HPKE operations.
+Pool = Callable[[int], AbstractContextManager[Executor]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class OpenedList:
     """All from which anybody can tell who lied about a list.
 
     Args:
@@ -70,7 +60,7 @@ class Opened:
     @classmethod
     def read(
         cls, list_context: ListContext, counts: Sequence[int], frames: Sequence[bytes]
-    ) -> Opened:
+    ) -> OpenedList:
         """What `frames` gave, by what the frames say of themselves.
 
         Raises:
@@ -109,8 +99,8 @@ class Opened:
 
 
 @dataclass(kw_only=True)
-class Lists:
-    """The lists of one session at one silo.
+class SiloTokenLists:
+    """The shuffled token lists of one session at one silo.
 
     Args:
         keys: the silo's own.
@@ -119,6 +109,7 @@ class Lists:
         counts: records of each silo; public.
         every: attempts that a list serves.
         epoch: attempts that one row in the ledger pays for (P9).
+        pool: who does the work on the layers, for so many HPKE operations.
     """
 
     keys: Keys = field(repr=False)
@@ -129,6 +120,7 @@ class Lists:
     counts: Sequence[int]
     every: int
     epoch: int
+    pool: Pool = process_pool
     _number: int = 0
     _mixer: Mixer | None = field(default=None, repr=False)
     _seen: list[bytes] = field(default_factory=list, repr=False)
@@ -226,7 +218,7 @@ class Lists:
 
     def _wrap(self, parts: Sequence[bytes]) -> list[bytes]:
         mixer = self._making()
-        with process_pool(self.counts[self.index - 1] * len(self.counts)) as executor:
+        with self.pool(self.counts[self.index - 1] * len(self.counts)) as executor:
             commit = mixer.commit(parts, executor)
         self._note(parts)
         return [commit]
@@ -265,7 +257,7 @@ class Lists:
         mixer, (seen, forms) = self._making(), _divided(parts)
         mixer.agree(seen)
         try:
-            with process_pool(sum(self.counts)) as executor:
+            with self.pool(sum(self.counts)) as executor:
                 made = mixer.mix(forms, executor)
         except ProtocolError:
             if not mixer.disputed:
@@ -297,7 +289,7 @@ class Lists:
                 that this silo was shown.
         """
         self._making()
-        opened = Opened.read(self._list_context, self.counts, parts)
+        opened = OpenedList.read(self._list_context, self.counts, parts)
         if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
             raise ProtocolError("expected all that I was shown of this list, got other frames")
         raise opened.verdict()
