@@ -57,7 +57,7 @@ class LocalParties(Parties):
 
     def __init__(self, roster: Roster, parties: Mapping[int, Party], threads: int = 1) -> None:
         super().__init__(roster)
-        self.parties, self._threads = parties, threads
+        self.parties, self.threads = parties, threads
 
     def ask(
         self,
@@ -70,7 +70,7 @@ class LocalParties(Parties):
         carried: int = 0,
     ) -> Iterator[tuple[int, Answer]]:
         """As `Parties.ask`; a ledger's refusal is an absence, any other error is a defect."""
-        if self._threads == 1 or len(requests) == 1:
+        if self.threads == 1 or len(requests) == 1:
             for index, parts in requests.items():
                 taken = self._taken(index, call, parts)
                 yield index, taken if isinstance(taken, Absent) else taken()
@@ -83,13 +83,13 @@ class LocalParties(Parties):
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
     ) -> Iterator[tuple[int, Answer]]:
         """No more is begun than the threads can soon use."""
-        with ThreadPoolExecutor(self._threads) as pool:
+        with ThreadPoolExecutor(self.threads) as pool:
             begun: deque[tuple[int, Future[list[bytes]]]] = deque()
             for index, parts in requests.items():
                 taken = self._taken(index, call, parts)
                 if not isinstance(taken, Absent):
                     begun.append((index, pool.submit(taken)))
-                while begun and (len(begun) > self._threads or isinstance(taken, Absent)):
+                while begun and (len(begun) > self.threads or isinstance(taken, Absent)):
                     first, made = begun.popleft()
                     yield first, made.result()
                 if isinstance(taken, Absent):
@@ -233,7 +233,10 @@ def assemble(
     """
     keys = keys or layout.keys()
     roster, session = Roster.of(keys), session or new_session()
-    offer, pool = SessionOffer.of(purpose, terms), SharedPool(len(layout.names), counts, notice)
+    offer = SessionOffer.of(purpose, terms)
+    pool = SharedPool(
+        len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
+    )
     draw, mask_stream = source or (lambda _: SecureSource()), MaskStream()
 
     def member(index: int) -> Party:
@@ -280,12 +283,14 @@ class SharedPool:
     Args:
         silos: how many there are.
         counts: records of each.
-        notice: told how far a list has come.
+        watch: told after each piece of work how many HPKE operations are done, of how many.
     """
 
-    def __init__(self, silos: int, counts: Sequence[int], notice: Notice = lambda _: None) -> None:
+    def __init__(
+        self, silos: int, counts: Sequence[int], watch: Callable[[int, int], None]
+    ) -> None:
         self._whole, self._done = 2 * silos * sum(counts), 0
-        self._notice, self._number = notice, 1
+        self._told = watch
         self._stack = ExitStack()
         self._executor: Executor | None = None
 
@@ -305,8 +310,7 @@ class SharedPool:
         """End the processes; the next list starts others."""
         self._stack.close()
         self._executor, self._done = None, 0
-        self._number += 1
 
     def _watch(self, operations: int) -> None:
         self._done += operations
-        self._notice(f"list {self._number}: {100 * self._done // self._whole} % mixed")
+        self._told(self._done, self._whole)

@@ -256,7 +256,7 @@ class SiloParty(Party):
     ) -> None:
         super().__init__(membership, permit)
         self._make, self._record, self._lists = silo, record, lists
-        self._silo: Contributor | None = None
+        self.silo: Contributor | None = None
 
     def _round_calls(self) -> Mapping[Call, Handler]:
         mixing = {call: partial(self._listed, call) for call in Call if call > Call.CLOSE}
@@ -273,7 +273,7 @@ class SiloParty(Party):
             source=me.source,
         )
         seeds = self._check if isinstance(self._check, JointSeed) else None
-        self._silo = self._make(me, masking, seeds)
+        self.silo = self._make(me, masking, seeds)
 
     def _model(self, parts: Sequence[bytes]) -> Work:
         """A new attempt: checked, charged, and answered, or its part of the joint seed revealed."""
@@ -326,15 +326,15 @@ class SiloParty(Party):
 
     @property
     def _seated_silo(self) -> Contributor:
-        assert self._silo is not None, "the session is set up"  # noqa: S101
-        return self._silo
+        assert self.silo is not None, "the session is set up"  # noqa: S101
+        return self.silo
 
     @property
     def _drawing(self) -> Silo:
         """The silo where batches or projections follow from a joint seed."""
-        if not isinstance(self._silo, Silo):
+        if not isinstance(self.silo, Silo):
             raise ProtocolError("expected a sum without joint seeds, got a call about one")
-        return self._silo
+        return self.silo
 
 
 class NodeParty(Party):
@@ -342,14 +342,14 @@ class NodeParty(Party):
 
     def __init__(self, membership: Membership, permit: Permit = lambda: None) -> None:
         super().__init__(membership, permit)
-        self._node: ComputeNode | None = None
+        self.node: ComputeNode | None = None
 
     def _round_calls(self) -> Mapping[Call, Handler]:
         return {Call.TOTAL: self._total}
 
     def _seated(self, agreed: Session) -> None:
         me = self._me
-        self._node = ComputeNode(
+        self.node = ComputeNode(
             keys=me.keys,
             roster=me.roster,
             terms=me.terms,
@@ -359,7 +359,7 @@ class NodeParty(Party):
 
     def _total(self, parts: Sequence[bytes]) -> Work:
         """With full shares, what the silos sent for this node comes with the request."""
-        node = self._node
+        node = self.node
         assert node is not None, "the session is set up"  # noqa: S101
         if not parts:
             raise ProtocolError("expected a REQUEST, got nothing", culprit="relay")

@@ -20,13 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.errors import ProtocolError
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.round import Silo
-from hubbub.protocol.token_lists import Evidence, Mixer, verdict
+from hubbub.protocol.token_lists import Evidence, Mixer, Owned, verdict
 from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.protocol.token_lists.onion_layers import Executor
 from hubbub.protocol.token_lists.process_pool import process_pool
@@ -109,6 +106,7 @@ class SiloTokenLists:
         counts: records of each silo; public.
         every: attempts that a list serves.
         epoch: attempts that one row in the ledger pays for (P9).
+        number: of the last list that was begun.
         pool: who does the work on the layers, for so many HPKE operations.
     """
 
@@ -121,10 +119,11 @@ class SiloTokenLists:
     every: int
     epoch: int
     pool: Pool = process_pool
-    _number: int = 0
+    number: int = 0
     _mixer: Mixer | None = field(default=None, repr=False)
     _seen: list[bytes] = field(default_factory=list, repr=False)
-    _fresh: NDArray[np.intp] | None = field(default=None, repr=False)
+    _newest: Owned | None = field(default=None, repr=False)
+    _is_fresh: bool = False
     _left: int = 0
     _used: int = 0
     _next: int = 0
@@ -179,8 +178,8 @@ class SiloTokenLists:
                 f"round {frame.round}: a record would be used too often",
                 culprit=self.roster.name(0),
             )
-        if self._fresh is not None:
-            silo.take_list(self._fresh, frame.round)
+        if self._is_fresh:
+            silo.take_list(self.newest.positions, frame.round)
 
     @property
     def is_paid(self) -> bool:
@@ -190,7 +189,13 @@ class SiloTokenLists:
     def use(self, round: int) -> None:
         """Count an attempt that was charged."""
         self._left, self._used = self._left - 1, self._used + 1
-        self._next, self._fresh = round + 1, None
+        self._next, self._is_fresh = round + 1, False
+
+    @property
+    def newest(self) -> Owned:
+        """The newest list that was finished, and this silo's places in it."""
+        assert self._newest is not None, "a list was made"  # noqa: S101
+        return self._newest
 
     # The making of a list ----------------------------------------------------------------------
 
@@ -202,9 +207,9 @@ class SiloTokenLists:
             found = f"{self._left} attempts left" if self._left else "not finished"
             raise ProtocolError(
                 f"expected a new list of tokens once the last one has served, got a demand for one "
-                f"while list {self._number} is in force ({found}); set up a new session"
+                f"while list {self.number} is in force ({found}); set up a new session"
             )
-        self._number, self._seen = self._number + 1, []
+        self.number, self._seen = self.number + 1, []
         self._mixer = Mixer(
             keys=self.keys,
             roster=self.roster,
@@ -212,7 +217,7 @@ class SiloTokenLists:
             counts=self.counts,
             study=self.study,
             session=self.session,
-            number=self._number,
+            number=self.number,
         )
         return [self._mixer.key()]
 
@@ -269,7 +274,7 @@ class SiloTokenLists:
         """All saw the last step alike: the list is finished, and serves from the next MODEL on."""
         mixer = self._making()
         mixer.agree(parts)
-        self._fresh = mixer.finish().positions
+        self._newest, self._is_fresh = mixer.finish(), True
         self._mixer, self._left = None, self.every
         return []
 
@@ -297,7 +302,7 @@ class SiloTokenLists:
     @property
     def _list_context(self) -> ListContext:
         return ListContext(
-            roster=self.roster, study=self.study, session=self.session, number=self._number
+            roster=self.roster, study=self.study, session=self.session, number=self.number
         )
 
     def _making(self) -> Mixer:

@@ -36,6 +36,7 @@ class TokenLists:
         study, session: what every frame is bound to.
         counts: records of each silo, in the order of the roster; public.
         every: attempts that a list serves.
+        number: of the last list that was begun.
     """
 
     parties: Parties
@@ -43,7 +44,7 @@ class TokenLists:
     session: bytes
     counts: Sequence[int]
     every: int
-    _number: int = 0
+    number: int = 0
     _left: int = 0
 
     def prepare(self) -> None:
@@ -54,12 +55,10 @@ class TokenLists:
             ProtocolError: naming a silo that cheated.
         """
         if not self._left:
-            began, self._number = time.monotonic(), self._number + 1
-            _Making(self, self._number).make()
+            began, self.number = time.monotonic(), self.number + 1
+            _Making(self, self.number).make()
             self._left, seconds = self.every, time.monotonic() - began
-            self.parties.note(
-                "list", number=self._number, records=sum(self.counts), seconds=seconds
-            )
+            self.parties.note("list", number=self.number, records=sum(self.counts), seconds=seconds)
         self._left -= 1
 
 

@@ -22,7 +22,7 @@ from hubbub.protocol.projection import Lift
 from hubbub.protocol.round import Charge, LocalTask, RoundParameters
 from hubbub.protocol.token_lists.process_pool import cores
 from hubbub.session.ask import AbsentError
-from hubbub.session.in_process import Notice, federate, raised_by
+from hubbub.session.in_process import Federation, Notice, federate, raised_by
 from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.session.noisy_sums import NoisySums
 from hubbub.session.rounds import NoRecorder, Recorder, Rounds
@@ -142,6 +142,11 @@ class LocalVenue:
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up."""
+        every = attempts_of_list(wanted.plan.study) if wanted.terms.batch else 0
+        return self.federated(wanted, every=every).rounds
+
+    def federated(self, wanted: SessionPlan, *, every: int) -> Federation:
+        """Everybody in a new session, with a shuffled token list for so many attempts."""
         plan, terms = wanted.plan, wanted.terms
         kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
         most = self._most(kind, ceil(terms.steps / epoch))
@@ -158,14 +163,14 @@ class LocalVenue:
             terms,
             wanted.tasks,
             study=self.study.id,
-            every=attempts_of_list(plan.study) if terms.batch else 0,
+            every=every,
             epoch=epoch,
             keys=self.keys,
             record=record if self.ledgers else None,
             threads=cores() if terms.dimension >= _WORTH_THREADS else 1,
             purpose=wanted.purpose,
             notice=self.notice,
-        ).rounds
+        )
 
     def lost(self, _number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Nobody of this process comes back: what its ledger said is raised."""
