@@ -39,6 +39,7 @@ from benchmarks.encrypted_run import (
     study_of,
 )
 
+from experiments.datasets import mnist
 from hubbub import learning
 from hubbub.errors import DataError
 from hubbub.protocol import ring, wire
@@ -46,7 +47,6 @@ from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
 from hubbub.session.in_process import Federation, federate, layout_of
-from hubbub.study.datasets import mnist
 from hubbub.study.tabular import Records
 
 APART = 0  # in the place of a number of threads: every party on its own
