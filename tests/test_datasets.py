@@ -1,4 +1,4 @@
-"""The built-in data and that of the experiments: who holds which record, what was mended, how well it can be learned."""
+"""Data sets: who holds which record, what was mended, how well they can be learned."""
 
 from __future__ import annotations
 
