@@ -33,7 +33,7 @@ silos = 10
 colluders = $colluders
 
 [data]
-source = "hubbub.datasets:cifar10"
+source = "python:experiments.datasets:cifar10"
 options = { silos = 10 }
 records = 50000
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from scipy.optimize import brentq
+
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.privacy.effective_sampling_rate import equal_rate, quantile_rate
+from hubbub.privacy import honest_rate
 
 RECORDS, NOISE, DELTA = 50_000, 2.0, 1e-5
 STEPS, SMALL_STEPS = 1250, 20
@@ -50,9 +52,7 @@ def measured(batch: int, malicious: int, steps: int) -> dict[str, object]:
     return {
         "rate_worst": worst,
         **rates,
-        "rate_mixture": equal_rate(
-            mixture, batch / RECORDS, worst, noise_multiplier=NOISE, steps=steps, delta=DELTA
-        ),
+        "rate_mixture": equal_rate(mixture, batch / RECORDS, worst, steps=steps),
         "epsilon_mixture": mixture,
         "epsilon_slack_1e-10": quantile,
         "noise_multiplier": NOISE,
@@ -71,6 +71,34 @@ def mixture_epsilon(batch: int, malicious: int, steps: int) -> float:
         steps=steps,
         delta=DELTA,
     ).upper
+
+
+def quantile_rate(records: int, batch: int, malicious: int, slack: float) -> float:
+    """The paper's effective rate; without slack all of the batch counts as honest."""
+    honest = records - malicious
+    if not slack:
+        return min(batch, honest) / honest
+    return honest_rate(records=records, batch=batch, malicious=malicious, slack=slack)
+
+
+def equal_rate(epsilon: float, least: float, most: float, *, steps: int) -> float:
+    """The rate from `least` to `most` that costs this epsilon with nobody malicious."""
+
+    def alone(rate: float) -> float:
+        return hubbub.epsilon(
+            noise_multiplier=NOISE,
+            sample_rate=rate,
+            steps=steps,
+            delta=DELTA,
+            relation="substitute",
+            sampling="without-replacement",
+        ).upper
+
+    if alone(least) >= epsilon:
+        return least
+    if alone(most) <= epsilon:
+        return most
+    return float(brentq(lambda rate: alone(rate) - epsilon, least, most, rtol=1e-4))
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:

@@ -24,10 +24,11 @@ from rich.console import Console
 
 import hubbub
 from experiments.command import Shown, fill, options_of, parser_of, stepwise
+from experiments.datasets import RAND_SITES
 from experiments.results import Row, Table, summarise
 from hubbub.errors import DataError
 from hubbub.study import sources
-from hubbub.study.datasets import HEART_SILOS, RAND_SITES
+from hubbub.study.datasets import HEART_SILOS
 
 STUDY = Template("""
 [study]
@@ -39,7 +40,7 @@ compute_nodes = 0               # pairwise masks
 colluders = 1
 
 [data]
-source = "hubbub.datasets:$data"
+source = "$source"
 options = { split = $split }
 records = $records
 
@@ -66,6 +67,7 @@ class Sites:
 
     Args:
         title: of its panel.
+        source: as a study names it.
         silos: names of the sites.
         records: for training, about; public, as the divisor is.
         features: of a record.
@@ -73,6 +75,7 @@ class Sites:
     """
 
     title: str
+    source: str
     silos: tuple[str, ...]
     records: int
     features: int
@@ -82,6 +85,7 @@ class Sites:
 SITES = {
     "heart": Sites(
         title="heart disease, four hospitals, 920 patients",
+        source="hubbub.datasets:heart",
         silos=HEART_SILOS,
         records=736,
         features=26,
@@ -89,6 +93,7 @@ SITES = {
     ),
     "rand": Sites(
         title="RAND health insurance, six sites, 5,912 people",
+        source="python:experiments.datasets:rand",
         silos=RAND_SITES,
         records=4730,
         features=21,
@@ -113,6 +118,7 @@ def study_of(data: str, epsilon: float, split: int) -> hubbub.Study:
     return hubbub.Study.parse(
         STUDY.substitute(
             data=data,
+            source=sites.source,
             silos=json.dumps(sites.silos),
             records=sites.records,
             features=sites.features,

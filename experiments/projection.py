@@ -33,7 +33,7 @@ compute_nodes = 0               # pairwise masks
 colluders = 0
 
 [data]
-source = "hubbub.datasets:mnist"
+source = "python:experiments.datasets:mnist"
 options = { silos = 3 }
 records = 60000
 

@@ -39,13 +39,14 @@ from benchmarks.encrypted_run import (
     study_of,
 )
 
+from experiments.datasets import mnist
 from hubbub import learning
 from hubbub.errors import DataError
 from hubbub.protocol import ring, wire
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
-from hubbub.session.in_process import Federation, federate
+from hubbub.session.in_process import Federation, federate, layout_of
 from hubbub.session.layout import layout_of
 from hubbub.session.party import NodeParty, SiloParty
 from hubbub.study.datasets import mnist

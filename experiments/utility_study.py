@@ -21,7 +21,7 @@ compute_nodes = 0               # pairwise masks
 colluders = $colluders
 
 [data]
-source = "hubbub.datasets:cifar10"
+source = "python:experiments.datasets:cifar10"
 options = { silos = $silos }
 records = 50000
 

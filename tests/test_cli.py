@@ -327,6 +327,9 @@ def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name,
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")
     assert drawn.count("<polyline") == drawn.count("<circle") == 1
+    assert not re.search(r"href|url\(|<script", drawn)  # it loads nothing
+    ticks = re.findall(r'<g class="tick-up">.*?<text[^>]*>([^<]+)</text>', drawn)
+    assert {"1", "1e-6", "1e-12"} <= set(ticks)
     for words in (">epsilon (", ">delta (", f"{point[-2][2:]} {float(point[-1]):.4g}"):
         assert words in drawn
     across, down = (
@@ -334,7 +337,7 @@ def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name,
     )
     path = re.search(r'points="([^"]+)"', drawn).group(1)
     curve = [tuple(float(one) for one in pair.split(",")) for pair in path.split()]
-    assert all(78 <= x <= 616 and 52 <= y <= 364 for x, y in [*curve, (across, down)])
+    assert all(72 <= x <= 442 and 44 <= y <= 284 for x, y in [*curve, (across, down)])
     if name != "delta" or point[-1] != "40":  # there the curve has left the picture
         nearest = min(curve, key=lambda at: abs(at[0] - across))
         assert nearest == pytest.approx((across, down), abs=4)

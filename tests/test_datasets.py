@@ -1,4 +1,4 @@
-"""The built-in data: who holds which record, what was mended, how well it can be learned."""
+"""Data sets: who holds which record, what was mended, how well they can be learned."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from experiments.datasets import cifar10, mnist, spam
+from experiments.datasets.images import load_cifar10, load_mnist
+from experiments.datasets.spam_mails import _unpack, token_ids, words_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
 from hubbub.errors import DataError, StudyError
-from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS, cifar10, heart, mnist, spam
-from hubbub.study.datasets.images import load_cifar10, load_mnist
-from hubbub.study.datasets.spam_mails import _unpack, token_ids, words_of
+from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS, heart
 
 SHA256 = "574f2fa2b43012fa25fca4fcdb36bd7c6bccdd0af4242f6c0e4c8633c5a072ae"
 ROWS = {"cleveland": 303, "hungary": 294, "switzerland": 123, "va-long-beach": 200}
@@ -202,7 +203,7 @@ def test_the_real_images_are_whole(load, shape, counts):
         parts = load(fetch=False)
     except DataError as error:
         pytest.skip(
-            f"call hubbub.study.datasets.images.{load.__name__}() once to fetch them: {error}"
+            f"call experiments.datasets.images.{load.__name__}() once to fetch them: {error}"
         )
     for part, count in zip(parts, counts, strict=True):
         assert part.inputs.shape == (count, *shape)
@@ -343,7 +344,7 @@ def test_the_real_mails_are_whole():
     try:
         parties = [spam(party, fetch=False) for party in (*SILOS, "test")]
     except DataError as error:
-        pytest.skip(f'call hubbub.study.datasets.spam("test") once to fetch them: {error}')
+        pytest.skip(f'call experiments.datasets.spam("test") once to fetch them: {error}')
     assert [len(party) for party in parties] == [1232, 1209, 1177, 1209, 1219]
     assert sum(int(party.targets.sum()) for party in parties) == 1896
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.study.datasets import HEART_COLUMNS
+
 pytest.importorskip("torch", reason="training needs pip install hubbub[learn]")
 pytest.importorskip("matplotlib", reason="figures need pip install hubbub[experiments]")
 
@@ -242,8 +244,8 @@ def test_joining_leaves_out_data_that_cannot_be_had_and_says_so(experiment, monk
 
 @pytest.mark.parametrize("data", ["heart", "rand"])
 def test_joining_asks_for_records_of_the_width_that_its_source_has(experiment, data):
-    joining, datasets = experiment("joining"), importlib.import_module("hubbub.study.datasets")
-    columns = {"heart": datasets.HEART_COLUMNS, "rand": datasets.RAND_COLUMNS}[data]
+    joining, datasets = experiment("joining"), experiment("datasets")
+    columns = {"heart": HEART_COLUMNS, "rand": datasets.RAND_COLUMNS}[data]
     study = joining.study_of(data, 1.0, 3)
     assert study.parties.names == joining.SITES[data].silos
     assert study.model.inputs == (sum(column.width for column in columns),)

@@ -15,11 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from experiments.datasets import RAND_COLUMNS, RAND_SITES, rand
+from experiments.datasets.rand_insurance import _KEPT, _MEMBER, _columns_of
 
 from hubbub.errors import DataError, StudyError
 from hubbub.study import Study, sources
-from hubbub.study.datasets import RAND_COLUMNS, RAND_SITES, rand
-from hubbub.study.datasets.rand_insurance import _KEPT, _MEMBER, _columns_of
 
 PEOPLE = 600
 WIDTH = sum(column.width for column in RAND_COLUMNS)
@@ -187,7 +187,7 @@ name = "rand"
 silos = 6
 colluders = 1
 [data]
-source = "hubbub.datasets:rand"
+source = "python:experiments.datasets:rand"
 options = { split = 2 }
 records = 480
 [model]
@@ -290,7 +290,7 @@ def test_the_real_people_are_whole():
     try:
         parties = [rand(party, fetch=False) for party in (*RAND_SITES, "test")]
     except DataError as error:
-        pytest.skip(f'call hubbub.study.datasets.rand("test") once to fetch them: {error}')
+        pytest.skip(f'call experiments.datasets.rand("test") once to fetch them: {error}')
     assert [len(party) for party in parties] == [909, 963, 597, 726, 622, 865, 1230]
     assert sum(int(party.targets.sum()) for party in parties) == 4146
     assert max(float(np.abs(party.inputs).max()) for party in parties) == 1.0

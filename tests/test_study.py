@@ -749,7 +749,7 @@ def test_a_study_put_together_by_hand_that_no_file_can_say_is_refused(epsilon):
     [
         "os:system",
         "hubbub.session.sums:private_sum",
-        "hubbub.study.datasets.images:load_mnist",
+        "hubbub.study.datasets.heart_disease:heart",
         "hubbub.datasets:_rows",
         "hubbub.datasets:heart.x",
         "hubbub.datasets:",

@@ -12,13 +12,13 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
+from experiments.datasets import spam
+from experiments.datasets.spam_mails import token_ids
 from torch import nn
 
 from hubbub import Study, run
 from hubbub.errors import DataError, ModelError
 from hubbub.learning import TrainingTask, build_model, evaluate_records, method_for
-from hubbub.study.datasets import spam
-from hubbub.study.datasets.spam_mails import token_ids
 from hubbub.study.tabular import Records
 
 LENGTH, VOCABULARY, WIDTH = 48, 2048, 16
@@ -130,9 +130,9 @@ def test_a_transformer_learns_to_find_real_spam_through_the_protocol_with_noise(
     try:
         test = spam("test", length=LENGTH, vocabulary=VOCABULARY, fetch=False)
     except DataError as error:
-        pytest.skip(f'call hubbub.study.datasets.spam("test") once to fetch the mails: {error}')
+        pytest.skip(f'call experiments.datasets.spam("test") once to fetch the mails: {error}')
     chance = 1 - test.targets.mean()  # most mails are no spam
-    assert trained(f'hubbub.datasets:spam"\n{OPTIONS}', 60) > chance + 0.1
+    assert trained(f'python:experiments.datasets:spam"\n{OPTIONS}', 60) > chance + 0.1
 
 
 def test_a_transformer_is_not_left_to_the_slow_loop():

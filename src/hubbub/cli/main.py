@@ -19,7 +19,6 @@ from hubbub.cli import (
     accounting_commands,
     audit_command,
     bench_command,
-    fraction,
     ledger_commands,
     network_commands,
     training_commands,
@@ -89,7 +88,6 @@ def _parser() -> argparse.ArgumentParser:
         verify_command,
         audit_command,
         accounting_commands,
-        fraction,
         ledger_commands,
         bench_command,
     ):

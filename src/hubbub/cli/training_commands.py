@@ -11,7 +11,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli import forecasting
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, plan
@@ -48,7 +47,6 @@ def add_commands(commands: Any) -> None:
     demo.set_defaults(command=_demo)
     planned = _command(commands, "plan", "what a study means: noise, epsilon per adversary")
     planned.add_argument("study", type=Path, help="the study's TOML file")
-    forecasting.add_options(planned)
     planned.set_defaults(command=_plan)
     trained = _command(commands, "run", "train a study with all parties in this process")
     trained.add_argument("study", type=Path, nargs="?", help="the study's TOML file")
@@ -75,13 +73,10 @@ def _command(commands: Any, name: str, words: str) -> argparse.ArgumentParser:
 
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
-    expected = forecasting.asked(options, made)
     if options.json:
-        emit({**made.as_json(), **({"forecast": expected.as_json()} if expected else {})})
-        return 0
-    show_plan(made)
-    if expected:
-        forecasting.show(expected)
+        emit(made.as_json())
+    else:
+        show_plan(made)
     return 0
 
 

@@ -41,8 +41,6 @@ _CURVE = -121665 * pow(121666, -1, _FIELD) % _FIELD
 _MLKEM_BYTES = 1184
 _SEALING_BYTES = _MLKEM_BYTES + 32
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-# What sealing adds to a plaintext: the encapsulated key and the authentication tag.
-SEAL_OVERHEAD = 1088 + 32 + 16
 
 
 def _of_small_order(verifying: bytes) -> bool:

