@@ -243,7 +243,7 @@ class Ready:
             bias=False,
             seed=study.id,
         )
-        initial, plan = learning.parameters_vector(model), hubbub.planning(study)
+        initial, plan = learning.parameters_vector(model), hubbub.plan(study)
         return cls(
             study=study,
             plan=plan,

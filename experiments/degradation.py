@@ -66,7 +66,7 @@ _TOP = 50.0  # where the figure ends, and every account
 @lru_cache(maxsize=16)
 def planned(promised: int) -> hubbub.Plan:
     """The plan that promises its epsilon against so many colluders."""
-    return hubbub.planning(hubbub.Study.parse(STUDY.substitute(colluders=promised)))
+    return hubbub.plan(hubbub.Study.parse(STUDY.substitute(colluders=promised)))
 
 
 def keys_of(promised: int) -> list[dict[str, object]]:

@@ -125,7 +125,7 @@ def study_of(data: str, epsilon: float, split: int) -> hubbub.Study:
 @lru_cache(maxsize=16)
 def planned(data: str, epsilon: float) -> hubbub.Plan:
     """The plan, which is the same for every split."""
-    return hubbub.planning(study_of(data, epsilon, 0))
+    return hubbub.plan(study_of(data, epsilon, 0))
 
 
 def measured(data: str, method: str, epsilon: float, split: int, shown: Shown) -> dict[str, object]:

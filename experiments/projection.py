@@ -130,7 +130,7 @@ def key_of(point: Point, run: int) -> dict[str, object]:
 @lru_cache(maxsize=1)
 def unprojected_bytes(template: Template) -> int:
     """What a silo sends in a step without projection."""
-    return hubbub.planning(Point().study(template, 0)).upload_bytes_per_step or 0
+    return hubbub.plan(Point().study(template, 0)).upload_bytes_per_step or 0
 
 
 def measured(template: Template, point: Point, run: int, shown: Shown) -> dict[str, object]:

@@ -223,7 +223,7 @@ def heart(*, nodes: int = 0, steps: int = 20, **replaced: str) -> Study:
 @lru_cache(maxsize=8)
 def planned(nodes: int = 0, steps: int = 20) -> Plan:
     """The plan of `heart`, made once."""
-    return hubbub.planning(heart(nodes=nodes, steps=steps))
+    return hubbub.plan(heart(nodes=nodes, steps=steps))
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
@@ -824,7 +824,7 @@ def test_no_frame_file_log_or_screen_of_a_whole_run_holds_a_record(
     files = [path for path in (planted / "out").rglob("*") if path.is_file()]
     assert {"model.safetensors", "south.sqlite", "report.html"} <= {path.name for path in files}
     screen = capfd.readouterr()
-    said = [caplog.text, screen.out, screen.err, repr(result), str(result.plan.as_json())]
+    said = [caplog.text, screen.out, screen.err, repr(result), str(result.plan.to_dict())]
     contents = [*frames, *(path.read_bytes() for path in files), *(s.encode() for s in said)]
     assert leaks(*contents) == []
 

@@ -48,7 +48,7 @@ STUDY = hubbub.Study.parse(
 @lru_cache(maxsize=1)
 def planned() -> Plan:
     """The plan, and all that planning remembers, made once before the first fork."""
-    made = hubbub.planning(STUDY)
+    made = hubbub.plan(STUDY)
     for steps in range(1, STEPS + 1):
         made.epsilon_after(steps)
     return made

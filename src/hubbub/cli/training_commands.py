@@ -77,7 +77,7 @@ def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
     expected = forecasting.asked(options, made)
     if options.json:
-        emit({**made.as_json(), **({"forecast": expected.as_json()} if expected else {})})
+        emit({**made.to_dict(), **({"forecast": expected.to_dict()} if expected else {})})
         return 0
     show_plan(made)
     if expected:

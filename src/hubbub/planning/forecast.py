@@ -108,7 +108,7 @@ class Forecast:
         """What a party of this kind bears."""
         return next(load for load in self.loads if load.kind == kind)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """It as plain values.
 
         "parties": a list, for each kind "kind", "count", "setup_bytes", "step_bytes" and
@@ -120,7 +120,7 @@ class Forecast:
         the whole study.
         """
         return {
-            "parties": [load.as_json() for load in self.loads],
+            "parties": [load.to_dict() for load in self.loads],
             "seconds": dict(self.seconds),
             "seconds_per_step": self.step_seconds,
             "processor_seconds_per_step": self.processor_seconds,

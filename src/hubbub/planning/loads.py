@@ -106,7 +106,7 @@ class Load:
         """The most bytes that it holds, the program included."""
         return self.base + self.vectors
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """It as plain values."""
         return {
             "kind": self.kind,

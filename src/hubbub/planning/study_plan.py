@@ -50,7 +50,7 @@ class PlannedQuery:
         """What it costs."""
         return PricedQuery(query=self.query, noise_multiplier=self.plan.noise_multiplier)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """It as plain values; its epsilon is part of the study's."""
         return {
             "purpose": self.query.purpose,
@@ -191,7 +191,7 @@ class Plan:
         name = stated_adversary(self.study)
         return next(one for one in self.exposures if one.adversary == name)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The plan as plain values; an epsilon past 50 is null."""
         return {
             "study": self.study.name,
@@ -218,9 +218,9 @@ class Plan:
                 "delta": self.certificate.added_delta(self.study.privacy.epsilon),
             },
             "attack_power_at_1_percent": self.attack_power,
-            "projection": _projection_json(self.projected),
+            "projection": _projection_to_dict(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
-            "auxiliary_queries": [one.as_json() for one in self.queries],
+            "auxiliary_queries": [one.to_dict() for one in self.queries],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
                 for one in self.exposures
@@ -229,9 +229,9 @@ class Plan:
             "warnings": list(self.warnings),
         }
 
-    def json(self) -> str:
-        """`as_json` as text."""
-        return json.dumps(self.as_json(), indent=2)
+    def to_json(self) -> str:
+        """`to_dict` as a JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
 
 
 def plan(study: Study, *, dimension: int | None = None) -> Plan:
@@ -351,7 +351,7 @@ def _attack_power(
     return power_bound(Composition(whole), 0.01, certificate)
 
 
-def _projection_json(projected: Projected | None) -> dict[str, Any] | None:
+def _projection_to_dict(projected: Projected | None) -> dict[str, Any] | None:
     """How the projection is charged, as plain values."""
     return {**asdict(projected), "exact": projected.exact} if projected else None
 

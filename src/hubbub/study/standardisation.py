@@ -45,7 +45,7 @@ class Standardisation:
         if not (self.scale > 0).all():
             raise ValueError("expected scales above 0")
 
-    def json(self) -> str:
+    def to_json(self) -> str:
         """It as text; `read` reads it back bit for bit."""
         return json.dumps({"shift": self.shift.tolist(), "scale": self.scale.tolist()})
 

@@ -312,7 +312,7 @@ def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | 
 def check_plan(path: Path, made: Plan) -> None:
     """The plan is still the one by which the run began: noise and account go together."""
     try:
-        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.json()))
+        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.to_json()))
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         why = f"it cannot be read ({type(error).__name__})"
     if why:

@@ -21,7 +21,7 @@ import hubbub.learning as learning
 from hubbub.assurance.audit.canaries import Canaries, losses
 from hubbub.assurance.evidence.audit_result import (
     SIDES,
-    audit_as_plain,
+    audit_to_dict,
     bounds_of,
     check_auditable,
     check_size,
@@ -61,7 +61,7 @@ class Audit:
 
     @cached_property
     def _plain(self) -> dict[str, Any]:
-        return audit_as_plain(
+        return audit_to_dict(
             self.plan.study,
             bounds_of(self.plan),
             runs=self.runs,
@@ -99,7 +99,7 @@ class Audit:
         one, other = SIDES[self.plan.study.privacy.relation]
         return one if self.says else other
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """It as plain values, which a run can be given."""
         return dict(self._plain)
 
