@@ -47,7 +47,8 @@ def check(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """A charge, a cap, both, and rows that are neither."""
-    charge, cap = json.dumps({"charge": entry().to_dict()}), json.dumps({"cap": cap_for(3).to_dict()})
+    charge = json.dumps({"charge": entry().to_dict()})
+    cap = json.dumps({"cap": cap_for(3).to_dict()})
     texts = ("", "{}", charge, cap, f"{charge}\n{cap}\n{charge}", '{"charge": {}}', "[[1, 2]]")
     found = (charge.replace(": 2.0", ": 1" + "0" * 400), "[" * 3000)  # a huge number, deep lists
     raw = (charge.encode(), b"\xff", b"\1\xfb")
