@@ -40,7 +40,8 @@ from hubbub.protocol.agreement.mask_stream import add_mask
 from hubbub.protocol.identity import Keys
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import LocalTask, RoundParameters
-from hubbub.session.in_process import Federation, federate, layout_of, round_parameters_of
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.study import Study
 from hubbub.study.tabular import Records
 

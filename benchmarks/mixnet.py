@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.token_lists import create_tokens
 from hubbub.protocol.token_lists.process_pool import cores
+from hubbub.session.local_lists import shuffled_list
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 INFO = bytes(51)  # as long as what a layer is bound to
@@ -82,9 +82,8 @@ def measured(tokens: int, silos: int, *, quiet: bool) -> dict[str, Any]:
     roster, counts = Roster.of(keys), [tokens // silos] * silos
     first = bare(sum(counts) // 2, silos)
     clock, used = time.perf_counter(), processor()
-    made = create_tokens(
-        keys, roster, counts, study=bytes(32), progress=None if quiet else progress
-    )
+    watch = {} if quiet else {"progress": progress}
+    made = shuffled_list(keys, roster, counts, study=bytes(32), **watch)
     clock, used = time.perf_counter() - clock, processor() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -25,6 +25,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
@@ -33,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.cli.output import bar
-from hubbub.protocol.round import Charge, RoundParameters
+from hubbub.protocol.round import RoundParameters
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout
 
@@ -104,10 +105,11 @@ def measured(silos: int, coordinates: int, nodes: int, word_bits: int, quiet: bo
     layout = Layout(names=tuple(f"silo-{k}" for k in range(1, silos + 1)), nodes=nodes)
     tasks = [One(k % coordinates, coordinates) for k in range(silos)]
     before, wall, cpu = peak_kib(), time.perf_counter(), time.process_time()
-    parties = federate(layout, terms, tasks, study=_STUDY)
+    charged = Charged()
+    parties = federate(layout, terms, tasks, study=_STUDY, record=charged.record)
     setup, setup_cpu = time.perf_counter() - wall, time.process_time() - cpu
     after, wall, cpu = peak_kib(), time.perf_counter(), time.process_time()
-    total = round_of(parties, silos, quiet=quiet)
+    total = round_of(parties, charged, silos, quiet=quiet)
     spent, spent_cpu = time.perf_counter() - wall, time.process_time() - cpu
     check(total, silos, coordinates)
     return Scale(
@@ -128,13 +130,23 @@ def measured(silos: int, coordinates: int, nodes: int, word_bits: int, quiet: bo
     )
 
 
-def round_of(parties: Federation, silos: int, *, quiet: bool) -> NDArray[np.int64]:
+class Charged:
+    """Tells a bar, once there is one, of every silo that is charged."""
+
+    def __init__(self) -> None:
+        self.advance: Callable[[], None] = lambda: None
+
+    def record(self, *_: object) -> None:
+        """A silo is charged."""
+        self.advance()
+
+
+def round_of(
+    parties: Federation, charged: Charged, silos: int, *, quiet: bool
+) -> NDArray[np.int64]:
     with bar(f"{silos} silos", silos, quiet=quiet) as progress:
-
-        def record(_index: int, _charge: Charge) -> None:
-            progress.advance()
-
-        return parties.sum(1, _NO_MODEL, record=record)
+        charged.advance = progress.advance
+        return parties.sum(1, _NO_MODEL)
 
 
 def check(total: NDArray[np.int64], silos: int, coordinates: int) -> None:

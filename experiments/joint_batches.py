@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +25,23 @@ import hubbub
 import hubbub.learning as learning
 from hubbub.planning import TRAINING
 from hubbub.protocol.randomness import SecureSource
-from hubbub.session.in_process import Lists, layout_of
-from hubbub.session.noisy_sums import Series, Stage
+from hubbub.protocol.round import Silo
+from hubbub.session.in_process import LocalParties
+from hubbub.session.layout import layout_of
+from hubbub.session.noisy_sums import NoisySums
+from hubbub.session.party import SiloParty
+from hubbub.session.rounds import Rounds
 from hubbub.training.loop import Progress, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
-from hubbub.training.run_study import Result
+from hubbub.training.result import Result
+from hubbub.training.run_sessions import LocalVenue, RunSessions, SessionPlan
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:
     """Train through the protocol, with a fresh list for every attempt."""
     setting = PreparedStudy.of(study)
     with ExitStack() as stack:
-        series = _series(setting, stack)
+        series = _sums(setting, stack)
 
         def summation(step: int, parameters: Parameters, left: int) -> Summed:
             gradient, made = series.round(step, parameters, left)
@@ -51,34 +57,49 @@ def federated(study: hubbub.Study, progress: Progress) -> Result:
     )
 
 
-def dealt(counts: Sequence[int], source: SecureSource) -> Lists:
-    """A list for every attempt, in a uniformly random order.
+def dealt(counts: Sequence[int], source: SecureSource) -> Mapping[int, NDArray[np.intp]]:
+    """A list in a uniformly random order: by roster index, the places of a silo's records.
 
     Args:
         counts: records of each silo, in the order of the roster.
         source: the dealer's randomness.
-
-    Returns:
-        From round and attempt to the places of each silo's records, by roster index.
     """
-
-    def lists(_round: int, _attempt: int) -> Mapping[int, NDArray[np.intp]]:
-        order = source.permutation(sum(counts))
-        return dict(enumerate(np.split(order, np.cumsum(counts)[:-1]), 1))
-
-    return lists
+    order = source.permutation(sum(counts))
+    return dict(enumerate(np.split(order, np.cumsum(counts)[:-1]), 1))
 
 
-def _series(setting: PreparedStudy, stack: ExitStack) -> Series:
-    """Everybody after set-up, with dealt lists in the place of mixed ones."""
-    stage = Stage(
-        study=setting.study,
-        parameters=setting.initial.size,
-        ledgers={},
-        folder=None,
-        stack=stack,
-        keys=layout_of(setting.plan).keys(),
-    )
-    series = stage.open(TRAINING, setting.plan, setting.tasks, setting.initial.size)
-    lists = dealt([len(records) for records in setting.records], SecureSource())
-    return replace(series, parties=replace(series.parties, lists=lists))
+@dataclass
+class Dealer:
+    """Deals every attempt a list, in the place of `TokenLists`."""
+
+    rounds: Rounds
+    silos: Mapping[int, Silo]
+    counts: Sequence[int]
+    source: SecureSource
+
+    def prepare(self) -> None:
+        """Before an attempt: every silo learns its places; without drop-outs it is a new round."""
+        coming = self.rounds.aggregator.time[0] + 1
+        for index, places in dealt(self.counts, self.source).items():
+            self.silos[index].take_list(places, coming)
+
+
+class DealtVenue(LocalVenue):
+    """Everybody in this process, with dealt lists in the place of mixed ones."""
+
+    def set_up(self, wanted: SessionPlan) -> Rounds:
+        """Set a session up."""
+        rounds = self.federated(wanted, every=0).rounds
+        parties = cast(LocalParties, rounds.parties).parties
+        silos = {i: one.silo for i, one in parties.items() if isinstance(one, SiloParty)}
+        counts = [task.count for task in wanted.tasks]
+        rounds.lists = cast(Any, Dealer(rounds, cast(Any, silos), counts, SecureSource()))
+        return rounds
+
+
+def _sums(setting: PreparedStudy, stack: ExitStack) -> NoisySums:
+    """Everybody after set-up."""
+    keys = layout_of(setting.plan).keys()
+    venue = DealtVenue(study=setting.study, keys=keys, ledgers={}, folder=None)
+    sessions = RunSessions(venue=venue, folder=None, parameters=setting.initial.size, stack=stack)
+    return sessions.open(TRAINING, setting.plan, setting.tasks, setting.initial.size)

@@ -45,7 +45,9 @@ from hubbub.protocol import ring, wire
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
-from hubbub.session.in_process import Federation, federate, layout_of
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import layout_of
+from hubbub.session.party import NodeParty, SiloParty
 from hubbub.study.datasets import mnist
 from hubbub.study.tabular import Records
 
@@ -230,26 +232,31 @@ def masked_kind(
     """Steps of the real protocol. Kinds of one session use its rounds in turn, none twice."""
     if threads == APART:
         return apart_kind(ready, parties, place, kinds)
-    step = _real(replace(parties, threads=threads), ready, place, len(kinds))
+    parties.parties.threads = threads
+    step = _real(parties, ready, place, len(kinds))
     return Kind(run=ready.run(step), silos=(), aggregator=())
 
 
 def apart_kind(ready: Ready, parties: Federation, place: int, kinds: Sequence[int]) -> Kind:
     """The same steps with every party watched."""
-    silos = {index: Watched(silo) for index, silo in parties.silos.items()}
-    nodes = {index: Watched(node) for index, node in parties.nodes.items()}
-    total, optimizer = Watched(parties.aggregator), Watched(learning.Optimizer("adam", lr=9e-4))
-    watched = replace(
-        parties,
-        silos=cast(Any, silos),
-        nodes=cast(Any, nodes),
-        aggregator=cast(Any, total),
+    silos, nodes = [], []
+    for party in parties.parties.parties.values():
+        if isinstance(party, SiloParty):
+            silos.append(Watched(party.silo))
+            party.silo = cast(Any, silos[-1])
+        elif isinstance(party, NodeParty):
+            nodes.append(Watched(party.node))
+            party.node = cast(Any, nodes[-1])
+    total, optimizer = (
+        Watched(parties.rounds.aggregator),
+        Watched(learning.Optimizer("adam", lr=9e-4)),
     )
+    parties.rounds.aggregator = cast(Any, total)
     return Kind(
-        run=ready.run(_real(watched, ready, place, len(kinds)), cast(Any, optimizer)),
-        silos=list(silos.values()),
+        run=ready.run(_real(parties, ready, place, len(kinds)), cast(Any, optimizer)),
+        silos=silos,
         aggregator=(total, optimizer),
-        nodes=list(nodes.values()),
+        nodes=nodes,
     )
 
 
@@ -297,12 +304,12 @@ def images_of(silos: int, records: int | None) -> tuple[list[Records], str]:
 
 def masking_seconds(parties: Federation, ready: Ready) -> float:
     """Processor seconds of all masks of one silo, keys derived: the median of some silos."""
-    some = list(parties.silos)[:_MASKINGS]
+    some = list(parties.roster.silos)[:_MASKINGS]
     residues = ring.zeros(ready.terms.dimension, ready.terms.word_bits)
     mask_stream = MaskStream()
 
     def masked(session: Session) -> float:
-        digest, start = active_digest(parties.silos), time.thread_time()
+        digest, start = active_digest(parties.roster.silos), time.thread_time()
         keys = [
             one.mask_key(
                 transcript=session.transcript, round=ready.terms.steps, attempt=1, active=digest
@@ -312,7 +319,8 @@ def masking_seconds(parties: Federation, ready: Ready) -> float:
         mask_stream.add_all(residues, [(key, False) for key in keys])
         return time.thread_time() - start
 
-    return median(masked(parties.sessions[index]) for index in some)
+    sessions = [parties.parties.parties[index].agreed for index in some]
+    return median(masked(session) for session in sessions if session is not None)
 
 
 def processor_seconds(work: Callable[[], object]) -> float:

@@ -16,12 +16,12 @@ from hubbub import learning
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError
 from hubbub.planning import EVALUATION, STANDARDISATION
-from hubbub.session.in_process import layout_of
-from hubbub.session.noisy_sums import Stage
+from hubbub.session.layout import layout_of
 from hubbub.study.standardisation import FeatureSums, standardisation_from
 from hubbub.study.tabular import Records
 from hubbub.training import auxiliary_sums as asked
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.run_sessions import LocalVenue, RunSessions
 from hubbub.training.run_study import resume, run
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
@@ -152,15 +152,12 @@ def test_the_revealed_statistic_has_the_planned_noise():
     planned = setting.plan.query(EVALUATION)
     tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in setting.records]
     with ExitStack() as stack:
-        stage = Stage(
-            study=wanted,
-            parameters=setting.initial.size,
-            ledgers={},
-            folder=None,
-            stack=stack,
-            keys=layout_of(setting.plan).keys(),
+        keys = layout_of(setting.plan).keys()
+        venue = LocalVenue(study=wanted, keys=keys, ledgers={}, folder=None)
+        sessions = RunSessions(
+            venue=venue, folder=None, parameters=setting.initial.size, stack=stack
         )
-        series = stage.open(EVALUATION, planned.plan, tasks, 3)
+        series = sessions.open(EVALUATION, planned.plan, tasks, 3)
         found = [series.round(n, setting.initial, 1)[0] for n in range(1, STEPS + 1)]
     silos, shares = 4, planned.plan.shares
     sigma = planned.plan.noise_multiplier * planned.plan.clip * sqrt(silos / shares)

@@ -14,7 +14,6 @@ import pytest
 
 import hubbub
 from hubbub import learning
-from hubbub.training.run_study import Result
 
 SOURCE = Path(hubbub.__file__).parent
 NAMES = [name for name in hubbub.__all__ if name != "learning"]
@@ -145,7 +144,7 @@ def test_a_method_says_what_it_takes_and_gives(name: str) -> None:
         assert not taken or bool(section(doc, "Returns")) == gives, member
 
 
-@pytest.mark.parametrize("kind", [hubbub.Plan, Result])
+@pytest.mark.parametrize("kind", [hubbub.Plan, hubbub.Result])
 def test_every_number_of_a_plan_and_a_result_has_a_unit(kind: Any) -> None:
     said = entries(inspect.getdoc(kind) or "")
     numbers = {

@@ -32,11 +32,12 @@ from hubbub.errors import BudgetError, DataError, HubbubError, ProtocolError, St
 from hubbub.planning import Plan
 from hubbub.protocol import noise
 from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.identity import Keys
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters, Silo
 from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
-from hubbub.session.in_process import Federation
-from hubbub.session.layout import Layout, Members
+from hubbub.session.in_process import federate
+from hubbub.session.layout import Layout
 from hubbub.study import sources
 from hubbub.study.tabular import Records
 from hubbub.training.baselines import BASELINES
@@ -64,26 +65,24 @@ class Given:
         return self._vector.copy()
 
 
-@lru_cache(maxsize=32)
-def members(silos: int, nodes: int, seed: int | None = None) -> Members:
-    """Keys and sessions, set up once; with a seed, every silo's randomness repeats."""
-    layout = Layout(
-        names=tuple(f"silo-{number}" for number in range(1, silos + 1)),
-        nodes=nodes,
-        degree=min(silos - 1, 12),
-    )
-    source = None if seed is None else partial_source(seed)
-    return Members.gather(layout, study=bytes(32), source=source)
-
-
 def partial_source(seed: int):
     """From a party's index to its source."""
     return lambda index: SecureSource(struct.pack("<QQ", seed, index))
 
 
-def federation(who: Members, tasks, *, word_bits: int, dimension: int, seed=None) -> Federation:
-    """Everybody of the members, with fresh noise and the sessions that they have."""
-    silos, nodes = len(who.roster.silos), len(who.roster.nodes)
+@lru_cache(maxsize=32)
+def keys_of(silos: int, nodes: int) -> list[Keys]:
+    """Everybody's keys, made once."""
+    return layout(silos, nodes).keys()
+
+
+def layout(silos: int, nodes: int) -> Layout:
+    names = tuple(f"silo-{number}" for number in range(1, silos + 1))
+    return Layout(names=names, nodes=nodes, degree=min(silos - 1, 12))
+
+
+def federation(silos: int, nodes: int, tasks, *, word_bits: int, dimension: int, seed=None):
+    """Everybody in a new session; with a seed, every silo's randomness repeats."""
     terms = RoundParameters(
         dimension=dimension,
         parameters=PARAMETERS.size,
@@ -96,22 +95,13 @@ def federation(who: Members, tasks, *, word_bits: int, dimension: int, seed=None
         sample_rate=1.0,
         nodes=nodes,
     )
-    mask_stream = MaskStream()
-    return Federation(
-        roster=who.roster,
-        keys=who.keys,
-        sessions=who.sessions,
-        aggregator=who.aggregator(terms),
-        silos={
-            index: Silo(
-                terms=terms,
-                task=tasks[index - 1],
-                masking=who.masking(index, terms, mask_stream),
-                source=SecureSource() if seed is None else partial_source(seed)(index),
-            )
-            for index in who.roster.silos
-        },
-        nodes=who.nodes(terms, mask_stream),
+    return federate(
+        layout(silos, nodes),
+        terms,
+        tasks,
+        study=bytes(32),
+        keys=keys_of(silos, nodes),
+        source=None if seed is None else partial_source(seed),
     )
 
 
@@ -142,7 +132,7 @@ def encoded(monkeypatch) -> list[np.ndarray]:
 @pytest.mark.parametrize("silos", [2, 3, 4, 10, 100])
 def test_the_decoded_sum_is_the_sum_of_what_was_encoded(encoded, silos, nodes, word_bits):
     tasks = [Given(vector) for vector in vectors(silos, 33, word_bits)]
-    parties = federation(members(silos, nodes), tasks, word_bits=word_bits, dimension=33)
+    parties = federation(silos, nodes, tasks, word_bits=word_bits, dimension=33)
     for round in (1, 2):
         encoded.clear()
         total = parties.sum(round, PARAMETERS)
@@ -151,7 +141,7 @@ def test_the_decoded_sum_is_the_sum_of_what_was_encoded(encoded, silos, nodes, w
 
 
 def test_the_noise_is_fresh_in_every_round_and_silo(encoded):
-    parties = federation(members(4, 0), [Given(np.zeros(33))] * 4, word_bits=32, dimension=33)
+    parties = federation(4, 0, [Given(np.zeros(33))] * 4, word_bits=32, dimension=33)
     parties.sum(1, PARAMETERS)
     parties.sum(2, PARAMETERS)
     assert len({tuple(one.tolist()) for one in encoded}) == 8
@@ -170,7 +160,6 @@ def least_p(residues: np.ndarray) -> float:
 
 def on_the_wire(monkeypatch, *, nodes: int, word_bits: int, masked: bool):
     """One round's sum, and what each silo sent in it."""
-    who = members(4, nodes)
     tasks = [Given(vector / 8) for vector in vectors(4, 5120, 16)]
     sent: list[np.ndarray] = []
     with monkeypatch.context() as patch:
@@ -185,7 +174,7 @@ def on_the_wire(monkeypatch, *, nodes: int, word_bits: int, masked: bool):
         patch.setattr(Aggregator, "receive", spy)
         if not masked:
             patch.setattr(MaskStream, "add_all", lambda *arguments, **options: None)
-        parties = federation(who, tasks, word_bits=word_bits, dimension=5120, seed=word_bits)
+        parties = federation(4, nodes, tasks, word_bits=word_bits, dimension=5120, seed=word_bits)
         return parties.sum(1, PARAMETERS), sent
 
 
@@ -903,12 +892,13 @@ def test_no_repr_holds_a_record_or_how_many_there_are(planted):
 
 
 def test_no_repr_holds_a_key():
-    who = members(4, 0)
-    shown = repr([who, federation(who, [Given(np.zeros(3))] * 4, word_bits=32, dimension=3)])
-    shown += repr([list(who.keys), dict(who.sessions), dict(who.sources)])
-    shown += repr([list(session.secrets.values()) for session in who.sessions.values()])
+    who = federation(4, 0, [Given(np.zeros(3))] * 4, word_bits=32, dimension=3)
+    parties = list(who.parties.parties.values())
+    sessions = [one.agreed for one in parties]
+    shown = repr([who, list(who.keys), parties, [one._me for one in parties], sessions])
+    shown += repr([list(session.secrets.values()) for session in sessions])
     secrets = [keys._signing.private_bytes_raw() for keys in who.keys]
-    for session in who.sessions.values():
+    for session in sessions:
         for secret in session.secrets.values():
             secrets += [v for v in vars_of(secret) if isinstance(v, bytes) and len(v) >= 16]
     assert len(secrets) >= 5 + 12

@@ -22,8 +22,11 @@ import hubbub
 from hubbub.errors import HubbubError, StudyError
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.round import RoundParameters
-from hubbub.session.layout import Layout, Members
+from hubbub.protocol.round import Masking, RoundParameters
+from hubbub.session.in_process import assemble
+from hubbub.session.layout import Layout
+from hubbub.session.party import Membership, SiloParty
+from hubbub.session.sums import ExactSilo
 
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))
@@ -137,19 +140,25 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
         sample_rate=1.0,
         nodes=nodes,
     )
-    members = Members.gather(layout, study=bytes(32))
-    aggregator = members.aggregator(terms)
-    model = aggregator.begin(1, 0, members.roster.silos, np.zeros(0, dtype=np.float32))
-    for index, vector in zip(members.roster.silos, vectors, strict=True):
-        # Silos on several threads, nodes on one: the streams must agree across the two.
-        masking = members.masking(index, terms, MaskStream(threads))
-        residues = ring.to_residues(vector, word_bits)
-        aggregator.receive(masking.masked(masking.accept(model), residues))
-        if index < 3:
-            assert not np.array_equal(ring.to_integers(aggregator._total), sum(vectors[:index]))
-    for index, request in aggregator.requests().items() if nodes else ():
-        aggregator.receive(members.nodes(terms, MaskStream(1))[index].total(request))
-    assert np.array_equal(aggregator.integers(), np.sum(vectors, axis=0))
+
+    def silo(me: Membership, masking: Masking, _seeds: object) -> ExactSilo:
+        return ExactSilo(masking, vectors[me.index - 1], word_bits)
+
+    parties = assemble(layout, terms, silo, study=bytes(32))
+    for one in parties.parties.parties.values():
+        if isinstance(one, SiloParty):  # nodes stay on one thread: the streams must agree
+            one.silo._masking._mask_stream = MaskStream(threads)
+    model, seen = np.zeros(0, dtype=np.float32), []
+    receive = parties.rounds.aggregator.receive
+
+    def received(message: bytes) -> None:
+        receive(message)
+        seen.append(ring.to_integers(parties.rounds.aggregator._total.copy()))
+
+    parties.rounds.aggregator.receive = received
+    assert np.array_equal(parties.sum(1, model), np.sum(vectors, axis=0))
+    for index in (1, 2):
+        assert not np.array_equal(seen[index - 1], sum(vectors[:index]))
 
 
 # Refusals ----------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session.sums import PrivateSum, private_sum, secure_sum
-    from hubbub.training.run_study import Result, resume, run
+    from hubbub.training.result import Result
+    from hubbub.training.run_study import resume, run
 
 __version__ = VERSION
 
@@ -68,7 +69,7 @@ __all__ = [
 _LATER = {
     "Audit": "hubbub.assurance.audit",
     "PrivateSum": "hubbub.session.sums",
-    "Result": "hubbub.training.run_study",
+    "Result": "hubbub.training.result",
     "audit": "hubbub.assurance.audit",
     "private_sum": "hubbub.session.sums",
     "resume": "hubbub.training.run_study",

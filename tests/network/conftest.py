@@ -10,15 +10,12 @@ import pytest
 import torch
 
 from hubbub.network import coordinator
-from hubbub.session import rounds, setup
 from network.relay import Watched, gathered
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(coordinator, "_PAUSE", 0.02)
-    monkeypatch.setattr(setup, "_PING", 20.0)
-    monkeypatch.setattr(rounds, "_PING", 20.0)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -18,10 +18,10 @@ from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.randomness import SecureSource
 from hubbub.study import Study
-from hubbub.training.run_study import Result
+from hubbub.training.result import Result
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
-QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0)
+QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0, ping=20.0)
 
 
 def table(names: tuple[str, ...], nodes: int = 0, **changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,5 +116,5 @@ class Consortium:
     def serve(self, phase: Phase | None = None, **changes: Any) -> Result:
         """Run the study."""
         event_log = EventLog(party="aggregator", say=self.said.append)
-        options = {"journal": event_log, "patience": QUICK, **changes}
+        options = {"event_log": event_log, "timeouts": QUICK, **changes}
         return serve(self.aggregator, self.study, self.home / "run", phase or self.phase, **options)

@@ -18,23 +18,26 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import HubbubError
-from hubbub.network.coordinator import Conductor, Timeouts
+from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase, in_process
-from hubbub.network.envelope import Call, answer, read_answer, request
+from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.event_log import EventLog
-from hubbub.network.requests import Exchange
+from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
+from hubbub.network.timeouts import Timeouts
 from hubbub.planning import TRAINING, Plan
 from hubbub.planning import plan as planned
 from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.session.in_process import round_parameters_of
-from hubbub.session.rounds import Assembly
+from hubbub.session.ask import Call
+from hubbub.session.layout import round_parameters_of
+from hubbub.session.rounds import Rounds
 from hubbub.session.session_offer import SessionOffer, part_of_plan
 from hubbub.study import Study
 from hubbub.study.tabular import Records
 from hubbub.training.auxiliary_sums import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.run_sessions import SessionPlan
 from network.consortium import Consortium, table
 from protocol.view import Spy
 
@@ -44,7 +47,7 @@ Change = Callable[[str, str, Any], Any]
 
 NAMES = ("ann", "bob", "cyn")
 FEATURES, RECORDS = 4, 40
-HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0)
+HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0)
 
 
 def records(party: str) -> Records:
@@ -227,6 +230,11 @@ class Watched(Consortium):
         self.paid[name] = (seen, endpoint._ledger.head)
         return seen
 
+    def party(self, name: str, session: bytes) -> Any:
+        """A party in a session that is open."""
+        found = [one for one in self.seats[name]._sessions.values() if one.session == session]
+        return found[0].party
+
     def rows(self, name: str) -> list[tuple[bytes, int, int]]:
         """What a silo has paid for: session, round and attempt."""
         endpoint = self.seats[name]
@@ -244,7 +252,7 @@ class Watched(Consortium):
 class Session:
     """A session that is open, without the loop of a training around it."""
 
-    assembly: Assembly
+    rounds: Rounds
     plan: Plan
     terms: RoundParameters
     initial: np.ndarray
@@ -253,14 +261,14 @@ class Session:
 
     def round(self, number: int, attempts: int = 1) -> tuple[np.ndarray | None, int]:
         """A round; a sum that is not that of a possible set of silos is an error."""
-        total, made = self.assembly.round(number, self.initial, attempts)
+        total, made = self.rounds.round(number, self.initial, attempts)
         if total is not None:
             self.check(total)
         return total, made
 
     def check(self, total: np.ndarray) -> None:
         """The sum of those who took part, but for the noise."""
-        there = [i for i in range(1, 1 + self.terms.silos) if i not in self.assembly.absent]
+        there = [i for i in range(1, 1 + self.terms.silos) if i not in self.rounds.absent]
         wanted = self.sums(there, self.initial) / self.terms.grid_step
         room = 8 * self.terms.sigma_grid * self.terms.silos**0.5
         assert np.abs(total - wanted).max() < room, "a wrong sum"
@@ -275,22 +283,24 @@ def opened(
 ) -> Session:
     """Set a session up, as the aggregator does."""
     event_log = EventLog(party="aggregator", say=parties.said.append)
-    exchange = Exchange(parties.aggregator.roster, phase or parties.phase, event_log)
-    conductor = Conductor(parties.aggregator, parties.study, exchange, timeouts)
+    roster, study = parties.aggregator.roster, parties.study
+    requests = Requests(roster, study.id, phase or parties.phase, event_log, timeouts)
+    coordinator = Coordinator(parties.aggregator, study, requests)
+    coordinator.standardise(standardisation)
     setting = setting_of(parties.study)
     size = setting.initial.size
     plan, numbers = part_of_plan(setting.plan, purpose)
     terms = round_parameters_of(plan, numbers or size, parameters=size)
-    made = conductor.open(plan, SessionOffer.of(purpose, terms, standardisation), terms)
+    rounds = coordinator.set_up(SessionPlan(purpose=purpose, plan=plan, terms=terms, tasks=()))
 
     def sums(silos: Iterable[int], model: np.ndarray) -> np.ndarray:
         return np.sum([_sum_of(parties.study, silo, model.tobytes()) for silo in silos], axis=0)
 
     def close(sessions: Sequence[bytes]) -> list[dict[str, Any]]:
-        return conductor.close(made.assembly, sessions, setting.initial.astype("<f4").tobytes())
+        return coordinator.close(rounds, sessions, setting.initial.astype("<f4").tobytes())
 
     return Session(
-        assembly=made.assembly,
+        rounds=rounds,
         plan=plan,
         terms=terms,
         initial=setting.initial,

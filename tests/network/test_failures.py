@@ -18,13 +18,14 @@ import pytest
 from hubbub.assurance.ledger import Cap
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, HubbubError
-from hubbub.network.coordinator import Timeouts, WaitedError
+from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing, in_process
 from hubbub.network.event_log import EventLog
-from hubbub.network.requests import AbsentError
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.training.run_study import Result
+from hubbub.network.timeouts import Timeouts
+from hubbub.session.ask import AbsentError
+from hubbub.training.result import Result
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")
@@ -203,14 +204,14 @@ def test_a_frozen_silo_that_answers_late_is_not_in_the_sum(gather: Any, nodes: i
 
     session = opened(parties, freezing)
     assert session.round(1, attempts=2)[0] is not None
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
     assert session.round(2, attempts=2)[0] is not None
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
     assert any(
         "expected an answer to attempt 2.0, got one to 1.0 from bob" in x for x in parties.said
     )
     assert session.round(3)[0] is not None
-    assert not session.assembly.absent
+    assert not session.rounds.absent
 
 
 def test_the_engine_waits_no_longer_than_the_deadline() -> None:

@@ -20,14 +20,15 @@ import pytest
 
 from hubbub.assurance.ledger import Ledger
 from hubbub.errors import ProtocolError
-from hubbub.network.coordinator import Timeouts, WaitedError
+from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
-from hubbub.network.requests import AbsentError
 from hubbub.network.silo_endpoint import SiloEndpoint
+from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.round import Masking
 from hubbub.protocol.round.round_parameters import Turn
 from hubbub.protocol.wire import Frame
+from hubbub.session.ask import AbsentError
 from network.relay import NAMES, Watched, flipped, gathered, opened
 
 # In the n-th phase of a name, for a party: what happens, and a number that says more.
@@ -288,7 +289,7 @@ def test_a_schedule_finds_a_broken_party(
 def test_a_vector_counted_twice_is_caught(tmp_path: Path) -> None:
     parties = gathered(tmp_path, 0, **LONG)
     session = opened(parties, timeouts=BRIEF)
-    total, _ = session.assembly.round(1, session.initial, 1)
+    total, _ = session.rounds.round(1, session.initial, 1)
     assert total is not None
     own = session.sums([2], session.initial) / session.terms.grid_step
     with pytest.raises(AssertionError, match="a wrong sum"):

@@ -22,7 +22,7 @@ from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
 from hubbub.network import endpoint
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import Call, answer, read_answer, request
+from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import Plan, exposure, mechanism_of, plan
 from hubbub.protocol.round import Silo, decoded
@@ -32,7 +32,8 @@ from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.session import silo_token_lists
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.ask import Call
+from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
 from hubbub.study import Study
@@ -505,10 +506,11 @@ def test_who_copies_a_form_between_two_commitments_is_named_alone(
             return
         heard = dict(parties.phase(name, asked, deadline))
         if name == "wrap":
-            ((session, sitting),) = parties.seats["bob"]._playing.items()
+            (state,) = parties.seats["bob"]._sessions.values()
+            session = state.session
             commits = [read_answer(blob)[0] for _, blob in sorted(heard.items())]
             shown["ann"] = parties.seats["ann"].answer(request(Call.SHOW, session, commits))
-            bob = sitting.lists._mixer
+            bob = state.party._lists._mixer
             bob.submit(commits)
             again, made = bob.commit_to(payload_of(read_answer(shown["ann"])[1]))
             shown["bob"] = answer([made.names, made.forms])
@@ -562,7 +564,7 @@ def test_a_complaint_about_a_list_in_force_is_no_answer(gather: Any) -> None:
     parties = gather("static", training={"steps": 1})
 
     def complaint(_blob: object) -> bytes:
-        (session,) = {one.session for one in parties.seats["cyn"]._sittings.values()}
+        (session,) = {one.session for one in parties.seats["cyn"]._sessions.values()}
         where = {"session": session, "round": 1, "attempt": 3, "receiver": EVERYBODY}
         return answer([parties.sealed("cyn", Tag.MIX_COMPLAINT, **where)])
 
@@ -614,7 +616,7 @@ def another(parties: Ward) -> Callable[[list[bytes]], list[bytes]]:
         where = unverified(names)
         if where.attempt != 2:
             return parts
-        mixer = parties.seats["bob"]._playing[where.session].lists._mixer
+        mixer = parties.party("bob", where.session)._lists._mixer
         own = mixer._own[2].tobytes()[: onion_layers.NAME_BYTES]
         kept = [one for one in pieces(payload_of(names), onion_layers.NAME_BYTES) if one != own]
         other = b"".join(sorted([*kept, os.urandom(onion_layers.NAME_BYTES)]))
@@ -680,7 +682,7 @@ class Hand:
     def ask(self, call: Call, name: str, parts: Sequence[bytes] = ()) -> list[bytes]:
         told = self.changed(call, name, list(parts))
         self.tape[call].append((name, told))
-        return self.parties.ask(name, call, self.session.assembly.session, told)
+        return self.parties.ask(name, call, self.session.rounds.session, told)
 
     def all(self, call: Call, parts: Sequence[bytes] = ()) -> list[list[bytes]]:
         return [self.ask(call, name, parts) for name in NAMES]
@@ -711,7 +713,7 @@ class Hand:
             "aggregator",
             Tag.MODEL,
             session.terms.model_payload((1, 2, 3), session.initial),
-            session=session.assembly.session,
+            session=session.rounds.session,
             round=number,
             receiver=EVERYBODY,
         )
@@ -872,7 +874,7 @@ def test_no_list_where_batches_are_not_joint(tmp_path: Path) -> None:
     session = opened(parties)
     for call in Call:
         if call > Call.CLOSE:
-            found = parties.ask("ann", call, session.assembly.session)
+            found = parties.ask("ann", call, session.rounds.session)
             assert refusal(found) == ("protocol", "relay")
 
 

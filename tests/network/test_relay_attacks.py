@@ -18,12 +18,17 @@ import pytest
 
 from hubbub.errors import ProtocolError
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import NO_SESSION, Call, answer, read_answer, read_request, request
+from hubbub.network.envelope import NO_SESSION, answer, read_answer, read_request, request
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import ROSTER
-from hubbub.network.requests import AbsentError, Exchange
+from hubbub.network.requests import Requests
+from hubbub.network.timeouts import Timeouts
+from hubbub.planning import TRAINING
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.protocol.wire import EVERYBODY, VERSION, Tag, unverified
+from hubbub.session.ask import AbsentError, Call
+from hubbub.session.layout import layout_of
+from hubbub.session.session_offer import SessionOffer
 from hubbub.session.setup import SetUp
 from network.relay import (
     HASTY,
@@ -304,7 +309,7 @@ def test_a_silo_is_no_node_and_a_node_no_silo(gather: Any) -> None:
     parties = gather(2)
     session = opened(parties)
     for name, call in (("ann", Call.TOTAL), ("node-1", Call.MODEL), ("node-1", Call.CLOSE)):
-        found = parties.ask(name, call, session.assembly.session)
+        found = parties.ask(name, call, session.rounds.session)
         assert refusal(found) == ("protocol", "relay")
 
 
@@ -415,7 +420,7 @@ def test_frames_of_another_silo_are_not_taken_for_ones_own(
 def test_an_old_set_up_played_to_a_restarted_silo_is_refused(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
     relay = Relay(parties.phase)
-    session = opened(parties, relay).assembly.session
+    session = opened(parties, relay).rounds.session
     parties.start("ann")
     calls = ("open", "commit", "reveal", "contribute", "confirm", "finish")
     answers = [parties.answers("ann")(b) for call in calls for b in relay.asked(call, "ann")]
@@ -439,7 +444,7 @@ def test_a_set_up_cannot_be_begun_again_in_its_session(gather: Any, nodes: int) 
     paid = rounds(parties)
     first = Call.CONTRIBUTE if nodes else Call.COMMIT
     for name in parties.seats:
-        found = parties.ask(name, first, session.assembly.session)
+        found = parties.ask(name, first, session.rounds.session)
         assert refusal(found)[0] in ("protocol", "no-session")
     assert rounds(parties) == paid
 
@@ -451,7 +456,7 @@ def test_a_relay_alone_cannot_have_a_model_answered_again(gather: Any, nodes: in
     relay = Relay(parties.phase)
     session = opened(parties, relay)
     session.round(1)
-    paid, name = rounds(parties), session.assembly.session
+    paid, name = rounds(parties), session.rounds.session
     played = alone(parties, name)
     for silo in NAMES:
         parties.answers(silo)(relay.asked("model", silo)[0])
@@ -461,12 +466,19 @@ def test_a_relay_alone_cannot_have_a_model_answered_again(gather: Any, nodes: in
 def alone(parties: Watched, session: bytes) -> int:
     """A set-up in an open session by nobody but the relay; how many phases were answered."""
     plan, terms = terms_for(parties)
-    exchange = Exchange(parties.aggregator.roster, parties.phase, EventLog(party="relay"))
-    setup = SetUp(parties.aggregator, parties.study, exchange, plan, terms)
-    setup._session = session
+    roster, study, event_log = parties.aggregator.roster, parties.study.id, EventLog(party="relay")
+    setup = SetUp(
+        parties=Requests(roster, study, parties.phase, event_log, Timeouts(deadline=5.0)),
+        keys=parties.aggregator.keys,
+        study=study,
+        layout=layout_of(plan),
+        terms=terms,
+        offer=SessionOffer.of(TRAINING, terms),
+        session=session,
+    )
     before = len(parties.said)
     try:
-        setup._agree([], 5.0)
+        setup._agree([])
     except AbsentError:
         return 0
     return len(parties.said) - before
@@ -560,7 +572,7 @@ def test_a_refusal_of_another_session_is_not_one_of_this(gather: Any) -> None:
     parties = gather()
     relay = Relay(parties.phase)
     session = opened(parties, relay)
-    old = parties.answers("bob")(request(Call.MODEL, session.assembly.session, [b"junk"]))
+    old = parties.answers("bob")(request(Call.MODEL, session.rounds.session, [b"junk"]))
     assert refusal(read_answer(old)) == ("protocol", "relay")
     relay.tells = at("contribute", lambda _: old, "bob", times=1)
     opened(parties, relay)

@@ -18,12 +18,12 @@ import pytest
 
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.engine import Missing
-from hubbub.network.envelope import Call, answer, read_answer, request
-from hubbub.network.requests import AbsentError
+from hubbub.network.envelope import answer, read_answer, request
 from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.planning import plan as planned
 from hubbub.protocol.wire import EVERYBODY, Tag, unverified
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.ask import AbsentError, Call
+from hubbub.session.layout import round_parameters_of
 from hubbub.training.auxiliary_sums import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from network.relay import (
@@ -59,7 +59,7 @@ def model(
     """A MODEL as the aggregator may sign it."""
     silos = more.pop("silos", (1, 2, 3))
     payload = session.terms.model_payload(silos, more.pop("parameters", session.initial))
-    where: dict[str, Any] = {"session": session.assembly.session, "receiver": EVERYBODY}
+    where: dict[str, Any] = {"session": session.rounds.session, "receiver": EVERYBODY}
     said = where | {"round": round, "attempt": attempt} | more
     return parties.sealed("aggregator", Tag.MODEL, payload, **said)
 
@@ -88,7 +88,7 @@ def test_a_new_opening_ends_the_session_before_it(gather: Any, nodes: int) -> No
     second = opened(parties)
     late = model(parties, first, round=2)
     for name in NAMES:
-        found = parties.ask(name, Call.MODEL, first.assembly.session, [late])
+        found = parties.ask(name, Call.MODEL, first.rounds.session, [late])
         assert refusal(found) == ("no-session", "")
     assert second.round(2)[1] == 1
     with pytest.raises(AbsentError, match="it does not know the session"):
@@ -102,7 +102,7 @@ def test_a_model_of_another_session_is_refused_under_either_name(gather: Any, no
     second = opened(parties)
     old = model(parties, first)
     for named, culprit in ((first, ""), (second, "relay")):
-        why = refusal(parties.ask("ann", Call.MODEL, named.assembly.session, [old]))
+        why = refusal(parties.ask("ann", Call.MODEL, named.rounds.session, [old]))
         assert why == ("no-session" if named is first else "protocol", culprit)
     assert parties.rows("ann") == []
 
@@ -122,7 +122,7 @@ def test_a_model_is_answered_once(gather: Any, nodes: int) -> None:
 def test_two_models_for_one_attempt_name_the_aggregator(gather: Any) -> None:
     parties = gather(**ONE_AWAY)
     session = opened(parties)
-    name = session.assembly.session
+    name = session.rounds.session
     first, second = model(parties, session), model(parties, session, silos=(1, 2))
     assert unverified(parties.ask("ann", Call.MODEL, name, [first])[0]).tag is Tag.MASKED
     found = parties.ask("ann", Call.MODEL, name, [second])
@@ -135,7 +135,7 @@ LIES: dict[str, Callable[[Watched, Session], list[bytes]]] = {
     "two frames": lambda p, s: [model(p, s), model(p, s)],
     "junk": lambda p, s: [b"x" * 200],
     "of a silo": lambda p, s: [
-        p.sealed("bob", Tag.MODEL, session=s.assembly.session, round=1, receiver=EVERYBODY)
+        p.sealed("bob", Tag.MODEL, session=s.rounds.session, round=1, receiver=EVERYBODY)
     ],
     "for another": lambda p, s: [model(p, s, receiver=2)],
     "without me": lambda p, s: [model(p, s, silos=(2, 3))],
@@ -152,7 +152,7 @@ LIES: dict[str, Callable[[Watched, Session], list[bytes]]] = {
 def test_a_false_model_is_neither_answered_nor_paid_for(gather: Any, frames: Any) -> None:
     parties = gather(**ONE_AWAY)
     session = opened(parties)
-    found = parties.ask("ann", Call.MODEL, session.assembly.session, frames(parties, session))
+    found = parties.ask("ann", Call.MODEL, session.rounds.session, frames(parties, session))
     why, culprit = refusal(found)
     assert why == "protocol"
     assert culprit in ("relay", "aggregator", "bob")
@@ -167,7 +167,7 @@ def test_no_session_gives_more_attempts_than_the_study_has_steps(gather: Any) ->
         session = opened(parties)
         for attempt in range(6):
             parties.ask(
-                "ann", Call.MODEL, session.assembly.session, [model(parties, session, 1, attempt)]
+                "ann", Call.MODEL, session.rounds.session, [model(parties, session, 1, attempt)]
             )
         assert len(parties.rows("ann")) == 4, number
     assert said(parties, "refused to answer (budget)")
@@ -193,7 +193,7 @@ def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> No
     session = opened(parties, Relay(parties.phase, tells=at("model", spoil, "bob")))
     total, made = session.round(1)
     assert (total is not None, made) == (True, 1)
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
 
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
@@ -202,7 +202,7 @@ def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) ->
     session = opened(parties, Relay(parties.phase, tells=at("model", spoil, "bob")))
     total, made = session.round(1, attempts=3)
     assert (total is not None, made) == (True, 2)
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
     assert len(parties.rows("ann")) == 2
 
 
@@ -248,7 +248,7 @@ def test_a_silos_answer_handed_in_as_anothers_is_not_added(gather: Any, nodes: i
     session = opened(parties, both)
     assert session.round(1, attempts=2)[0] is not None
     assert said(parties, "expected frames of bob, got another's")
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
 
 
 @NODES
@@ -283,7 +283,7 @@ def test_a_signed_vector_of_another_length_stops_the_study_by_name(
     session = None
 
     def lie(_blob: Any) -> bytes:
-        where = {"session": session.assembly.session, "round": 1}  # type: ignore[union-attr]
+        where = {"session": session.rounds.session, "round": 1}  # type: ignore[union-attr]
         return answer([parties.sealed("bob", Tag.MASKED, bytes(size), **where)])
 
     session = opened(parties, Relay(parties.phase, tells=at("model", lie, "bob")))
@@ -314,7 +314,7 @@ def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -
     session = None
 
     def more(parts: list[bytes]) -> list[bytes]:
-        where = {"session": session.assembly.session, "round": 1}  # type: ignore[union-attr]
+        where = {"session": session.rounds.session, "round": 1}  # type: ignore[union-attr]
         return [
             *parts,
             *(parties.sealed("bob", Tag.SHARE, b"", receiver=n, **where) for n in (4, 5)),
@@ -322,7 +322,7 @@ def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -
 
     session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(more), "bob")))
     assert session.round(1, attempts=2)[0] is not None
-    assert not {4, 5} & set(session.assembly.absent)
+    assert not {4, 5} & set(session.rounds.absent)
 
 
 @pytest.mark.parametrize("left_out", [1, 2])
@@ -337,7 +337,7 @@ def test_a_silo_that_leaves_out_a_nodes_share_is_the_one_that_is_missing(
 
     session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(less), "bob")))
     assert session.round(1)[0] is not None
-    assert list(session.assembly.absent) == [parties.sites["bob"].index]
+    assert list(session.rounds.absent) == [parties.sites["bob"].index]
 
 
 # Compute nodes ---------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_without_a_nodes_total_there_is_no_sum(gather: Any, spoil: Any) -> None:
     with pytest.raises(AbsentError, match="node-1") as gone:
         session.round(1, attempts=3)
     assert list(gone.value.absent) == ["node-1"]
-    assert session.assembly.made == 1
+    assert session.rounds.made == 1
 
 
 def test_a_nodes_total_handed_in_as_anothers_is_no_total(gather: Any) -> None:
@@ -382,21 +382,21 @@ def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silo
     parties = gather(2)
     session = opened(parties)
     payload = session.terms.bitmap(silos)
-    where = {"session": session.assembly.session, "round": 1, "receiver": 4}
+    where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     asked = parties.sealed("aggregator", Tag.REQUEST, payload, **where)
-    found = parties.ask("node-1", Call.TOTAL, session.assembly.session, [asked])
+    found = parties.ask("node-1", Call.TOTAL, session.rounds.session, [asked])
     assert refusal(found) == ("protocol", "aggregator")
 
 
 def test_an_aggregator_that_asks_a_node_for_two_sets_gets_one(gather: Any) -> None:
     parties = gather(2, **ONE_AWAY)
     session = opened(parties)
-    where = {"session": session.assembly.session, "round": 1, "receiver": 4}
+    where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     found = [
         parties.ask(
             "node-1",
             Call.TOTAL,
-            session.assembly.session,
+            session.rounds.session,
             [parties.sealed("aggregator", Tag.REQUEST, session.terms.bitmap(silos), **where)],
         )
         for silos in ((1, 2, 3), (1, 2))
@@ -421,9 +421,9 @@ def test_a_garbled_link_leaves_its_silo_out_and_nobody_else(gather: Any) -> None
     parties = gather(**JOINT)
     relay = Relay(parties.phase, tells=at("model", in_part(flipped), "bob", times=1))
     session = opened(parties, relay)
-    total, made = session.assembly.round(1, session.initial, 2)
+    total, made = session.rounds.round(1, session.initial, 2)
     assert (total is not None, made) == (True, 2)
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
 
 
 def test_a_silo_is_not_blamed_for_a_link_that_the_relay_exchanged(gather: Any) -> None:
@@ -433,9 +433,9 @@ def test_a_silo_is_not_blamed_for_a_link_that_the_relay_exchanged(gather: Any) -
     session = opened(parties, relay)
     anchor = read_answer(relay.told("open", "bob")[0])[1]
     relay.tells = at("model", lambda _: answer([anchor]), "bob", times=1)
-    total, made = session.assembly.round(1, session.initial, 2)
+    total, made = session.rounds.round(1, session.initial, 2)
     assert (total is not None, made) == (True, 2)
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
 
 
 def test_a_link_of_another_round_leaves_its_silo_out_and_nobody_else(gather: Any) -> None:
@@ -443,12 +443,12 @@ def test_a_link_of_another_round_leaves_its_silo_out_and_nobody_else(gather: Any
     parties = gather(**JOINT)
     relay = Relay(parties.phase)
     session = opened(parties, relay)
-    assert session.assembly.round(1, session.initial, 1)[0] is not None
+    assert session.rounds.round(1, session.initial, 1)[0] is not None
     old = relay.told("model", "bob")[0]
     relay.tells = at("model", lambda _: old, "bob")
-    total, made = session.assembly.round(2, session.initial, 2)
+    total, made = session.rounds.round(2, session.initial, 2)
     assert (total is not None, made) == (True, 2)
-    assert set(session.assembly.absent) == {2}
+    assert set(session.rounds.absent) == {2}
 
 
 def test_a_link_that_was_not_committed_to_names_its_silo(gather: Any) -> None:
@@ -456,12 +456,12 @@ def test_a_link_that_was_not_committed_to_names_its_silo(gather: Any) -> None:
     session = None
 
     def lie(_blob: Any) -> bytes:
-        where = {"session": session.assembly.session, "round": 1, "receiver": EVERYBODY}  # type: ignore[union-attr]
+        where = {"session": session.rounds.session, "round": 1, "receiver": EVERYBODY}  # type: ignore[union-attr]
         return answer([parties.sealed("bob", Tag.SEED_LINK, bytes(32), **where)])
 
     session = opened(parties, Relay(parties.phase, tells=at("model", lie, "bob")))
     with pytest.raises(ProtocolError, match="that it has committed to") as refused:
-        session.assembly.round(1, session.initial, 2)
+        session.rounds.round(1, session.initial, 2)
     assert refused.value.culprit == "bob"
 
 
@@ -480,9 +480,9 @@ def test_no_seed_is_learned_twice_or_without_a_model(gather: Any) -> None:
     parties = gather(**JOINT)
     relay = Relay(parties.phase)
     session = opened(parties, relay)
-    name = session.assembly.session
+    name = session.rounds.session
     assert refusal(parties.ask("ann", Call.SEED, name, []))[0] == "protocol"
-    session.assembly.round(1, session.initial, 1)
+    session.rounds.round(1, session.initial, 1)
     again = relay.asked("seed", "ann")[0]
     assert refusal(read_answer(parties.answers("ann")(again)))[0] == "protocol"
     assert len(parties.rows("ann")) == 1
@@ -493,7 +493,7 @@ def test_a_share_that_does_not_open_names_its_silo(gather: Any) -> None:
     session = None
 
     def spoilt(parts: list[bytes]) -> list[bytes]:
-        where = {"session": session.assembly.session, "round": 1}  # type: ignore[union-attr]
+        where = {"session": session.rounds.session, "round": 1}  # type: ignore[union-attr]
         shares = [
             parties.sealed(
                 "bob", Tag.SHARE, bytes(len(unverified(parts[1]).payload)), receiver=n, **where
@@ -524,9 +524,7 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
         return blob
 
     session = opened(parties, Relay(parties.phase, asks=asks), standardisation=found)
-    tasks = {
-        name: parties.seats[name]._playing[session.assembly.session].silo._task for name in NAMES
-    }
+    tasks = {name: parties.party(name, session.rounds.session)._silo._task for name in NAMES}
     for name, task in tasks.items():
         assert np.allclose(task._inputs.numpy(), found.of(records(name)).inputs)
 
@@ -565,11 +563,11 @@ def test_evaluations_before_their_time_are_in_what_a_silo_signs(gather: Any, tra
     parties = gather(**EVALUATED)
     first = opened(parties, purpose=EVALUATION)
     for number in range(1, 3):
-        assert first.assembly.round(number, first.initial, 1)[1] == 1
+        assert first.rounds.round(number, first.initial, 1)[1] == 1
     training = opened(parties)
     for number in range(1, trained + 1):
         training.round(number)
-    parts = training.close([first.assembly.session, training.assembly.session])
+    parts = training.close([first.rounds.session, training.rounds.session])
     assert [part["attempts"] for part in parts] == [4, 4, 4], "two are due after four steps"
     assert training.plan.epsilon_after(4) > training.plan.epsilon_after(max(trained, 1))
 
@@ -580,8 +578,8 @@ def test_evaluations_in_their_time_add_no_attempts(gather: Any) -> None:
     for number in range(1, 4):
         training.round(number)
     looked = opened(parties, purpose=EVALUATION)
-    looked.assembly.round(1, looked.initial, 1)
-    parts = training.close([looked.assembly.session, training.assembly.session])
+    looked.rounds.round(1, looked.initial, 1)
+    parts = training.close([looked.rounds.session, training.rounds.session])
     assert [part["attempts"] for part in parts] == [3, 3, 3]
 
 
@@ -594,7 +592,7 @@ def test_a_silo_that_was_not_heard_comes_back(gather: Any) -> None:
     session = opened(parties, relay)
     assert session.round(1, attempts=2)[1] == 2
     assert session.round(2)[1] == 1
-    assert not session.assembly.absent
+    assert not session.rounds.absent
 
 
 def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
@@ -604,7 +602,7 @@ def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
     session = opened(parties, relay)
     session.round(1, attempts=2)
     parties.stop("bob")
-    name = session.assembly.session
+    name = session.rounds.session
 
     def forged(party: str, blob: Any) -> Any:
         frame = parties.sealed("bob", Tag.READY, b"", session=name)
@@ -612,7 +610,7 @@ def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
 
     relay.tells = lambda call, party, blob: forged(party, blob) if call == "ping" else blob
     assert session.round(2)[1] == 1
-    assert 2 in session.assembly.absent
+    assert 2 in session.rounds.absent
 
 
 # The end ---------------------------------------------------------------------------------------
@@ -620,7 +618,7 @@ def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
 
 def closing(parties: Watched, session: Session, **changes: Any) -> list[bytes]:
     """CLOSE and RESULT, as the aggregator may sign them."""
-    name = session.assembly.session
+    name = session.rounds.session
     listed = json.dumps({"sessions": [name.hex()]}).encode()
     where = {"session": name, "receiver": EVERYBODY}
     said = {"close": listed, "result": bytes(4 * session.terms.parameters)} | changes
@@ -638,7 +636,7 @@ def test_a_true_end_is_signed_and_the_model_kept(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
     session.round(1)
-    found = parties.ask("ann", Call.CLOSE, session.assembly.session, closing(parties, session))
+    found = parties.ask("ann", Call.CLOSE, session.rounds.session, closing(parties, session))
     said = json.loads(bytes(unverified(found[0]).payload))
     assert (said["silo"], said["attempts"]) == ("ann", 1)
     assert len(models(parties, "ann")) == 1
@@ -650,7 +648,7 @@ def test_after_what_it_has_signed_a_silo_answers_no_more_rounds(gather: Any) -> 
     relay = Relay(parties.phase)
     session = opened(parties, relay)
     session.round(1)
-    name, end = session.assembly.session, closing(parties, session)
+    name, end = session.rounds.session, closing(parties, session)
     before = parties.ask("ann", Call.CLOSE, name, end)
     with pytest.raises(AbsentError, match="ann"):
         session.round(2)
@@ -672,7 +670,7 @@ ENDS: dict[str, Callable[[list[bytes], Watched, Session], list[bytes]]] = {
     "sessions not hexadecimal": lambda f, p, s: closing(p, s, close=b'{"sessions": ["xx"]}'),
     "a JSON bomb": lambda f, p, s: closing(p, s, close=b"[" * 200_000),
     "of a silo": lambda f, p, s: [
-        p.sealed("bob", Tag.CLOSE, b"{}", session=s.assembly.session, receiver=EVERYBODY),
+        p.sealed("bob", Tag.CLOSE, b"{}", session=s.rounds.session, receiver=EVERYBODY),
         f[1],
     ],
 }
@@ -684,7 +682,7 @@ def test_a_false_end_leaves_no_model_and_no_words(gather: Any, end: Any) -> None
     session = opened(parties)
     session.round(1)
     frames = end(closing(parties, session), parties, session)
-    found = parties.ask("ann", Call.CLOSE, session.assembly.session, frames)
+    found = parties.ask("ann", Call.CLOSE, session.rounds.session, frames)
     why, culprit = refusal(found)
     assert why == "protocol"
     assert culprit in ("relay", "aggregator")
@@ -696,7 +694,7 @@ def test_no_end_before_the_session_is_set_up(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
     parties.start("ann")
-    name = session.assembly.session
+    name = session.rounds.session
     frames = closing(parties, session)
     assert refusal(parties.ask("ann", Call.CLOSE, name, frames)) == ("no-session", "")
     parties.ask("ann", Call.OPEN, name, [open_frame(parties, name)])

@@ -17,7 +17,8 @@ import pytest
 from hubbub import learning
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import decoded
-from hubbub.session.in_process import Federation, federate, layout_of, round_parameters_of
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.session.setup import SetUp
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
@@ -52,8 +53,7 @@ def named(session: bytes) -> Callable[..., None]:
     real = SetUp.__init__
 
     def made(self: SetUp, *given: Any, **more: Any) -> None:
-        real(self, *given, **more)
-        self._session = session
+        real(self, *given, **{**more, "session": session})
 
     return made
 
@@ -85,7 +85,7 @@ def test_the_sums_have_the_same_bits(
     model = setting.initial
     for number in (1, 2, 3):
         here, _ = reference.round(number, model)
-        there, _ = session.assembly.round(number, model, 1)
+        there, _ = session.rounds.round(number, model, 1)
         assert here is not None
         assert there is not None
         assert here.tobytes() == there.tobytes()
@@ -114,11 +114,11 @@ def test_another_key_gives_other_bits(tmp_path: Path) -> None:
     """The comparison above can fail."""
     parties = apart(tmp_path, 0, {})
     setting, session = PreparedStudy.of(parties.study), opened(parties)
-    first, _ = session.assembly.round(1, setting.initial, 1)
+    first, _ = session.rounds.round(1, setting.initial, 1)
     parties.draws = lambda index: SecureSource(bytes([index + 1]) * 16)
     for name in list(parties.seats):
         parties.start(name)
-    second, _ = opened(parties).assembly.round(1, setting.initial, 1)
+    second, _ = opened(parties).rounds.round(1, setting.initial, 1)
     assert first is not None
     assert second is not None
     assert (first != second).any()

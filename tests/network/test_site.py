@@ -15,7 +15,7 @@ import pytest
 from hubbub.errors import StudyError, UserError
 from hubbub.network import party_folder as site
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import Call, read_answer
+from hubbub.network.envelope import read_answer
 from hubbub.network.key_files import identities, roster_of, roster_toml
 from hubbub.network.party_folder import (
     APPROVED,
@@ -30,6 +30,7 @@ from hubbub.network.party_folder import (
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.identity import Roster
+from hubbub.session.ask import Call
 from hubbub.study import Study
 from network.consortium import Consortium
 from network.relay import Relay, Watched, open_frame, opened, refusal, tiny

@@ -23,8 +23,9 @@ from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import Aggregator, RoundParameters, Silo
 from hubbub.protocol.round.masking import Masking
 from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.session.in_process import AbandonedError, Federation, federate
+from hubbub.session.in_process import Federation, Record, federate
 from hubbub.session.layout import Layout
+from hubbub.session.rounds import AbortedError
 from protocol.parties import (
     SESSION,
     STUDY,
@@ -650,17 +651,15 @@ def test_no_repr_or_refusal_shows_a_link() -> None:
 # All parties in one process -------------------------------------------------------------------
 
 
-def federation(nodes: int = 0) -> Federation:
+def federation(nodes: int = 0, record: Record | None = None) -> Federation:
     layout = Layout(names=tuple(NAME.values()), nodes=nodes)
     numbers = terms(world(4, nodes, quorum=QUORUM))
-    return federate(layout, numbers, [Given() for _ in SILOS], study=STUDY)
+    return federate(layout, numbers, [Given() for _ in SILOS], study=STUDY, record=record)
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
-def test_nobody_reveals_before_every_silo_has_paid(
-    monkeypatch: pytest.MonkeyPatch, nodes: int
-) -> None:
-    parties, said = federation(nodes), []
+def test_nobody_reveals_before_it_has_paid(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
+    said: list[tuple[str, int]] = []
     original = JointSeed.reveal
 
     def reveal(self: JointSeed, round: int, attempt: int) -> bytes:
@@ -668,37 +667,40 @@ def test_nobody_reveals_before_every_silo_has_paid(
         return original(self, round, attempt)
 
     monkeypatch.setattr(JointSeed, "reveal", reveal)
-    parties.sum(1, PARAMETERS, record=lambda index, _: said.append(("pay", index)))
-    pays = [("pay", index) for index in SILOS]
-    assert said == pays + [("reveal", index) for index in SILOS]
+    federation(nodes, lambda index, *_: said.append(("pay", index))).sum(1, PARAMETERS)
+    assert said == [(word, index) for index in SILOS for word in ("pay", "reveal")]
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_a_silo_that_cannot_pay_reveals_nothing_and_is_left_out(
     monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
-    parties, said = federation(nodes), []
+    said: list[tuple[int, int, int]] = []
     original = JointSeed.reveal
 
     def reveal(self: JointSeed, round: int, attempt: int) -> bytes:
         said.append((self._index, round, attempt))
         return original(self, round, attempt)
 
-    def record(index: int, _charge: object) -> None:
+    def record(index: int, *_: object) -> None:
+        said.append((index, 0, 0))
         if index == 3:
             raise BudgetError("expected less, got more; stop")
 
     monkeypatch.setattr(JointSeed, "reveal", reveal)
-    with pytest.raises(AbandonedError):
-        parties.sum(1, PARAMETERS, record=record)
-    assert said == []
-    total, made = parties.round(2, PARAMETERS, attempts=2, record=record)
-    assert (total is not None, made) == (True, 2)
-    assert said == [(1, 2, 1), (2, 2, 1), (4, 2, 1)]
+    parties = federation(nodes, record)
+    with pytest.raises(AbortedError):
+        parties.rounds.attempt(1, 0, PARAMETERS)
+    # Nobody after it is asked, or pays.
+    assert said == [(1, 0, 0), (1, 1, 0), (2, 0, 0), (2, 1, 0), (3, 0, 0)]
+    said.clear()
+    total, made = parties.round(2, PARAMETERS, attempts=2)
+    assert (total is not None, made) == (True, 1)
+    assert [one for one in said if one[1]] == [(1, 2, 0), (2, 2, 0), (4, 2, 0)]
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
-def test_a_link_that_was_altered_on_its_way_names_the_relay_and_no_sum_is_revealed(
+def test_a_link_that_was_altered_on_its_way_costs_an_attempt_and_blames_nobody(
     monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
     parties, sent = federation(nodes), []
@@ -706,7 +708,7 @@ def test_a_link_that_was_altered_on_its_way_names_the_relay_and_no_sum_is_reveal
 
     def altered(self: Silo) -> bytes:
         frame = original(self)
-        return flipped(frame, 90) if self is parties.silos[2] else frame
+        return flipped(frame, 90) if self is parties.parties.parties[2].silo else frame
 
     def counted(self: Silo) -> bytes:
         sent.append(self)
@@ -714,14 +716,17 @@ def test_a_link_that_was_altered_on_its_way_names_the_relay_and_no_sum_is_reveal
 
     monkeypatch.setattr(Silo, "reveal", altered)
     monkeypatch.setattr(Silo, "contribute", counted)
-    with refused("relay", "false signature"):
-        parties.round(1, PARAMETERS, attempts=2)
+    assert parties.round(1, PARAMETERS, attempts=1) == (None, 1)
     assert not sent
+    assert parties.rounds.absent[2].culprit == "relay"
     with pytest.raises(ProtocolError):
-        parties.aggregator.integers()
+        parties.rounds.aggregator.integers()
+    total, made = parties.round(2, PARAMETERS, attempts=2)
+    assert (total is not None, made) == (True, 1)
+    assert len(sent) == 3
 
 
 def test_a_chain_is_everybodys_own() -> None:
     one, two = federation(), federation()
-    found = [silo.anchor() for parties in (one, two) for silo in parties.joint.silos.values()]
+    found = [anchor for parties in (one, two) for anchor in parties.rounds.anchors]
     assert len({payload_of(frame) for frame in found}) == 8

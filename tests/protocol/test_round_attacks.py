@@ -13,9 +13,9 @@ from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Charge, ComputeNode, Masking, Silo
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
 from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.session.in_process import Federation
+from hubbub.session.in_process import federate
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, set_up, world
 
 PAIRWISE = world()
@@ -242,35 +242,16 @@ def test_after_two_models_for_one_time_a_silo_answers_neither() -> None:
 
 @BOTH
 def test_a_silo_whose_ledger_refuses_sends_nothing(w: World) -> None:
-    aggregator, sessions = w.aggregator(), sessions_of(w)
-    silos = {
-        index: Silo(
-            terms=w.terms,
-            task=Unit(),
-            masking=w.masking(sessions[index]),
-            source=SecureSource(),
-        )
-        for index in ALL
-    }
-    nodes = {index: node(index) for index in w.roster.nodes}
-    everybody = Federation(
-        roster=w.roster,
-        keys=w.keys,
-        sessions=sessions,
-        aggregator=aggregator,
-        silos=silos,
-        nodes=nodes,
-        quorum=w.quorum,
-    )
-
-    def refuse(index: int, charge: Charge) -> None:
+    def refuse(index: int, *_: object) -> None:
         if index == 2:
             raise BudgetError("no more")
 
+    tasks = [Unit() for _ in w.roster.silos]
+    everybody = federate(w.layout, w.terms, tasks, study=STUDY, keys=w.keys, record=refuse)
     with suppress(HubbubError):  # with nodes, the others may finish without it
-        everybody.sum(1, NO_MODEL, record=refuse)
-    assert 2 in aggregator.missing
-    assert 1 not in aggregator.missing
+        everybody.sum(1, NO_MODEL)
+    assert 2 in everybody.rounds.aggregator.missing
+    assert 1 not in everybody.rounds.aggregator.missing
 
 
 # A compute node and a malicious aggregator --------------------------------------------------

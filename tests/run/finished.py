@@ -13,9 +13,10 @@ from hubbub.assurance.evidence.collecting import FILE, collect, part_of
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript.records import files, read_header
 from hubbub.planning import TRAINING
-from hubbub.session import noisy_sums
 from hubbub.session.in_process import Federation
-from hubbub.training.run_study import Result, run
+from hubbub.training import run_sessions
+from hubbub.training.result import Result
+from hubbub.training.run_study import run
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 
@@ -36,14 +37,14 @@ def a_study(
 def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
     """A run of it, with evidence; and the parties, whose keys are the only ones that can sign."""
     seen: list[Federation] = []
-    real = noisy_sums.federate
+    real = run_sessions.federate
 
     def spied(*given: Any, **named: Any) -> Federation:
         seen.append(real(*given, **named))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noisy_sums, "federate", spied)
+        patch.setattr(run_sessions, "federate", spied)
         result = run(study, folder)
     if not (folder / FILE).exists():
         write_evidence(result, seen[-1], folder)

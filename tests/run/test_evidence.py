@@ -31,7 +31,7 @@ from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.protocol.identity import Keys
 from hubbub.session.in_process import Federation
-from hubbub.training.run_study import Result
+from hubbub.training.result import Result
 from run.finished import a_study, finished
 
 SCHEMA = json.loads(

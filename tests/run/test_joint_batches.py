@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
 from pathlib import Path
@@ -26,10 +26,10 @@ from hubbub.planning import Plan, mechanism_of
 from hubbub.planning.joint_batches import as_table
 from hubbub.protocol.round import RoundParameters, Silo
 from hubbub.protocol.round.masking import Attempt
-from hubbub.protocol.token_lists import chosen_records, create_tokens
-from hubbub.session import lists_in_process as lists
-from hubbub.session.in_process import federate, round_parameters_of
-from hubbub.session.layout import Layout
+from hubbub.protocol.token_lists import chosen_records
+from hubbub.session.in_process import federate
+from hubbub.session.layout import Layout, round_parameters_of
+from hubbub.session.token_lists import TokenLists
 from hubbub.training import baselines
 from hubbub.training.run_study import resume, run
 
@@ -123,7 +123,7 @@ class Drawn:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found = Drawn()
-    chosen, contribute, create = Silo._chosen, Silo.contribute, lists.create_tokens
+    chosen, contribute, prepare = Silo._chosen, Silo.contribute, TokenLists.prepare
     time = {}
 
     def contributing(self: Silo) -> bytes:
@@ -135,13 +135,14 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         found.batches[time[self]][self._masking._session.index] = those.tolist()
         return those
 
-    def creating(*arguments: Any, **options: Any) -> Any:
-        found.lists += 1
-        return create(*arguments, **options)
+    def preparing(self: TokenLists) -> None:
+        before = self.number
+        prepare(self)
+        found.lists += self.number - before
 
     monkeypatch.setattr(Silo, "contribute", contributing)
     monkeypatch.setattr(Silo, "_chosen", choosing)
-    monkeypatch.setattr(lists, "create_tokens", creating)
+    monkeypatch.setattr(TokenLists, "prepare", preparing)
     return found
 
 
@@ -230,15 +231,10 @@ def times_drawn(drawn: Drawn) -> np.ndarray:
 def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn) -> None:
     rounds = 200
     numbers = terms(rounds)
-    parties = federate(Layout(names=NAMES), numbers, [Nothing(n) for n in COUNTS], study=STUDY)
-
-    def listed(number: int, _attempt: int) -> Any:
-        place = {"study": STUDY, "session": parties.session.id, "number": number}
-        return create_tokens(parties.keys, parties.roster, COUNTS, **place).positions
-
-    parties = replace(parties, lists=listed)
+    tasks = [Nothing(n) for n in COUNTS]
+    parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, every=1)
     for number in range(1, rounds + 1):
-        parties.sum(number, np.zeros(2, dtype=np.float32))
+        parties.round(number, np.zeros(2, dtype=np.float32))
     assert set(drawn.sizes()) == {BATCH}
     assert is_even(times_drawn(drawn), rounds)
     # Any two records meet as often as they should: within 5.5 deviations, once in 10^5.

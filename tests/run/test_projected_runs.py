@@ -26,10 +26,11 @@ from hubbub.protocol.projection import Draw, Projection, lift, project
 from hubbub.protocol.round import Aggregator, RoundParameters, Silo, decoded, silo
 from hubbub.protocol.round import projected_sum as projected
 from hubbub.protocol.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
-from hubbub.session.in_process import Federation, federate, round_parameters_of
-from hubbub.session.layout import Layout
+from hubbub.session.ask import Absent
+from hubbub.session.in_process import Federation, federate
+from hubbub.session.layout import Layout, round_parameters_of
 from hubbub.study.tabular import Records
-from hubbub.training import baselines, loop
+from hubbub.training import baselines
 from hubbub.training.run_study import run
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
@@ -187,7 +188,7 @@ def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
         assert np.array_equal(total, np.sum([after for _, after in encoded], axis=0))
 
         seed = seed_of(revealed)
-        assert parties.aggregator.seed == seed
+        assert parties.rounds.aggregator.seed == seed
         draw, steps = draw_from(seed, number, 0, now), terms(kind).grid_step
         mine = by_hand(kind, draw, now)
         for (before, _), expected in zip(encoded, mine, strict=True):
@@ -222,7 +223,7 @@ def test_the_matrix_is_new_in_every_attempt_and_for_every_model(
     parties, first = federation(kind), []
     for number, attempt in ((1, 0), (1, 1), (2, 0), (3, 1), (4, 0)):
         encoded.clear(), draws.clear()
-        parties.sum(number, parameters(), attempt=attempt)
+        parties.rounds.attempt(number, attempt, parameters())
         assert len(set(draws)) == 1  # everybody's is the same
         first.append(encoded[0][0])
     for one in range(len(first)):
@@ -235,7 +236,8 @@ def test_the_matrix_follows_from_the_link_of_every_active_silo_and_from_the_mode
     draws: list[Draw], revealed: list[bytes], kind: str
 ) -> None:
     parties = federation(kind)
-    parties.sum(1, parameters(), attempt=1, absent={2})
+    parties.rounds.absent[2] = Absent(why="silent", said="it is away")
+    parties.rounds.attempt(1, 1, parameters())
     assert len(revealed) == 3
     names = (kind, WHOLE, SENT)
     right = draw_from(seed_of(revealed), 1, 1, parameters())
@@ -254,7 +256,7 @@ def test_the_matrix_follows_from_the_link_of_every_active_silo_and_from_the_mode
 def test_one_bit_of_any_silos_link_would_be_another_seed(revealed: list[bytes], silo: int) -> None:
     parties = federation("sign")
     parties.sum(1, parameters())
-    assert parties.aggregator.seed == seed_of(revealed)
+    assert parties.rounds.aggregator.seed == seed_of(revealed)
     altered = bytearray(revealed[silo])
     altered[HEADER_BYTES + 31] ^= 1
     assert seed_of([*revealed[:silo], bytes(altered), *revealed[silo + 1 :]]) != seed_of(revealed)
@@ -349,7 +351,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
 ) -> None:
     plan, totals = planned(kind, SENT, 0, dropouts), []
     steps: list[tuple[np.ndarray, np.ndarray]] = []
-    original, stepped = Aggregator.integers, loop.stepped
+    original, stepped = Aggregator.integers, learning.stepped
 
     def summed(self: Aggregator) -> np.ndarray:
         totals.append(original(self))
@@ -360,7 +362,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
         return stepped(optimizer, now, gradient, divisor)
 
     monkeypatch.setattr(Aggregator, "integers", summed)
-    monkeypatch.setattr(loop, "stepped", step)
+    monkeypatch.setattr(learning, "stepped", step)
     if dropouts:  # hungary pays for nothing, so the first round takes two attempts
         with Ledger(tmp_path / "hungary.sqlite") as book:
             book.set_cap(Cap(epsilon=1e-3, delta=1e-5, relation="add-remove"))

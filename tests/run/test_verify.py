@@ -31,13 +31,13 @@ from hubbub.planning import plan
 from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import Frame, Tag, unverified
 from hubbub.session.in_process import Federation
-from hubbub.session.noisy_sums import Stage
 from hubbub.study import Study
-from hubbub.training import run_study as local
 from hubbub.training.auxiliary_sums import evaluation
 from hubbub.training.loop import Look
 from hubbub.training.report_of_run import write_report
-from hubbub.training.run_study import Result, resume, run
+from hubbub.training.result import Result
+from hubbub.training.run_sessions import LocalVenue
+from hubbub.training.run_study import resume, run
 from run.finished import a_study, finished, write_evidence
 
 FLIPS = 2500
@@ -151,8 +151,8 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
         one, two = evaluation(setting, opened), evaluation(setting, opened)
         return Look(after=one.after, at=lambda n, model: two.at(n, model) | one.at(n, model))
 
-    monkeypatch.setattr(local, "evaluation", twice)
-    monkeypatch.setattr(Stage, "_most", lambda *_: {})  # or the ledgers would refuse the third
+    monkeypatch.setattr(federated, "evaluation", twice)
+    monkeypatch.setattr(LocalVenue, "_most", lambda *_: {})  # or the ledgers would refuse the third
     finished(a_study(steps=2, changes=EVALUATED), tmp_path / "run")
     (found,) = wrongs(verify(tmp_path / "run"))
     assert found.claim == "4 sums for evaluation were made, of 2 that are due"

@@ -1,21 +1,20 @@
-"""Lists that nobody cheats at: what everybody has in the end, resuming, progress, all cores."""
+"""Lists that nobody cheats at: what everybody has in the end, progress, all cores."""
 
 from __future__ import annotations
 
-import os
 import secrets
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.errors import HubbubError, IntegrityError, StudyError
+from hubbub.errors import HubbubError, StudyError
 from hubbub.protocol.identity import Roster
-from hubbub.protocol.token_lists import Folder, Tokens, create_tokens, onion_layers, process_pool
+from hubbub.protocol.token_lists import onion_layers, process_pool
 from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
 from hubbub.protocol.token_lists.process_pool import process_pool as opened_pool
+from hubbub.session.local_lists import OwnedTokens, shuffled_list
 from sampling.silos import (
     COUNTS,
     KEYS,
@@ -24,18 +23,17 @@ from sampling.silos import (
     STUDY,
     Play,
     input_of,
-    mixer,
     payload_of,
 )
 
 
-def whole(made: Tokens) -> list[int]:
+def whole(made: OwnedTokens) -> list[int]:
     """All places of all silos' tokens."""
     return sorted(place for places in made.positions.values() for place in places.tolist())
 
 
 def test_every_record_has_one_place_and_every_place_one_record() -> None:
-    made = create_tokens(KEYS, ROSTER, np.array(COUNTS), study=STUDY)
+    made = shuffled_list(KEYS, ROSTER, np.array(COUNTS), study=STUDY)
     assert whole(made) == list(range(sum(COUNTS)))
     assert [made.positions[i].size for i in ROSTER.silos] == list(COUNTS)
     assert made.tokens.size == sum(COUNTS)
@@ -51,18 +49,18 @@ def test_all_parties_as_machines_over_bytes_have_the_same_list() -> None:
 @settings(max_examples=25, deadline=None)
 @given(
     counts=st.lists(st.integers(0, 6), min_size=2, max_size=4).filter(any),
-    number=st.integers(0, 2**32 - 1),
+    number=st.integers(1, 2**32 - 1),
 )
 def test_any_numbers_of_records_and_silos_make_a_list(counts: list[int], number: int) -> None:
     roster = Roster(parties=ROSTER.parties[: 1 + len(counts)])
-    made = create_tokens(KEYS, roster, counts, study=STUDY, number=number)
+    made = shuffled_list(KEYS, roster, counts, study=STUDY, number=number)
     assert whole(made) == list(range(sum(counts)))
     assert [places.size for places in made.positions.values()] == counts
 
 
 def test_two_lists_of_one_session_have_nothing_in_common() -> None:
     one, other = (
-        create_tokens(KEYS, ROSTER, COUNTS, study=STUDY, session=SESSION, number=number)
+        shuffled_list(KEYS, ROSTER, COUNTS, study=STUDY, session=SESSION, number=number)
         for number in (1, 2)
     )
     names = [set(onion_layers.names_in(made.tokens.names).tolist()) for made in (one, other)]
@@ -92,114 +90,12 @@ def test_nothing_secret_is_in_the_texts_of_a_mixer_or_its_results() -> None:
     assert "secret" not in repr(Peel(private=b"secret", place=b"", forms=b"", size=1))
 
 
-# Resuming ----------------------------------------------------------------------------------
-
-
-class PowerCutError(Exception):
-    """The machine stops."""
-
-
-class Failing(Folder):
-    """A folder whose machine stops before or after it has saved so many times."""
-
-    def __init__(self, path: Path, saves: int, *, after: bool) -> None:
-        super().__init__(path)
-        self._left, self._after = saves, after
-
-    def save(self, name: str, content: bytes) -> None:
-        self._left -= 1
-        if self._left < 0 and not self._after:
-            raise PowerCutError
-        super().save(name, content)
-        if self._left < 0:
-            raise PowerCutError
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("saves", range(13))
-def test_a_list_is_taken_up_after_the_step_that_was_kept(
-    saves: int, after: bool, tmp_path: Path
-) -> None:
-    with pytest.raises(PowerCutError):
-        make(Failing(tmp_path, saves, after=after))
-    kept = Folder(tmp_path).load("secrets")
-    session = kept and onion_layers.unpacked(kept)[4]
-    seen: list[tuple[int, int]] = []
-    made = make(Folder(tmp_path), seen)
-    assert whole(made) == list(range(sum(COUNTS)))
-    operations = 2 * 4 * sum(COUNTS)
-    assert seen[-1] == (operations, operations)
-    if session:  # the silos did not begin anew, and did no step twice that was kept
-        assert made.tokens.session == session
-        assert seen[0][0] >= operations // 2
-    assert not list(tmp_path.iterdir())
-
-
-def make(folder: Folder, seen: list[tuple[int, int]] | None = None) -> Tokens:
-    def progress(done: int, operations: int) -> None:
-        if seen is not None:
-            seen.append((done, operations))
-
-    return create_tokens(KEYS, ROSTER, COUNTS, study=STUDY, resume=folder, progress=progress)
-
-
-def test_a_step_that_is_done_again_publishes_the_same_bytes() -> None:
-    """So a crash between publishing and keeping never looks like two lists for two silos."""
-    seen: dict[int, bytes] = {}
-    play = Play()
-
-    def network(phase: str, step: int, sender: int, receiver: int, frame: bytes) -> bytes:
-        if (phase, step) == ("seen", 1):
-            seen[sender] = frame
-        return frame
-
-    play.network = network
-    play.make_until_submitted()
-    saved = play.mixers[2].saved()
-    play.mix_all()
-    again = mixer(2)
-    again.resume(saved, 1)
-    assert again.look(play.names[1]) == seen[2]
-    again.agree(list(seen.values()))
-    published = again.mix(play.forms[1])
-    assert [published.names] == play.names[2]
-    assert [published.forms] == play.forms[2]
-
-
-def test_what_was_kept_about_another_list_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PowerCutError):
-        make(Failing(tmp_path, 6, after=True))
-    with pytest.raises(StudyError, match="another study"):
-        create_tokens(KEYS, ROSTER, (3, 3, 2, 1), study=STUDY, resume=Folder(tmp_path))
-    with pytest.raises(StudyError, match="another study"):
-        create_tokens(KEYS, ROSTER, COUNTS, study=STUDY, session=bytes(16), resume=Folder(tmp_path))
-
-
-def test_what_was_altered_on_the_disk_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PowerCutError):
-        make(Failing(tmp_path, 6, after=True))
-    path = tmp_path / "step.mix"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(IntegrityError, match="another content"):
-        make(Folder(tmp_path))
-    path.unlink()
-    with pytest.raises(IntegrityError, match="got none"):
-        make(Folder(tmp_path))
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
-def test_only_its_owner_may_read_what_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(PowerCutError):
-        make(Failing(tmp_path / "list", 6, after=True))
-    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "list").iterdir()} == {0}
-
-
 # Work ----------------------------------------------------------------------------------------
 
 
 def test_progress_never_falls_and_ends_at_the_whole() -> None:
     seen: list[tuple[int, int]] = []
-    create_tokens(
+    shuffled_list(
         KEYS, ROSTER, COUNTS, study=STUDY, progress=lambda done, all_: seen.append((done, all_))
     )
     assert seen == sorted(seen)
@@ -270,4 +166,4 @@ def test_jobs_survive_the_way_between_processes(
 
 def test_keys_of_every_silo_are_needed() -> None:
     with pytest.raises(StudyError, match="got none of silo-3"):
-        create_tokens([*KEYS[:3], KEYS[4]], ROSTER, COUNTS, study=STUDY)
+        shuffled_list([*KEYS[:3], KEYS[4]], ROSTER, COUNTS, study=STUDY)

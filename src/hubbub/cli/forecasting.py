@@ -14,13 +14,14 @@ from math import inf
 from hubbub.cli.output import say, table
 from hubbub.cli.rates import measured
 from hubbub.errors import UserError
-from hubbub.network.envelope import NO_SESSION, Call, answer, request
+from hubbub.network.envelope import NO_SESSION, answer, request
 from hubbub.network.timeouts import PACE
 from hubbub.planning import TRAINING, Plan, plan, record_shape
 from hubbub.planning.forecast import Forecast, Lines, forecast
 from hubbub.planning.loads import AGGREGATOR, SILO
 from hubbub.planning.traffic_forecast import Flow, Formats, Sizes
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.ask import Call
+from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import SessionOffer, purposes_of
 from hubbub.study import Study
 from hubbub.version import VERSION

@@ -29,7 +29,7 @@ from hubbub.assurance.ledger.charging import entry_of, kind_of
 from hubbub.cli.bench_command import Work, seconds
 from hubbub.disk import write_bytes
 from hubbub.network.engine import in_process
-from hubbub.network.envelope import NO_SESSION, Call, answer, read_answer, read_request, request
+from hubbub.network.envelope import NO_SESSION, answer, read_answer, read_request, request
 from hubbub.planning import SUM_MARGIN, Plan, largest_batch, record_shape
 from hubbub.planning.loads import Rates
 from hubbub.protocol import ring
@@ -42,7 +42,8 @@ from hubbub.protocol.round import Charge, RoundParameters, decoded
 from hubbub.protocol.round.projected_sum import clipped_sum, draw_of
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.wire import HEADER_BYTES
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.ask import Call
+from hubbub.session.layout import round_parameters_of
 from hubbub.study.tabular import Records
 
 _TRIES = 9

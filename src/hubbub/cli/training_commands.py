@@ -19,7 +19,7 @@ from hubbub.planning.joint_batches import as_table
 from hubbub.study import Study
 
 if TYPE_CHECKING:
-    from hubbub.training.run_study import Result
+    from hubbub.training.result import Result
 
 _WORDS = {
     "federated": "hubbub: all hospitals together, nobody trusted",

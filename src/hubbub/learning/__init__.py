@@ -9,7 +9,7 @@ from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.metrics import accuracy, auc, evaluate
 from hubbub.learning.model_file import load_model, save_model
 from hubbub.learning.models import build_model, default_loss
-from hubbub.learning.optimizers import Optimizer
+from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.task import TrainingTask, evaluate_records, method_for, try_out
@@ -38,6 +38,7 @@ __all__ = [
     "method_for",
     "parameters_vector",
     "save_model",
+    "stepped",
     "threads_for",
     "through_frozen",
     "try_out",

@@ -193,3 +193,13 @@ class Optimizer:
         if self._kind == "adam":
             return {"first", "second", "powers"}
         return {"velocity"} if self._options["momentum"] else set()
+
+
+def stepped(
+    optimizer: Optimizer,
+    parameters: NDArray[np.float32],
+    gradient: NDArray[np.float64],
+    divisor: float,
+) -> NDArray[np.float32]:
+    """The model after a step along a noisy sum; whoever verifies a run takes the same one."""
+    return optimizer.step(parameters, gradient / divisor).astype(np.float32)

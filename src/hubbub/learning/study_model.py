@@ -5,21 +5,17 @@ The aggregator makes it to run a study, and whoever verifies one makes it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.protocol.projection import Draw, lift
-from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.round.projected_sum import LAYERS, draw_key, projection_of
+from hubbub.protocol.projection import Lift, lift
+from hubbub.protocol.round import LAYERS, RoundParameters, draw_key, projection_of
 from hubbub.study import Study
 
 Array = NDArray[np.float64]
-# From a projected sum and its draw to the whole sum.
-Lift = Callable[[Array, Draw], Array]
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:

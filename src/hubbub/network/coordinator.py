@@ -1,7 +1,7 @@
 """The aggregator's side of a networked study: sessions are set up until all have come, and closed.
 
-A try at a set-up is in `setup.py`, the rounds are in `assembly.py`. Messages travel through an
-engine, and everybody but the aggregator is somewhere else.
+A try at a set-up is in `session/setup.py`, the rounds are in `session/rounds.py`. Messages travel
+through an engine, and everybody but the aggregator is somewhere else.
 """
 
 from __future__ import annotations
@@ -13,66 +13,63 @@ from collections.abc import Sequence
 from typing import Any
 
 from hubbub.assurance.evidence import checked_part
-from hubbub.errors import HubbubError, ProtocolError
-from hubbub.network.envelope import Call
+from hubbub.errors import BudgetError, HubbubError, ProtocolError
 from hubbub.network.party_folder import PartyFolder
-from hubbub.network.requests import Absent, AbsentError, Exchange
-from hubbub.network.timeouts import Timeouts
-from hubbub.planning import Plan
-from hubbub.protocol.round import RoundParameters
+from hubbub.network.requests import UNREADABLE, Requests
+from hubbub.planning import attempts_of_list
 from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse
-from hubbub.session.rounds import Assembly
+from hubbub.session.ask import Absent, AbsentError, Call
+from hubbub.session.layout import layout_of
+from hubbub.session.rounds import Rounds
 from hubbub.session.session_offer import SessionOffer
-from hubbub.session.setup import UNREADABLE, Opened, SetUp
+from hubbub.session.setup import SetUp
 from hubbub.study import Study
+from hubbub.study.standardisation import Standardisation
+from hubbub.training.run_sessions import SessionPlan
 
 _PAUSE = 2.0  # seconds
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
+_MOST_LOST = 3  # sessions in a row without a sum
 
 
 class WaitedError(HubbubError):
     """The operator's patience is over, and somebody is still missing."""
 
 
-class Conductor:
-    """The aggregator of one study.
+class Coordinator:
+    """The aggregator of one study: the venue of a networked run.
 
     Args:
         site: its own folder.
         study: the study.
-        exchange: asks the parties.
-        patience: how long it waits.
+        requests: asks the parties.
     """
 
-    def __init__(
-        self, site: PartyFolder, study: Study, exchange: Exchange, timeouts: Timeouts
-    ) -> None:
-        self._site, self._study = site, study
-        self._exchange, self._patience = exchange, timeouts
+    def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
+        self._site, self._study, self._requests = site, study, requests
+        self._standardisation: Standardisation | None = None
 
-    def open(self, plan: Plan, opening: SessionOffer, terms: RoundParameters) -> Opened:
+    def standardise(self, found: Standardisation | None) -> None:
+        """From now on, tell silos how features are standardised."""
+        self._standardisation = found
+
+    def charged(self, purpose: str) -> int:
+        """Attempts that some silo says it has paid for, for a purpose."""
+        return max(self._requests.paid.get(purpose, {}).values(), default=0)
+
+    def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up; wait for those who are not there.
-
-        Args:
-            plan: of what the session is for.
-            opening: what everybody is told of it.
-            terms: of its rounds.
 
         Raises:
             WaitedError: somebody did not come in time, or does not take part as things are.
             ProtocolError: somebody broke the protocol, or a relay does so again and again.
         """
-        event_log, end, lies = (
-            self._exchange.event_log,
-            time.monotonic() + self._patience.waiting,
-            0,
-        )
+        timeouts, lies = self._requests.timeouts, 0
+        end = time.monotonic() + timeouts.waiting
         while True:
             began = time.monotonic()
             try:
-                opened = SetUp(self._site, self._study, self._exchange, plan, terms).made(
-                    opening, self._patience
-                )
+                rounds = self._tried(wanted)
             except AbsentError as error:
                 liars = [one for one in error.absent.values() if one.why in ("protocol", "garbled")]
                 lies += bool(liars)
@@ -85,16 +82,45 @@ class Conductor:
                 if time.monotonic() + _PAUSE > end:
                     raise WaitedError(f"{error}; start again when they can take part") from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
-                event_log.warn("waiting", parties=waiting)
+                self._requests.warn("waiting", parties=waiting)
                 time.sleep(_PAUSE)
             else:
                 count = len(self._site.roster.parties)
                 seconds = time.monotonic() - began
-                event_log.note("open", purpose=opening.purpose, parties=count, seconds=seconds)
-                return opened
+                self._requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
+                rounds.ask_again = timeouts.ask_again
+                return rounds
+
+    def _tried(self, wanted: SessionPlan) -> Rounds:
+        """One try at a set-up, with a session of its own."""
+        roster = self._site.roster
+        made = SetUp(
+            parties=self._requests,
+            keys=self._site.keys,
+            study=self._study.id,
+            layout=layout_of(wanted.plan),
+            terms=wanted.terms,
+            offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation),
+            counts=self._study.data.counts,
+            every=attempts_of_list(wanted.plan.study) if wanted.terms.batch else 0,
+        )
+        everybody = dict.fromkeys(range(1, len(roster.parties)), ())
+        self._requests.ask_all(Call.PING, everybody, made.session)
+        return made.made()
+
+    def lost(self, number: int, in_a_row: int, lost: AbsentError) -> None:
+        """Hear that a session was lost in a round; raise unless a new one would help."""
+        self._requests.warn("lost", round=number, said=str(lost))
+        if any(one.why == "budget" for one in lost.absent.values()):
+            raise BudgetError(f"{lost}; no round is possible without them") from None
+        if in_a_row >= _MOST_LOST:
+            raise WaitedError(
+                f"{lost}; {in_a_row} sessions in a row gave no sum, and every attempt costs: "
+                "raise --deadline if the line is slow, or fix what is broken, and serve again"
+            ) from None
 
     def close(
-        self, assembly: Assembly, sessions: Sequence[bytes], parameters: bytes
+        self, rounds: Rounds, sessions: Sequence[bytes], parameters: bytes
     ) -> list[dict[str, Any]]:
         """Give everybody the model, and have the silos sign what their ledgers hold.
 
@@ -103,19 +129,17 @@ class Conductor:
         """
         listed = json.dumps({"sessions": [one.hex() for one in sessions]}).encode()
         frames = [
-            self._frame(assembly, Tag.CLOSE, listed),
-            self._frame(assembly, Tag.RESULT, parameters),
+            self._frame(rounds, Tag.CLOSE, listed),
+            self._frame(rounds, Tag.RESULT, parameters),
         ]
         asked = dict.fromkeys(self._site.roster.silos, frames)
         parts = []
-        for index, heard in self._exchange.ask(
-            Call.CLOSE, asked, self._patience.deadline, assembly.session
-        ):
+        for index, heard in self._requests.ask(Call.CLOSE, asked, rounds.session):
             if isinstance(heard, Absent):
                 continue
             try:
                 frame = parse(
-                    heard[0], self._site.roster, study=assembly.study, session=assembly.session
+                    heard[0], self._site.roster, study=rounds.study, session=rounds.session
                 )
                 if frame.tag is not Tag.CLOSED or frame.sender != index:
                     raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
@@ -123,14 +147,14 @@ class Conductor:
                 parts.append(checked_part(said, silo, study=self._study.id, sessions=sessions))
             except UNREADABLE as error:
                 name = self._site.roster.name(index)
-                self._exchange.event_log.warn("garbled", whom=name, said=str(error))
+                self._requests.warn("garbled", whom=name, said=str(error))
         return parts
 
-    def _frame(self, assembly: Assembly, tag: Tag, payload: bytes) -> bytes:
+    def _frame(self, rounds: Rounds, tag: Tag, payload: bytes) -> bytes:
         return Frame(
             tag=tag,
-            study=assembly.study,
-            session=assembly.session,
+            study=rounds.study,
+            session=rounds.session,
             sender=0,
             receiver=EVERYBODY,
             payload=payload,

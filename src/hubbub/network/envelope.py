@@ -1,7 +1,7 @@
 """One blob of bytes for each party and phase: what is asked with which frames, and what came back.
 
-A parcel is not signed; the frames in it are, and each receiver checks them. So whoever carries
-parcels can lose, keep or exchange them, and is noticed. A refusal is a signed frame too, where the
+An envelope is not signed; the frames in it are, and each receiver checks them. Whoever carries
+envelopes can lose, keep or exchange them, and is noticed. A refusal is a signed frame too, where the
 refuser knows of which study and session it speaks.
 
     request   "hub?", wire version, call, session (16 bytes, zeros for none), then parts
@@ -12,43 +12,19 @@ refuser knows of which study and session it speaks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.protocol.wire import VERSION
+from hubbub.session.ask import Call
 
 _ASKS, _ANSWERS = b"hub?", b"hub!"
 _MOST_PARTS = 1 << 20
 NO_SESSION = bytes(SESSION_BYTES)
 
 
-class Call(IntEnum):
-    """What a request asks of a party: a session in its order, then a list of tokens in it."""
-
-    PING = 0
-    OPEN = 1
-    COMMIT = 2
-    REVEAL = 3
-    CONTRIBUTE = 4
-    CONFIRM = 5
-    FINISH = 6
-    MODEL = 7
-    SEED = 8
-    TOTAL = 9
-    CLOSE = 10
-    LIST = 11
-    WRAP = 12
-    SHOW = 13
-    LOOK = 14
-    MIX = 15
-    TAKE = 16
-    GIVE_UP = 17
-    JUDGE = 18
-
-
 class VersionError(ProtocolError):
-    """A parcel of another wire version: whoever sent it runs another hubbub."""
+    """An envelope of another wire version: whoever sent it runs another hubbub."""
 
 
 def request(call: Call, session: bytes, parts: Sequence[bytes] = ()) -> bytes:
@@ -90,7 +66,7 @@ def _lengths(parts: Sequence[bytes]) -> list[bytes]:
 def _opened(data: bytes, kind: bytes) -> memoryview:
     """What follows the version."""
     if data[: len(kind)] != kind or len(data) <= len(kind):
-        raise ProtocolError("expected a parcel of hubbub, got other bytes", culprit="relay")
+        raise ProtocolError("expected an envelope of hubbub, got other bytes", culprit="relay")
     if data[len(kind)] != VERSION:
         raise VersionError(
             f"expected wire version {VERSION}, got {data[len(kind)]}; all parties must run the "
@@ -106,7 +82,7 @@ def _parts(rest: memoryview) -> list[bytes]:
     while len(rest):
         size = int.from_bytes(rest[:8], "little")
         if len(rest) < 8 + size or len(found) == _MOST_PARTS:
-            raise ProtocolError("expected whole parts in a parcel, got others", culprit="relay")
+            raise ProtocolError("expected whole parts in an envelope, got others", culprit="relay")
         found.append(bytes(rest[8 : 8 + size]))
         rest = rest[8 + size :]
     return found

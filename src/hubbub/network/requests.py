@@ -9,77 +9,60 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from hubbub.errors import HubbubError, ProtocolError
+from hubbub.errors import ProtocolError
 from hubbub.network.engine import Missing, Phase
-from hubbub.network.envelope import NO_SESSION, Call, VersionError, read_answer, request
+from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
+from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.identity import Roster
-from hubbub.protocol.wire import Tag, parse, unverified
+from hubbub.protocol.wire import Tag, parse, sender_of, tag_of, unverified
+from hubbub.session.ask import Absent, Answer, Call, Parties
 from hubbub.session.session_offer import REASONS
+from hubbub.version import VERSION
+
+_MOST_ATTEMPTS = 10**9
+# What the words of a party, who may mean harm, may raise while they are read.
+UNREADABLE = (
+    *(ProtocolError, ValueError, TypeError, KeyError, IndexError, AttributeError),
+    *(RecursionError, OverflowError),
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Absent:
-    """A party without a usable answer.
-
-    Args:
-        why: "silent", "garbled", or one of `REASONS`.
-        said: the same for people.
-        culprit: whom the party blames, where it says that the protocol was broken.
-    """
-
-    why: str
-    said: str
-    culprit: str = ""
-
-
-class AbsentError(HubbubError):
-    """Parties without whom it cannot go on.
-
-    Args:
-        absent: by name.
-    """
-
-    def __init__(self, absent: Mapping[str, Absent]) -> None:
-        told = "; ".join(f"{name}: {one.said}" for name, one in sorted(absent.items()))
-        super().__init__(f"expected every party's answer, got none from {told}")
-        self.absent = dict(absent)
-
-
-Heard = list[bytes] | Absent
-
-
-class Exchange:
+class Requests(Parties):
     """Asks the parties of a roster through an engine.
 
     Args:
         roster: everybody.
+        study: the study id.
         phase: the engine.
-        journal: counts bytes and seconds.
+        event_log: counts bytes and seconds.
+        timeouts: how long answers are waited for.
     """
 
-    def __init__(self, roster: Roster, phase: Phase, event_log: EventLog) -> None:
-        self.roster, self._phase, self.event_log = roster, phase, event_log
+    def __init__(
+        self, roster: Roster, study: bytes, phase: Phase, event_log: EventLog, timeouts: Timeouts
+    ) -> None:
+        super().__init__(roster)
+        self.event_log, self.timeouts = event_log, timeouts
+        self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
+        self._study, self._phase = study, phase
         self._known = {"relay", *(party.name for party in roster.parties)}
 
     def ask(
         self,
         call: Call,
         requests: Mapping[int, Sequence[bytes]],
-        deadline: float,
-        session: bytes = NO_SESSION,
-    ) -> Iterator[tuple[int, Heard]]:
-        """Ask parties by roster index; each once, in the order in which they answer.
-
-        Args:
-            call: what is asked.
-            requests: the frames for each party.
-            deadline: seconds.
-            session: of which it is asked, 16 bytes.
-        """
+        session: bytes,
+        *,
+        needs_all: bool = False,
+        operations: int = 0,
+        carried: int = 0,
+    ) -> Iterator[tuple[int, Answer]]:
+        """As `Parties.ask`; all are asked at once, and answer in any order."""
         began, received = time.monotonic(), 0
+        deadline = self.timeouts.of(call, operations=operations, carried=carried)
         distinct = {id(parts): parts for parts in requests.values()}
         alike = {key: request(call, session, parts) for key, parts in distinct.items()}
         blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}
@@ -89,9 +72,10 @@ class Exchange:
             if index is None:  # nobody asked; whoever carries the answers made it up
                 continue
             received += 0 if isinstance(blob, Missing) else len(blob)
-            yield index, self._heard(index, blob, blobs[party], deadline)
+            answer = self._read(index, blob, blobs[party], deadline)
+            yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
         for index in waiting.values():
-            yield index, self._heard(index, Missing(), b"", deadline)
+            yield index, self._read(index, Missing(), b"", deadline)
         self.event_log.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,
@@ -99,30 +83,40 @@ class Exchange:
             **{f"seconds_{call.name.lower()}": time.monotonic() - began},
         )
 
-    def ask_all(
-        self,
-        call: Call,
-        requests: Mapping[int, Sequence[bytes]],
-        deadline: float,
-        session: bytes = NO_SESSION,
-    ) -> dict[int, list[bytes]]:
-        """Everybody's answer.
+    def note(self, event: str, **values: Any) -> None:
+        """Write an ordinary event down."""
+        self.event_log.note(event, **values)
 
-        Raises:
-            AbsentError: naming who gave none.
-        """
-        answers: dict[int, list[bytes]] = {}
-        absent: dict[str, Absent] = {}
-        for index, heard in self.ask(call, requests, deadline, session):
-            if isinstance(heard, Absent):
-                absent[self.roster.name(index)] = heard
-            else:
-                answers[index] = heard
-        if absent:
-            raise AbsentError(absent)
-        return answers
+    def warn(self, event: str, **values: Any) -> None:
+        """Write down an event that somebody should look at."""
+        self.event_log.warn(event, **values)
 
-    def _heard(self, index: int, blob: bytes | Missing, asked: bytes, deadline: float) -> Heard:
+    def _greeted(self, index: int, answer: Answer, session: bytes) -> Answer:
+        """An answer to OPEN without its READY, in which a party tells of its own installation."""
+        if isinstance(answer, Absent):
+            return answer
+        name = self.roster.name(index)
+        try:
+            frame = parse(answer[0], self.roster, study=self._study, session=session)
+            if frame.tag is not Tag.READY:
+                raise ProtocolError("expected a READY, got another frame", culprit="relay")
+            whole = json.loads(bytes(frame.payload))
+            self._note_version(name, whole.get("version"))
+            for purpose, count in whole.get("attempts", {}).items():
+                if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
+                    raise ValueError("no count of attempts")
+                self.paid.setdefault(purpose, {})[name] = count
+        except UNREADABLE as error:
+            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+        return answer[1:]
+
+    def _note_version(self, name: str, version: object) -> None:
+        """Another version with the same numbers may take part; people should know."""
+        if version != VERSION:
+            said = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
+            self.warn("version", whom=name, said=said)
+
+    def _read(self, index: int, blob: bytes | Missing, asked: bytes, deadline: float) -> Answer:
         """The parts of an answer, or why there are none."""
         name = self.roster.name(index)
         if isinstance(blob, Missing):
@@ -148,14 +142,14 @@ class Exchange:
 
     def _refusal(self, index: int, parts: Sequence[bytes], asked: bytes) -> Absent | None:
         """The signed refusal of exactly what was asked, if an answer is one."""
-        told = [unverified(part) for part in parts]
-        if any(frame.sender != index for frame in told):
+        if any(sender_of(part) != index for part in parts):
             raise ProtocolError(
                 f"expected frames of {self.roster.name(index)}, got another's", culprit="relay"
             )
-        if [frame.tag for frame in told] != [Tag.REFUSAL]:
+        if [tag_of(part) for part in parts] != [Tag.REFUSAL]:
             return None
-        frame = parse(parts[0], self.roster, study=told[0].study, session=told[0].session)
+        told = unverified(parts[0])
+        frame = parse(parts[0], self.roster, study=told.study, session=told.session)
         try:
             said = json.loads(bytes(frame.payload))
             why, culprit, to = str(said["why"]), str(said["culprit"]), str(said["to"])

@@ -20,30 +20,26 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub.assurance import evidence
 from hubbub.assurance.evidence.audit_result import read_audit
-from hubbub.assurance.evidence.collecting import STANDARDISED
 from hubbub.assurance.transcript import files
 from hubbub.assurance.transcript.records import read, read_header
-from hubbub.disk import write_bytes
 from hubbub.errors import BudgetError, StudyError, UserError
-from hubbub.network.coordinator import Conductor
+from hubbub.network.coordinator import Coordinator
 from hubbub.network.endpoint import planned
 from hubbub.network.engine import Phase
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import PartyFolder
-from hubbub.network.requests import Exchange
-from hubbub.network.sessions import Sessions
+from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
 from hubbub.planning import TRAINING
-from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.wire import Tag
 from hubbub.study import Study, sources
-from hubbub.training import run_folder
-from hubbub.training.auxiliary_sums import evaluation, standardise, through
-from hubbub.training.loop import Progress, State, Summed, train
+from hubbub.training.federated import train_federated
+from hubbub.training.loop import Progress, State
 from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.report_of_run import write_report
+from hubbub.training.result import Result, conclude
 from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_study import Result, check_plan
+from hubbub.training.run_sessions import RunSessions
+from hubbub.training.run_study import check_plan
 
 _TOLD_EPSILONS = 20
 
@@ -92,100 +88,80 @@ def serve(
         kept = site.audit(study.id)
         audit = None if kept is None else read_audit(kept, setting.plan)
         folder, start = stack.enter_context(_folder(out, setting, audit, event_log))
-        exchange = Exchange(site.roster, phase, event_log)
-        conductor = Conductor(site, study, exchange, timeouts or Timeouts())
-        sessions = Sessions(
-            site=site,
-            conductor=conductor,
-            folder=folder,
-            parameters=setting.initial.size,
-            event_log=event_log,
-            stack=stack,
+        requests = Requests(site.roster, study.id, phase, event_log, timeouts or Timeouts())
+        coordinator = Coordinator(site, study, requests)
+        sessions = RunSessions(
+            venue=coordinator, folder=folder, parameters=setting.initial.size, stack=stack
         )
         stack.enter_context(learning.threads_for(setting.initial.size))
-        setting, trained = _trained(setting, sessions, start, progress)
-        parts = _closed(sessions, trained)
-    result = Result(
-        model=setting.trained(trained.parameters),
-        metrics=trained.rows,
+        saver = _Saver(folder)
+        stack.callback(saver.close)
+        setting, trained = train_federated(
+            setting,
+            sessions,
+            start=start,
+            progress=progress,
+            keep=_keeper(event_log, setting, saver),
+            offer=coordinator.standardise,
+            begin=lambda state: _begun(state, setting.study, requests, folder),
+        )
+        saver.wait()
+        parts = _closed(coordinator, sessions, trained)
+    result = conclude(
+        setting,
+        trained,
+        folder,
         epsilon=setting.plan.epsilon_after(trained.attempts),
-        plan=setting.plan,
-        folder=folder.path,
-        standardisation=setting.standardisation,
+        evidence=lambda: evidence.collect(
+            site.keys,
+            folder.path,
+            plan=setting.plan,
+            roster=site.roster,
+            parts=parts,
+            attempts=trained.attempts,
+            trust=(),
+        ),
+        began=began,
     )
-    run_folder.write_model(folder.path, setting.plan, result.model)
-    text = evidence.collect(
-        site.keys,
-        folder.path,
-        plan=setting.plan,
-        roster=site.roster,
-        parts=parts,
-        attempts=trained.attempts,
-        trust=(),
-    )
-    write_bytes(folder.path / evidence.FILE, text.encode())
-    write_report(folder.path, seconds=time.perf_counter() - began)
     event_log.note("closed", study=study.name, model=str(folder.path))
     return result
 
 
-def _trained(
-    setting: PreparedStudy, sessions: Sessions, start: State | None, progress: Progress
-) -> tuple[PreparedStudy, State]:
-    """Standardise, if the study asks for it, and train."""
-    setting = standardise(setting, through(sessions), sessions.folder.path / STANDARDISED)
-    sessions.standardisation = setting.standardisation
-    look = evaluation(setting, through(sessions))
-    begun = _begun(sessions.folder.path)
-    rounds = sessions.open(TRAINING, setting.plan, [], setting.initial.size, setting.lift)
-    state = start or State(parameters=setting.initial)
-    made = max(state.attempts, sessions.charged(TRAINING), begun)
-    state = replace(state, attempts=made)
-    if state.step == 0 and state.attempts >= setting.study.training.steps:
-        told = ", ".join(f"{name} {count}" for name, count in sessions.paid[TRAINING].items())
-        raise BudgetError(
-            f"expected attempts of this study to be left, the silos have paid for {told} of "
-            f"{setting.study.training.steps}; approve the study under another name to run it again"
-        )
+def _begun(state: State, study: Study, requests: Requests, folder: RunFolder) -> State:
+    """Where a run stands with every attempt that was begun, answered or not.
 
-    def summation(step: int, parameters: Parameters, left: int) -> Summed:
-        gradient, made = rounds.round(step, parameters, left)
-        return Summed(gradient=gradient, attempts=made)
+    Each silo may have missed some that others have paid for.
 
-    saver = _Saver(sessions.folder)
-    sessions.stack.callback(saver.close)
-    trained = train(
-        setting,
-        summation,
-        progress,
-        divisor=setting.plan.divisor,
-        start=state,
-        keep=_keeper(sessions, setting, saver),
-        look=look,
-    )
-    saver.wait()
-    return setting, trained
-
-
-def _begun(folder: Path) -> int:
-    """Attempts that the run has begun: each silo may have missed some that others have paid for."""
-    return sum(
+    Raises:
+        BudgetError: no attempt of the study is left.
+    """
+    begun = sum(
         kept.tag is Tag.MODEL
-        for path in files(folder)
+        for path in files(folder.path)
         if read_header(path).purpose == TRAINING
         for kept in read(path)
     )
+    state = replace(state, attempts=max(state.attempts, begun))
+    if state.step == 0 and state.attempts >= study.training.steps:
+        paid = requests.paid.get(TRAINING, {})
+        listed = ", ".join(f"{name} {count}" for name, count in paid.items())
+        raise BudgetError(
+            f"expected attempts of this study to be left, the silos have paid for {listed} of "
+            f"{study.training.steps}; approve the study under another name to run it again"
+        )
+    return state
 
 
-def _closed(sessions: Sessions, trained: State) -> list[dict[str, Any]]:
+def _closed(
+    coordinator: Coordinator, sessions: RunSessions, trained: State
+) -> list[dict[str, Any]]:
     """The silos' own words about the run, in the session of the training."""
-    rounds = next(one for one in sessions.opened if one.purpose == TRAINING)
-    folder = sessions.folder
+    rounds, folder = sessions.opened[TRAINING].rounds, sessions.folder
+    assert folder is not None, "a networked run has one"  # noqa: S101
     ended = [one for purpose in folder.purposes for one in folder.sessions(purpose)]
     parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
-    assembly, transcript = rounds.session()
-    parts = sessions.conductor.close(assembly, ended, parameters)
-    transcript.close()
+    parts = coordinator.close(rounds, ended, parameters)
+    rounds.recorder.close()
     return sorted(parts, key=lambda one: str(one.get("silo")))
 
 
@@ -238,13 +214,13 @@ class _Saver:
         self._pool.shutdown()
 
 
-def _keeper(sessions: Sessions, setting: PreparedStudy, saver: _Saver) -> Callable[[State], None]:
+def _keeper(event_log: EventLog, setting: PreparedStudy, saver: _Saver) -> Callable[[State], None]:
     """Where a state goes after every step: to disk, and into the journal.
 
     The journal's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
     """
-    event_log, study, last = sessions.event_log, setting.study, time.monotonic()
+    study, last = setting.study, time.monotonic()
     steps = study.training.steps
     every = max(1, steps // _TOLD_EPSILONS)
 

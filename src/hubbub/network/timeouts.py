@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hubbub.session.ask import Call
+
 PACE = 0.02  # a silo's answer leaves at a multiple of it
 
 
@@ -16,20 +18,25 @@ class Timeouts:
         opening: seconds for a session's opening, in which silos read their records.
         waiting: seconds for parties that a session cannot do without to come, or come back.
         ask_again: seconds after which somebody who was left out is asked for.
+        ping: seconds for a sign of life.
     """
 
     deadline: float = 60.0
     opening: float = 600.0
     waiting: float = 3600.0
     ask_again: float = 30.0
+    ping: float = 5.0
 
+    def of(self, call: Call, *, operations: int = 0, carried: int = 0) -> float:
+        """The deadline of a call; long work has more, on a slow core and a line of 8 Mbit/s.
 
-def with_work(deadline: float, *, operations: int, carried: int) -> float:
-    """A deadline for a phase of long work, on a slow core and a line of 8 megabits a second.
-
-    Args:
-        deadline: seconds for a phase that is no work.
-        operations: of HPKE; they take an eighth of what they are given here.
-        carried: bytes of all requests and answers.
-    """
-    return deadline + operations * 5e-4 + carried * 1e-6
+        Args:
+            call: what is asked.
+            operations: of HPKE; they take an eighth of what they are given here.
+            carried: bytes of all requests and answers, where they are long.
+        """
+        if call is Call.PING:
+            return self.ping
+        if call is Call.OPEN:
+            return self.opening
+        return self.deadline + operations * 5e-4 + carried * 1e-6

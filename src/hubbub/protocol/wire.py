@@ -45,6 +45,7 @@ DIGEST_BYTES = 32  # of SHA-256
 OVERHEAD = HEADER_BYTES + SIGNATURE_BYTES
 SIGNED_FIRST = b"hubbub frame v1"
 _RECEIVER = slice(62, 66)
+_SENDER = slice(58, 62)
 _LARGE = 1 << 16  # bytes of a frame whose hash takes longer than a look at the last ones
 _REMEMBERED = 4
 
@@ -170,7 +171,7 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
             them for another study or session and somebody carried them here.
     """
     data = bytes(data)  # nobody may change what was verified
-    frame = _split_once(data) if _is_broadcast(data) else _split(data)
+    frame = _split_once(data) if _is_broadcast(data) else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
@@ -198,6 +199,21 @@ def unverified(data: bytes) -> Frame:
         ProtocolError: it is no frame of this version.
     """
     return _split(bytes(data))
+
+
+def tag_of(data: bytes) -> int:
+    """The kind that a frame says it is, in its header; 0 if it has none."""
+    return data[1] if len(data) >= OVERHEAD else 0
+
+
+def sender_of(data: bytes) -> int:
+    """Who a frame says has sent it, in its header; nobody if it has none."""
+    return int.from_bytes(data[_SENDER], "little") if len(data) >= OVERHEAD else EVERYBODY
+
+
+def receiver_of(data: bytes) -> int:
+    """Whom a frame says it is for, in its header; everybody if it has none."""
+    return int.from_bytes(data[_RECEIVER], "little") if len(data) >= OVERHEAD else EVERYBODY
 
 
 def _is_broadcast(data: bytes) -> bool:
@@ -234,7 +250,7 @@ def _split(data: bytes) -> Frame:
     if tag not in Tag.__members__.values():
         raise ProtocolError(f"expected a known tag, got {tag}", culprit="relay")
     payload = memoryview(data)[HEADER_BYTES : len(data) - SIGNATURE_BYTES]
-    frame = Frame(
+    return Frame(
         tag=Tag(tag),
         study=study,
         session=session,
@@ -244,6 +260,11 @@ def _split(data: bytes) -> Frame:
         receiver=receiver,
         payload=payload,
     )
+
+
+def _hashed(data: bytes) -> Frame:
+    """The frame, with the hash of its payload where its sender is in this process."""
+    frame = _split(data)
     if hashed := _SEALED.hash_of(data):
         vars(frame)["_hash"] = hashed  # where the property would keep it
     return frame
@@ -251,4 +272,4 @@ def _split(data: bytes) -> Frame:
 
 # In one process a thousand silos are handed one model: its hash is a property of the bytes and is
 # computed once. The signature is verified by each of them.
-_split_once = lru_cache(maxsize=1)(_split)
+_split_once = lru_cache(maxsize=1)(_hashed)

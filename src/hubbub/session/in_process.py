@@ -1,246 +1,160 @@
-"""All parties of a study in one process, with the real messages between them.
+"""All parties in one process, asked one after the other: the seam of `ask.py` without a network.
 
-The round is written out here in the order in which the messages travel, as the set-up is in
-`members.py`, so that the whole protocol can be read on two screens; what each party does with them
-is its own file. Vectors are added as they come, so memory does not grow with the number of silos.
+Calls are taken in the order of the roster, so that a refusing ledger ends an attempt before later
+silos are charged; what they leave to do is done on a few threads, and answers come in that order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolError
-from hubbub.planning import Plan, joint_batch, largest_batch
+from hubbub.errors import BudgetError, HubbubError, IntegrityError
+from hubbub.planning import TRAINING
+from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import Aggregator, Charge, ComputeNode, LocalTask, RoundParameters, Silo
-from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.session.layout import JointSeeds, Layout, Members
+from hubbub.protocol.round import Charge, LocalTask, Masking, Parameters, RoundParameters, Silo
+from hubbub.protocol.token_lists.onion_layers import Executor
+from hubbub.protocol.token_lists.process_pool import process_pool
+from hubbub.session.ask import Absent, AbsentError, Answer, Call, Parties
+from hubbub.session.layout import Layout
+from hubbub.session.party import (
+    MakeSilo,
+    Membership,
+    NodeParty,
+    Party,
+    SiloParty,
+    Work,
+    lists_of,
+)
+from hubbub.session.rounds import AbortedError, Rounds
+from hubbub.session.session_offer import SessionOffer
+from hubbub.session.setup import SetUp, new_session
 
-Record = Callable[[int, Charge], None]
-# Called with every message that the aggregator has sent or used, in their order.
-Keep = Callable[[bytes], None]
-# The silos' places in the list of tokens from which an attempt's batch is drawn; None: the old one.
-Lists = Callable[[int, int], Mapping[int, NDArray[np.intp]] | None]
+# Writes down the charge of an attempt of the silo with a roster index, or raises.
+Record = Callable[[int, Session, Charge], None]
+Notice = Callable[[str], None]
 
 
-class AbandonedError(HubbubError):
-    """An attempt that came to nothing because a silo did not answer."""
-
-    def __init__(self, silo: int, why: HubbubError) -> None:
-        super().__init__(f"expected every silo's answer, got none from one: {why}")
-        self.silo, self.why = silo, why
-
-
-def round_parameters_of(
-    plan: Plan, dimension: int, *, parameters: int | None = None
-) -> RoundParameters:
-    """The numbers of the rounds that a plan fixes.
+class LocalParties(Parties):
+    """Parties of this process.
 
     Args:
-        plan: of the study.
-        dimension: how many numbers are summed, before any projection.
-        parameters: of the model that goes down, if not as many.
+        roster: everybody.
+        parties: all but the aggregator, by roster index.
+        threads: how many answers are made at once; changes speed only.
     """
-    training, parties = plan.study.training, plan.study.parties
-    joint, records = training.sampling == "without-replacement", plan.study.data.records
-    return RoundParameters(
-        dimension=training.projection or dimension,
-        parameters=dimension if parameters is None else parameters,
-        silos=parties.silos,
-        quorum=plan.quorum,
-        steps=training.steps,
-        word_bits=plan.word_bits,
-        grid_step=plan.grid_step,
-        sigma_grid=plan.share_sigma_grid,
-        sample_rate=training.sample_rate,
-        nodes=parties.compute_nodes,
-        full_shares=parties.shares == "full",
-        projection=training.projection_kind if training.projection else "",
-        clip=plan.clip,
-        most_records=largest_batch(plan.study),
-        batch=joint_batch(training.sample_rate, records) if joint else 0,
-        records=records,
-        fresh_lists=training.tokens == "per-step",
-        short_models=training.download == "bfloat16",
-    )
 
+    def __init__(self, roster: Roster, parties: Mapping[int, Party], threads: int = 1) -> None:
+        super().__init__(roster)
+        self.parties, self.threads = parties, threads
 
-def layout_of(plan: Plan) -> Layout:
-    """Who takes part, and who shares masks with whom."""
-    parties = plan.study.parties
-    return Layout(
-        names=parties.names,
-        nodes=parties.compute_nodes,
-        nodes_per_silo=parties.nodes_per_silo,
-        degree=plan.degree,
-    )
+    def ask(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        session: bytes,
+        *,
+        needs_all: bool = False,
+        operations: int = 0,
+        carried: int = 0,
+    ) -> Iterator[tuple[int, Answer]]:
+        """As `Parties.ask`; a ledger's refusal is an absence, any other error is a defect."""
+        if self.threads == 1 or len(requests) == 1:
+            for index, parts in requests.items():
+                taken = self._taken(index, call, parts)
+                yield index, taken if isinstance(taken, Absent) else taken()
+                if needs_all and isinstance(taken, Absent):
+                    return
+            return
+        yield from self._on_threads(call, requests, needs_all=needs_all)
+
+    def _on_threads(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
+    ) -> Iterator[tuple[int, Answer]]:
+        """No more is begun than the threads can soon use."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            begun: deque[tuple[int, Future[list[bytes]]]] = deque()
+            for index, parts in requests.items():
+                taken = self._taken(index, call, parts)
+                if not isinstance(taken, Absent):
+                    begun.append((index, pool.submit(taken)))
+                while begun and (len(begun) > self.threads or isinstance(taken, Absent)):
+                    first, made = begun.popleft()
+                    yield first, made.result()
+                if isinstance(taken, Absent):
+                    yield index, taken
+                    if needs_all:
+                        return
+            for index, made in begun:
+                yield index, made.result()
+
+    def _taken(self, index: int, call: Call, parts: Sequence[bytes]) -> Work | Absent:
+        """What a call leaves to do; or that the silo's ledger refuses it."""
+        try:
+            return self.parties[index].take(call, parts)
+        except (BudgetError, IntegrityError) as error:
+            why = "budget" if isinstance(error, BudgetError) else "ledger"
+            return Absent(why=why, said=str(error), error=error)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Federation:
-    """Everybody, after set-up."""
+    """Everybody in one process, after set-up.
 
-    roster: Roster
+    Args:
+        keys: everybody's, in the order of the roster.
+        parties: all but the aggregator.
+        rounds: the session, at the aggregator.
+    """
+
     keys: Sequence[Keys] = field(repr=False)
-    sessions: Mapping[int, Session] = field(repr=False)
-    aggregator: Aggregator
-    silos: Mapping[int, Silo]
-    nodes: Mapping[int, ComputeNode]
-    quorum: int = 0
-    joint: JointSeeds | None = field(default=None, repr=False)
-    lists: Lists | None = field(default=None, repr=False)
-    threads: int = 1
-    keep: Keep = field(default=lambda _: None, repr=False)
-    gone: set[int] = field(default_factory=set)
+    parties: LocalParties
+    rounds: Rounds
+
+    @property
+    def roster(self) -> Roster:
+        """Everybody."""
+        return self.parties.roster
 
     @property
     def session(self) -> Session:
         """The session, as the first silo knows it; all have compared it at set-up."""
-        return next(iter(self.sessions.values()))
+        found = self.parties.parties[1].agreed
+        assert found is not None, "the session is set up"  # noqa: S101
+        return found
 
     def round(
-        self,
-        number: int,
-        parameters: Parameters,
-        *,
-        attempts: int = 1,
-        record: Record | None = None,
+        self, number: int, parameters: Parameters, attempts: int = 1
     ) -> tuple[NDArray[np.int64] | None, int]:
-        """A round: with pairwise masks it is repeated among those left when a silo is missing.
-
-        Every attempt has a fresh batch, noise and masks, and is charged (docs/privacy.md P3).
-
-        Args:
-            number: from 1.
-            parameters: the model.
-            attempts: the most to make.
-            record: see `sum`; a silo whose ledger refuses is missing from then on.
-
-        Returns:
-            The sum in grid steps, or None if no attempt succeeded, and the attempts made.
-
-        Raises:
-            HubbubError: what the silo said that left too few.
-        """
-        for attempt in range(attempts):
-            try:
-                total = self.sum(
-                    number, parameters, attempt=attempt, record=record, absent=self.gone
-                )
-            except AbandonedError as lost:
-                self._lose(lost.silo, lost.why)
-            else:
-                return total, attempt + 1
-        return None, attempts
-
-    def _lose(self, silo: int, why: HubbubError) -> None:
-        """Go on without a silo, if enough are left."""
-        self.gone.add(silo)
-        if len(self.silos) - len(self.gone) < self.quorum:
-            raise why from None
-
-    def sum(
-        self,
-        round: int,
-        parameters: Parameters,
-        *,
-        attempt: int = 0,
-        record: Record | None = None,
-        absent: Iterable[int] = (),
-    ) -> NDArray[np.int64]:
-        """One attempt at a round, from the model to the sum in grid steps.
-
-        With pairwise masks, `AbandonedError` is raised at the first silo whose ledger refuses; with
-        compute nodes the attempt goes on without it.
-
-        Args:
-            round: from 1.
-            parameters: the model.
-            attempt: from 0, higher for every repetition.
-            record: called with a silo's index and charge before its answer is made; it must have
-                written the charge when it returns, or raise.
-            absent: silos that do not answer.
-
-        Raises:
-            AbandonedError: see above.
-            BudgetError, IntegrityError: a ledger refused, which left too few silos.
-        """
-        away = set(absent)
-        whole = not self.nodes or self.joint is not None
-        active = [index for index in self.silos if not whole or index not in away]
-        if self.lists is not None:
-            for index, positions in (self.lists(round, attempt) or {}).items():
-                self.silos[index].take_list(positions, round)
-        model = self.aggregator.begin(round, attempt, active, parameters)
-        self.keep(model)
-        present = (index for index in active if index not in away)
-        ready = self._charged(model, present, record, whole)
-        if self.joint is not None:
-            ready = self._seeded(list(ready))
-        answers = ((index, self.silos[index].contribute) for index in ready)
-        for index, answer in in_order(answers, self.threads):
-            for node, share in self.silos[index].shares().items():
-                self.nodes[node].keep(share)
-            self._use(answer)
-        if self.nodes:
-            requests = self.aggregator.requests()
-            for request in requests.values():
-                self.keep(request)
-            totals = ((i, partial(self.nodes[i].total, each)) for i, each in requests.items())
-            for _, answer in in_order(totals, self.threads):
-                self._use(answer)
-        return self.aggregator.integers()
-
-    def _seeded(self, ready: Sequence[int]) -> Sequence[int]:
-        """The joint seed of an attempt: everybody has accepted the model, then all reveal."""
-        links = [self.silos[index].reveal() for index in ready]
-        for link in links:
-            self.keep(link)
+        """As `Rounds.round`, with the error of the ledger that left too few."""
         try:
-            self.aggregator.learn_seed(links)
-        except ProtocolError as refused:
-            silent = [index for index in ready if self.roster.name(index) == refused.culprit]
-            if not silent:
-                raise
-            raise AbandonedError(silent[0], refused) from None
-        for index in ready:
-            self.silos[index].learn_seed(links)
-        return ready
+            return self.rounds.round(number, parameters, attempts)
+        except AbsentError as lost:
+            raise raised_by(lost) from None
 
-    def _use(self, answer: bytes) -> None:
-        """Give the aggregator an answer, and keep what it has used."""
-        self.aggregator.receive(answer)
-        self.keep(answer)
+    def sum(self, number: int, parameters: Parameters) -> NDArray[np.int64]:
+        """A round of one attempt, which must succeed."""
+        try:
+            return self.rounds.attempt(number, 0, parameters)
+        except AbortedError as aborted:
+            raise raised_by(AbsentError(self.rounds.named_absent), aborted) from None
 
-    def _charged(
-        self, model: bytes, present: Iterable[int], record: Record | None, whole: bool
-    ) -> Iterable[int]:
-        """The silos whose charge is written; one after the other, each when it is asked for.
 
-        Where the attempt needs all of the active silos (`whole`), the first refusal ends it.
-        """
-        for index in present:
-            charge = self.silos[index].accept(model)
-            try:
-                if record is not None:
-                    record(index, charge)
-            except (BudgetError, IntegrityError) as refused:
-                self.silos[index].decline()
-                if whole:
-                    raise AbandonedError(index, refused) from None
-                self._lose(index, refused)
-                continue
-            yield index
+def raised_by(lost: AbsentError, otherwise: HubbubError | None = None) -> HubbubError:
+    """The error of the party of this process that was lost last."""
+    errors = [one.error for one in lost.absent.values() if one.error is not None]
+    return errors[-1] if errors else otherwise or lost
 
 
 def federate(
@@ -249,60 +163,154 @@ def federate(
     tasks: Sequence[LocalTask],
     *,
     study: bytes,
-    source: Callable[[int], SecureSource] | None = None,
-    threads: int = 1,
-    keys: Sequence[Keys] | None = None,
     noiseless: Collection[int] = (),
+    every: int = 0,
+    epoch: int = 1,
+    **options: Any,
 ) -> Federation:
-    """Set up a session among all parties, and give each its part.
+    """Set up a session among all parties, and give each silo its records.
 
     Args:
         layout: who there is.
         terms: the numbers of the rounds.
         tasks: the silos' tasks, in the order of the names.
         study: the study id.
-        source: a party's randomness by its index; the operating system's if None.
-        threads: how many silos, and then compute nodes, work at once; changes speed only.
-        keys: everybody's, in the order of the roster; fresh ones if None.
         noiseless: silos that add no noise, as an adversary's may.
+        every: attempts that a shuffled token list serves, where batches are joint.
+        epoch: attempts that one row in a ledger pays for.
+        options: see `assemble`.
     """
-    members = Members.gather(layout, study=study, source=source, terms=terms, keys=keys)
-    mask_stream, joint = MaskStream(), members.joint
-    return Federation(
-        roster=members.roster,
-        keys=members.keys,
-        sessions=members.sessions,
-        aggregator=members.aggregator(terms),
-        silos={
-            index: Silo(
-                terms=replace(terms, sigma_grid=0.0) if index in noiseless else terms,
-                task=tasks[index - 1],
-                masking=members.masking(index, terms, mask_stream),
-                source=members.sources[index],
-                seeds=joint.silos[index] if joint else None,
-            )
-            for index in members.roster.silos
-        },
-        nodes=members.nodes(terms, mask_stream),
-        quorum=terms.quorum,
-        joint=joint,
-        threads=threads,
+
+    def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
+        return Silo(
+            terms=replace(terms, sigma_grid=0.0) if me.index in noiseless else terms,
+            task=tasks[me.index - 1],
+            masking=masking,
+            source=me.source,
+            seeds=seeds,
+        )
+
+    counts = [task.count for task in tasks] if every else []
+    return assemble(
+        layout, terms, silo, study=study, counts=counts, every=every, epoch=epoch, **options
     )
 
 
-def in_order(
-    jobs: Iterable[tuple[int, Callable[[], bytes]]], threads: int
-) -> Iterator[tuple[int, bytes]]:
-    """The results of jobs in their order; no more are begun than the threads can soon use."""
-    if threads == 1:
-        yield from ((index, job()) for index, job in jobs)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        begun: deque[tuple[int, Future[bytes]]] = deque()
-        for index, job in jobs:
-            begun.append((index, pool.submit(job)))
-            if len(begun) > threads:
-                first, made = begun.popleft()
-                yield first, made.result()
-        for index, made in begun:
-            yield index, made.result()
+def assemble(
+    layout: Layout,
+    terms: RoundParameters,
+    silo: MakeSilo,
+    *,
+    study: bytes,
+    counts: Sequence[int] = (),
+    every: int = 0,
+    epoch: int = 1,
+    keys: Sequence[Keys] | None = None,
+    source: Callable[[int], SecureSource] | None = None,
+    record: Record | None = None,
+    threads: int = 1,
+    purpose: str = TRAINING,
+    session: bytes | None = None,
+    notice: Notice = lambda _: None,
+) -> Federation:
+    """Set up a session among all parties.
+
+    Args:
+        layout: who there is.
+        terms: the numbers of the rounds.
+        silo: what a silo does in rounds.
+        study: the study id.
+        counts: records of each silo, where batches are joint.
+        every: attempts that a shuffled token list serves; 0 where there are none.
+        epoch: attempts that one row in a ledger pays for.
+        keys: everybody's, in the order of the roster; fresh ones if None.
+        source: a party's randomness by its index; the operating system's if None.
+        record: writes a silo's charges down, before its answers exist; nobody does if None.
+        threads: how many parties work at once; changes speed only.
+        purpose: what is summed.
+        session: its name; a new one if None.
+        notice: told how far the mixing of a list has come.
+    """
+    keys = keys or layout.keys()
+    roster, session = Roster.of(keys), session or new_session()
+    offer = SessionOffer.of(purpose, terms)
+    pool = SharedPool(
+        len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
+    )
+    draw, mask_stream = source or (lambda _: SecureSource()), MaskStream()
+
+    def member(index: int) -> Party:
+        membership = Membership(
+            keys=keys[index],
+            roster=roster,
+            index=index,
+            study=study,
+            session=session,
+            terms=terms,
+            layout=layout,
+            offer=payload,
+            source=draw(index),
+            mask_stream=mask_stream,
+        )
+        if index in roster.nodes:
+            return NodeParty(membership)
+        return SiloParty(
+            membership,
+            silo,
+            record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
+            lists=lists_of(membership, counts, every, epoch, pool) if every else None,
+        )
+
+    payload = offer.payload()
+    parties = LocalParties(roster, {i: member(i) for i in range(1, len(keys))}, threads)
+    rounds = SetUp(
+        parties=parties,
+        keys=keys[0],
+        study=study,
+        layout=layout,
+        terms=terms,
+        offer=offer,
+        counts=counts,
+        every=every,
+        session=session,
+    ).made()
+    return Federation(keys=keys, parties=parties, rounds=rounds)
+
+
+class SharedPool:
+    """One process pool for the mixnets of all silos of this process, as long as a list is made.
+
+    Args:
+        silos: how many there are.
+        counts: records of each.
+        watch: told after each piece of work how many HPKE operations are done, of how many.
+    """
+
+    def __init__(
+        self, silos: int, counts: Sequence[int], watch: Callable[[int, int], None]
+    ) -> None:
+        self._whole, self._done = 2 * silos * sum(counts), 0
+        self._told = watch
+        self._stack = ExitStack()
+        self._executor: Executor | None = None
+
+    @contextmanager
+    def __call__(self, _operations: int) -> Iterator[Executor]:
+        """Who does the work; the processes end with the last layer of a list."""
+        if self._executor is None:
+            opened = process_pool(self._whole, watch=self._watch)
+            self._executor = self._stack.enter_context(opened)
+        try:
+            yield self._executor
+        finally:
+            if self._done >= self._whole:
+                self.close()
+
+    def close(self) -> None:
+        """End the processes; the next list starts others."""
+        self._stack.close()
+        self._executor, self._done = None, 0
+
+    def _watch(self, operations: int) -> None:
+        self._done += operations
+        self._told(self._done, self._whole)

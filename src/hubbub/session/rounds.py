@@ -1,74 +1,110 @@
-"""A session after its set-up, at the aggregator: rounds, attempts, and who is still there.
+"""The rounds of a session, once: attempts, and who is still there.
+
+    MODEL   the model, signed, with the silos that take part
+              -> charged, then a masked noisy sum; where all draw together, a link of the joint seed
+    SEED    all links                  ->  the masked noisy sum
+    TOTAL   the silos that answered    ->  a compute node's total of their masks
 
 With pairwise masks an attempt needs everybody that it was begun with; with compute nodes it needs
-the quorum and the nodes. Who misses a deadline is left out of the next attempts and asked again
-later; where too few are left, the session is over (`AbsentError`) and a new one is due.
+the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
+later; every attempt has a fresh batch, noise and masks, and is charged (docs/privacy.md P3). Where
+too few are left, the session is over (`AbsentError`). Vectors are added as they come, so memory
+does not grow with the number of silos.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import ProtocolError
-from hubbub.network.envelope import Call
-from hubbub.network.requests import Absent, AbsentError, Exchange
+from hubbub.errors import HubbubError, ProtocolError
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
-from hubbub.protocol.round import Aggregator, RoundParameters
-from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.protocol.wire import EVERYBODY, Tag, parse, unverified
+from hubbub.protocol.round import Aggregator, Parameters, RoundParameters
+from hubbub.protocol.wire import EVERYBODY, Tag, parse, receiver_of, tag_of
+from hubbub.session.ask import Absent, AbsentError, Call, Parties
 from hubbub.session.layout import Layout
-
-Keep = Callable[[bytes], None]
+from hubbub.session.token_lists import TokenLists
 
 RESTARTED = "no-session"
-_PING = 2.0  # seconds
 
 
-class _Failed(Exception):  # noqa: N818 (never leaves this file)
-    """An attempt came to nothing."""
+class AbortedError(HubbubError):
+    """An attempt without a sum: somebody whom it needs did not answer."""
+
+
+class Recorder(Protocol):
+    """Where the messages of a session are kept."""
+
+    def keep(self, frame: bytes) -> None:
+        """Keep a message that the aggregator has sent or used."""
+
+    def seal(self) -> None:
+        """Have everything that was kept on disk."""
+
+    def close(self) -> None:
+        """Keep no more."""
+
+
+class NoRecorder:
+    """Nothing is kept."""
+
+    def keep(self, frame: bytes) -> None:
+        """Nothing is kept."""
+
+    def seal(self) -> None:
+        """Nothing is on disk."""
+
+    def close(self) -> None:
+        """Nothing was open."""
 
 
 @dataclass(kw_only=True)
-class Assembly:
-    """One session at the aggregator.
+class Rounds:
+    """One session after its set-up, at the aggregator.
 
     Args:
-        exchange: asks the parties.
+        parties: everybody else.
         aggregator: adds, and sees the sum alone.
-        terms: of the rounds.
+        terms: the numbers of the rounds.
         layout: who shares with whom.
         study, session: what every frame is bound to.
         anchors: of the joint seeds, where there are any.
-        deadline: seconds for a phase.
+        lists: has a shuffled token list made before an attempt, where one is due.
         ask_again: seconds after which somebody who was missing is asked for.
-        keep: called with every message that the aggregator has sent or used.
-        lists: called before every attempt, to have a list of tokens made where one is due.
+        recorder: keeps what the aggregator has sent or used.
+        absent: who is missing, by roster index.
+        made: attempts that the last round has begun.
     """
 
-    exchange: Exchange
+    parties: Parties
     aggregator: Aggregator
     terms: RoundParameters
     layout: Layout
     study: bytes
     session: bytes
     anchors: Sequence[bytes] = ()
-    deadline: float
-    ask_again: float = 30.0
-    keep: Keep = lambda _: None
-    lists: Callable[[], None] = lambda: None
+    lists: TokenLists | None = None
+    ask_again: float = inf
+    recorder: Recorder = field(default_factory=NoRecorder)
     absent: dict[int, Absent] = field(default_factory=dict)
     made: int = 0
     _asked_again: float = field(default_factory=time.monotonic)
 
     def round(
-        self, number: int, parameters: Parameters, attempts: int
+        self, number: int, parameters: Parameters, attempts: int = 1
     ) -> tuple[NDArray[np.int64] | None, int]:
         """A round: repeated among those left while attempts are left.
+
+        Args:
+            number: from 1.
+            parameters: the model.
+            attempts: the most to make.
 
         Returns:
             The sum in grid steps, or None if no attempt succeeded, and the attempts made.
@@ -79,94 +115,102 @@ class Assembly:
         """
         self.made = 0
         self._ask_again()
-        for attempt in range(min(attempts, self._most())):
+        for attempt in range(min(attempts, self._most_attempts())):
             self._check_quorum()
-            self.lists()
+            if self.lists is not None:
+                self.lists.prepare()
             self.made += 1
             try:
-                return self._attempt(number, attempt, parameters), self.made
-            except _Failed:
-                self.exchange.event_log.warn(
+                return self.attempt(number, attempt, parameters), self.made
+            except AbortedError:
+                self.parties.warn(
                     "attempt", round=number, attempt=attempt, then="the next is made without them"
                 )
         self._check_quorum()
         return None, self.made
 
-    def _most(self) -> int:
+    def attempt(self, number: int, attempt: int, parameters: Parameters) -> NDArray[np.int64]:
+        """One attempt at a round, from the model to the sum in grid steps.
+
+        Raises:
+            AbortedError: somebody is missing; `absent` says who.
+            ProtocolError: a party signed a lie.
+        """
+        active = [index for index in self.parties.roster.silos if index not in self.absent]
+        model = self.aggregator.begin(number, attempt, active, parameters)
+        self.recorder.keep(model)
+        self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
+        call, parts = Call.MODEL, [model]
+        if self.terms.joint:
+            parts, call = self._links(model, active), Call.SEED
+        shares = self._masked(call, parts, active)
+        if self.terms.nodes:
+            self._totals(shares)
+        try:
+            return self.aggregator.integers()
+        except ProtocolError as error:
+            raise AbortedError(str(error)) from None
+
+    def _most_attempts(self) -> int:
         """Attempts at one round: for joint seeds only so many links were committed to."""
         return self.terms.attempts if self.terms.joint else 1 + self.terms.silos
 
     def _check_quorum(self) -> None:
         """Enough silos, and all nodes; or the session is over."""
-        roster = self.exchange.roster
+        roster = self.parties.roster
         silos = [index for index in roster.silos if index not in self.absent]
         if len(silos) < self.terms.quorum or any(node in self.absent for node in roster.nodes):
-            raise AbsentError(self._named_absent())
+            raise AbsentError(self.named_absent)
 
     def _ask_again(self) -> None:
         """Now and then, see whether somebody who was missing is there again."""
         if not self.absent or time.monotonic() - self._asked_again < self.ask_again:
             return
         asked = dict.fromkeys(self.absent, ())
-        for index, heard in self.exchange.ask(Call.PING, asked, _PING, self.session):
-            if isinstance(heard, Absent):
+        for index, answer in self.parties.ask(Call.PING, asked, self.session):
+            if isinstance(answer, Absent):
                 continue
-            if heard:  # it knows the session
+            if answer:  # it knows the session
                 del self.absent[index]
             else:
                 self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
         self._asked_again = time.monotonic()
         if self.absent and all(one.why == RESTARTED for one in self.absent.values()):
-            raise AbsentError(self._named_absent())  # everybody is there: a new session has all
-
-    def _attempt(self, number: int, attempt: int, parameters: Parameters) -> NDArray[np.int64]:
-        active = [index for index in self.exchange.roster.silos if index not in self.absent]
-        whole = not self.terms.nodes or self.terms.joint
-        model = self.aggregator.begin(number, attempt, active, parameters)
-        self.keep(model)
-        call, parts = Call.MODEL, [model]
-        if self.terms.joint:
-            parts, call = self._links(model, active), Call.SEED
-        shares = self._masked(call, parts, active, whole)
-        if self.terms.nodes:
-            self._totals(shares)
-        try:
-            return self.aggregator.integers()
-        except ProtocolError:
-            raise _Failed from None
+            raise AbsentError(self.named_absent)  # everybody is there: a new session has all
 
     def _links(self, model: bytes, active: Sequence[int]) -> list[bytes]:
         """Everybody has accepted the model, then all links are known, to all."""
         links: dict[int, bytes] = {}
-        for index, heard in self._asked(Call.MODEL, {index: [model] for index in active}):
-            if self._is_link(index, heard):
-                links[index] = heard[0]
+        asked = {index: [model] for index in active}
+        for index, frames in self._answers(Call.MODEL, asked, needs_all=True):
+            if self._is_link(index, frames):
+                links[index] = frames[0]
         self._need(active, links.keys())
         found = [links[index] for index in active]
         try:
             self.aggregator.learn_seed(found)
         except ProtocolError as error:
-            index = next((i for i in active if self._named(i) == error.culprit), -1)
+            index = next((i for i in active if self._name(i) == error.culprit), -1)
             if index < 0:
                 raise  # nobody would be left out of the next attempt, so there is none
             self._blame(error, index)
-            raise _Failed from None
+            raise AbortedError(str(error)) from None
         for link in found:
-            self.keep(link)
+            self.recorder.keep(link)
         return found
 
     def _masked(
-        self, call: Call, parts: Sequence[bytes], active: Sequence[int], whole: bool
+        self, call: Call, parts: Sequence[bytes], active: Sequence[int]
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
-        shares: dict[int, list[bytes]] = {node: [] for node in self.exchange.roster.nodes}
-        taken = set()
-        for index, heard in self._asked(call, dict.fromkeys(active, parts)):
-            if not self._fits(index, heard, Tag.MASKED) or not self._use(index, heard[0]):
+        shares: dict[int, list[bytes]] = {node: [] for node in self.parties.roster.nodes}
+        taken, whole = set(), not self.terms.nodes or self.terms.joint
+        for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
+            if not self._fits(index, frames, Tag.MASKED) or not self._use(index, frames[0]):
                 continue
             taken.add(index)
-            for share in heard[1:]:
-                shares[unverified(share).receiver].append(share)
+            for share in frames[1:]:
+                shares[receiver_of(share)].append(share)
         if whole:
             self._need(active, taken)
         return shares
@@ -175,38 +219,37 @@ class Assembly:
         """What the nodes say of the masks of exactly those who answered."""
         try:
             requests = self.aggregator.requests()
-        except ProtocolError:  # too few arrived
-            raise _Failed from None
+        except ProtocolError as error:  # too few arrived
+            raise AbortedError(str(error)) from None
         for one in requests.values():
-            self.keep(one)
+            self.recorder.keep(one)
         asked = {node: [one, *shares[node]] for node, one in requests.items()}
-        for index, heard in self._asked(Call.TOTAL, asked):
-            self._use(index, heard[0])
+        for index, frames in self._answers(Call.TOTAL, asked):
+            self._use(index, frames[0])
 
-    def _asked(
-        self, call: Call, requests: Mapping[int, Sequence[bytes]]
+    def _answers(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool = False
     ) -> Iterator[tuple[int, list[bytes]]]:
         """The answers that there are; who gave none is absent from now on."""
-        for index, heard in self.exchange.ask(call, requests, self.deadline, self.session):
-            if isinstance(heard, Absent):
-                self.absent[index] = heard
-            elif not heard:
+        for index, answer in self.parties.ask(call, requests, self.session, needs_all=needs_all):
+            if isinstance(answer, Absent):
+                self.absent[index] = answer
+            elif not answer:
                 self.absent[index] = Absent(why="garbled", said="its answer was empty")
             else:
-                yield index, heard
+                yield index, answer
 
-    def _fits(self, index: int, heard: Sequence[bytes], tag: Tag) -> bool:
+    def _fits(self, index: int, frames: Sequence[bytes], tag: Tag) -> bool:
         """Whether an answer has just the frames that it should have; who uses them verifies them.
 
         A frame too many would reach parties that rightly refuse it, and cost them their part; a
         share too few leaves a node that cannot answer.
         """
-        frames = [unverified(one) for one in heard]
-        nodes = {frame.receiver for frame in frames[1:]}
+        nodes = {receiver_of(frame) for frame in frames[1:]}
         shared = self.terms.full_shares and tag is Tag.MASKED
         good = (
-            frames[0].tag is tag
-            and all(frame.tag is Tag.SHARE for frame in frames[1:])
+            tag_of(frames[0]) == tag
+            and all(tag_of(frame) == Tag.SHARE for frame in frames[1:])
             and len(nodes) == len(frames) - 1
             and nodes == set(self.layout.neighbours(index, b"") if shared else ())
         )
@@ -215,18 +258,18 @@ class Assembly:
             self._blame(found, index)
         return good
 
-    def _is_link(self, index: int, heard: Sequence[bytes]) -> bool:
+    def _is_link(self, index: int, frames: Sequence[bytes]) -> bool:
         """Whether an answer is a link that its silo has signed for the open session."""
-        if not self._fits(index, heard, Tag.SEED_LINK):
+        if not self._fits(index, frames, Tag.SEED_LINK):
             return False
         try:
-            link = parse(heard[0], self.exchange.roster, study=self.study, session=self.session)
+            link = parse(frames[0], self.parties.roster, study=self.study, session=self.session)
             if (link.round, link.attempt) != self.aggregator.time:
                 raise ProtocolError("expected a link of this attempt, got another", culprit="relay")
             if link.receiver != EVERYBODY or len(link.payload) != LINK_BYTES:
                 raise ProtocolError(
                     f"expected a link of {LINK_BYTES} bytes to everybody, got another",
-                    culprit=self._named(index),
+                    culprit=self._name(index),
                 )
         except ProtocolError as error:
             self._blame(error, index)
@@ -240,22 +283,24 @@ class Assembly:
         except ProtocolError as error:
             self._blame(error, index)
             return False
-        self.keep(answer)
+        self.recorder.keep(answer)
         return True
 
     def _blame(self, error: ProtocolError, index: int) -> None:
         """A signed lie stops the study; what a relay can have done counts as silence."""
-        if error.culprit == self._named(index):
+        if error.culprit == self._name(index):
             raise error
-        self.exchange.event_log.warn("garbled", whom=self._named(index), said=str(error))
-        self.absent[index] = Absent(why="garbled", said=str(error), culprit=error.culprit)
+        self.absent[index] = self.parties.garbled(index, str(error), error.culprit)
 
     def _need(self, wanted: Iterable[int], found: Set[int]) -> None:
-        if not found >= set(wanted):
-            raise _Failed
+        missing = sorted(set(wanted) - found)
+        if missing:
+            raise AbortedError(f"expected an answer of {self._name(missing[0])}, got none")
 
-    def _named_absent(self) -> dict[str, Absent]:
-        return {self._named(index): why for index, why in self.absent.items()}
+    @property
+    def named_absent(self) -> dict[str, Absent]:
+        """Who is missing, by name."""
+        return {self._name(index): why for index, why in self.absent.items()}
 
-    def _named(self, index: int) -> str:
-        return self.exchange.roster.name(index)
+    def _name(self, index: int) -> str:
+        return self.parties.roster.name(index)

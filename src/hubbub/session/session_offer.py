@@ -16,7 +16,9 @@ from typing import Any
 
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.planning import TRAINING, Plan
+from hubbub.protocol.identity import Keys
 from hubbub.protocol.round import RoundParameters
+from hubbub.protocol.wire import EVERYBODY, Frame, Tag
 from hubbub.study.standardisation import Standardisation
 from hubbub.version import VERSION
 
@@ -126,6 +128,18 @@ class SessionOffer:
             f"from the aggregator, which runs hubbub {_printable(self.version)} (here {VERSION}); "
             "install the same version of hubbub and its libraries everywhere",
         )
+
+
+def offer_frame(keys: Keys, study: bytes, session: bytes, offer: SessionOffer) -> bytes:
+    """The OPEN by which the aggregator offers a session to everybody."""
+    return Frame(
+        tag=Tag.OPEN,
+        study=study,
+        session=session,
+        sender=0,
+        receiver=EVERYBODY,
+        payload=offer.payload(),
+    ).sealed(keys)
 
 
 def context_of(payload: bytes | memoryview, anchors: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A silo's lists of tokens in one session: which one is due, how it is made, whom it serves.
+"""A silo's shuffled token lists in one session: which one is due, how it is made, whom it serves.
 
 Theory of operation. A list is due when the session has none yet, or when the last one has served
 its attempts. The silo counts them and numbers its lists itself, so nobody can have one made twice,
@@ -17,38 +17,25 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hubbub.errors import DataError, ProtocolError
-from hubbub.network.envelope import Call
+from hubbub.errors import ProtocolError
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.round import Silo
-from hubbub.protocol.token_lists import Evidence, Mixer, verdict
+from hubbub.protocol.token_lists import Evidence, Mixer, Owned, verdict
 from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.onion_layers import Executor
 from hubbub.protocol.token_lists.process_pool import process_pool
 from hubbub.protocol.wire import SIGNATURE_BYTES, Tag, parse, unverified
-from hubbub.study import Study
+from hubbub.session.ask import Call
 
-
-def check_count(study: Study, name: str, records: int) -> None:
-    """A silo has as many records as everybody counts on (P10).
-
-    Raises:
-        DataError: it has not.
-    """
-    stated = dict(zip(study.parties.names, study.data.counts, strict=False)).get(name, records)
-    if stated != records:
-        raise DataError(
-            f"expected {stated} records of {name}, as data.counts states, got {records}; joint "
-            "batches make the numbers public: mend the records, or the study with everybody"
-        )
+# Who works on so many HPKE operations.
+Pool = Callable[[int], AbstractContextManager[Executor]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class OpenedList:
     """All from which anybody can tell who lied about a list.
 
     Args:
@@ -70,7 +57,7 @@ class Opened:
     @classmethod
     def read(
         cls, list_context: ListContext, counts: Sequence[int], frames: Sequence[bytes]
-    ) -> Opened:
+    ) -> OpenedList:
         """What `frames` gave, by what the frames say of themselves.
 
         Raises:
@@ -109,8 +96,8 @@ class Opened:
 
 
 @dataclass(kw_only=True)
-class Lists:
-    """The lists of one session at one silo.
+class SiloTokenLists:
+    """The shuffled token lists of one session at one silo.
 
     Args:
         keys: the silo's own.
@@ -119,6 +106,8 @@ class Lists:
         counts: records of each silo; public.
         every: attempts that a list serves.
         epoch: attempts that one row in the ledger pays for (P9).
+        number: of the last list that was begun.
+        pool: who does the work on the layers, for so many HPKE operations.
     """
 
     keys: Keys = field(repr=False)
@@ -129,10 +118,12 @@ class Lists:
     counts: Sequence[int]
     every: int
     epoch: int
-    _number: int = 0
+    pool: Pool = process_pool
+    number: int = 0
     _mixer: Mixer | None = field(default=None, repr=False)
     _seen: list[bytes] = field(default_factory=list, repr=False)
-    _fresh: NDArray[np.intp] | None = field(default=None, repr=False)
+    _newest: Owned | None = field(default=None, repr=False)
+    _is_fresh: bool = False
     _left: int = 0
     _used: int = 0
     _next: int = 0
@@ -187,8 +178,8 @@ class Lists:
                 f"round {frame.round}: a record would be used too often",
                 culprit=self.roster.name(0),
             )
-        if self._fresh is not None:
-            silo.take_list(self._fresh, frame.round)
+        if self._is_fresh:
+            silo.take_list(self.newest.positions, frame.round)
 
     @property
     def is_paid(self) -> bool:
@@ -198,7 +189,13 @@ class Lists:
     def use(self, round: int) -> None:
         """Count an attempt that was charged."""
         self._left, self._used = self._left - 1, self._used + 1
-        self._next, self._fresh = round + 1, None
+        self._next, self._is_fresh = round + 1, False
+
+    @property
+    def newest(self) -> Owned:
+        """The newest list that was finished, and this silo's places in it."""
+        assert self._newest is not None, "a list was made"  # noqa: S101
+        return self._newest
 
     # The making of a list ----------------------------------------------------------------------
 
@@ -210,9 +207,9 @@ class Lists:
             found = f"{self._left} attempts left" if self._left else "not finished"
             raise ProtocolError(
                 f"expected a new list of tokens once the last one has served, got a demand for one "
-                f"while list {self._number} is in force ({found}); set up a new session"
+                f"while list {self.number} is in force ({found}); set up a new session"
             )
-        self._number, self._seen = self._number + 1, []
+        self.number, self._seen = self.number + 1, []
         self._mixer = Mixer(
             keys=self.keys,
             roster=self.roster,
@@ -220,13 +217,13 @@ class Lists:
             counts=self.counts,
             study=self.study,
             session=self.session,
-            number=self._number,
+            number=self.number,
         )
         return [self._mixer.key()]
 
     def _wrap(self, parts: Sequence[bytes]) -> list[bytes]:
         mixer = self._making()
-        with process_pool(self.counts[self.index - 1] * len(self.counts)) as executor:
+        with self.pool(self.counts[self.index - 1] * len(self.counts)) as executor:
             commit = mixer.commit(parts, executor)
         self._note(parts)
         return [commit]
@@ -265,7 +262,7 @@ class Lists:
         mixer, (seen, forms) = self._making(), _divided(parts)
         mixer.agree(seen)
         try:
-            with process_pool(sum(self.counts)) as executor:
+            with self.pool(sum(self.counts)) as executor:
                 made = mixer.mix(forms, executor)
         except ProtocolError:
             if not mixer.disputed:
@@ -277,7 +274,7 @@ class Lists:
         """All saw the last step alike: the list is finished, and serves from the next MODEL on."""
         mixer = self._making()
         mixer.agree(parts)
-        self._fresh = mixer.finish().positions
+        self._newest, self._is_fresh = mixer.finish(), True
         self._mixer, self._left = None, self.every
         return []
 
@@ -297,7 +294,7 @@ class Lists:
                 that this silo was shown.
         """
         self._making()
-        opened = Opened.read(self._list_context, self.counts, parts)
+        opened = OpenedList.read(self._list_context, self.counts, parts)
         if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
             raise ProtocolError("expected all that I was shown of this list, got other frames")
         raise opened.verdict()
@@ -305,7 +302,7 @@ class Lists:
     @property
     def _list_context(self) -> ListContext:
         return ListContext(
-            roster=self.roster, study=self.study, session=self.session, number=self._number
+            roster=self.roster, study=self.study, session=self.session, number=self.number
         )
 
     def _making(self) -> Mixer:

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hubbub.errors import StudyError
+from hubbub.errors import ProtocolError, StudyError
 from hubbub.planning import Exposure, plan
 from hubbub.privacy import arguments as parameters
 from hubbub.protocol import ring
 from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.session.in_process import federate, layout_of, round_parameters_of
-from hubbub.session.layout import Layout, Members
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.round import Attempt, Charge, Masking, Parameters, RoundParameters, decoded
+from hubbub.session.in_process import assemble, federate
+from hubbub.session.layout import Layout, layout_of, round_parameters_of
+from hubbub.session.party import Membership
 from hubbub.study import Study
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
@@ -75,18 +75,39 @@ def secure_sum(
         nodes=compute_nodes,
         degree=mask_graph.degree(silos, max(silos - 2, 0), 0),
     )
-    members, mask_stream = Members.gather(layout, study=_STUDY), MaskStream()
-    aggregator = members.aggregator(terms)
-    model = aggregator.begin(1, 0, members.roster.silos, _NO_MODEL)
-    for index, vector in zip(members.roster.silos, integers, strict=True):
-        masking = members.masking(index, terms, mask_stream)
-        attempt = masking.accept(model)
-        aggregator.receive(masking.masked(attempt, ring.to_residues(vector, word_bits)))
-    if compute_nodes:
-        nodes = members.nodes(terms, mask_stream)
-        for index, request in aggregator.requests().items():
-            aggregator.receive(nodes[index].total(request))
-    return aggregator.integers()
+
+    def silo(me: Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
+        return ExactSilo(masking, integers[me.index - 1], word_bits)
+
+    return assemble(layout, terms, silo, study=_STUDY).sum(1, _NO_MODEL)
+
+
+class ExactSilo:
+    """A silo whose integers are given: no records, no noise, no joint seed."""
+
+    def __init__(self, masking: Masking, integers: NDArray[np.int64], word_bits: int) -> None:
+        self._masking, self._integers, self._word_bits = masking, integers, word_bits
+        self._accepted: Attempt | None = None
+
+    def accept(self, model: bytes) -> Charge:
+        """Check a model; what answering it costs."""
+        self._accepted = accepted = self._masking.accept(model)
+        return Charge(round=accepted.round, attempt=accepted.attempt)
+
+    def decline(self) -> None:
+        """Give up the accepted model."""
+        self._accepted = None
+
+    def contribute(self) -> bytes:
+        """The masked integers; once for each model."""
+        attempt, self._accepted = self._accepted, None
+        if attempt is None:
+            raise ProtocolError("expected an accepted model before contributing, got none")
+        return self._masking.masked(attempt, ring.to_residues(self._integers, self._word_bits))
+
+    def shares(self) -> dict[int, bytes]:
+        """What goes to the compute nodes with the answer."""
+        return self._masking.shares()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +183,7 @@ def private_sum(
     tasks = [_Fixed(vector) for vector in reals]
     parties = federate(layout_of(made), terms, tasks, study=study.id)
     return PrivateSum(
-        value=np.multiply(parties.sum(1, _NO_MODEL), terms.grid_step, dtype=np.float64),
+        value=decoded(terms, parties.sum(1, _NO_MODEL)),
         epsilon=made.stated.epsilon,
         delta=delta,
         noise_multiplier=made.stated.noise_multiplier,

@@ -1,4 +1,4 @@
-"""The aggregator's part in lists of tokens: it asks for the phases of `Mixer` in their order.
+"""The aggregator's part in shuffled token lists: it asks for the phases of `Mixer` in their order.
 
 It carries what silos say to each other, and holds no key. What everybody can see it checks itself
 (`token_lists/publications.py`), before it passes it on, and so names a cheat by what that one has
@@ -15,42 +15,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import ProtocolError
-from hubbub.network.envelope import Call
-from hubbub.network.requests import Absent, AbsentError, Exchange
-from hubbub.network.timeouts import with_work
 from hubbub.protocol.token_lists import Evidence
 from hubbub.protocol.token_lists.list_context import ListContext, Payload
 from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
 from hubbub.protocol.token_lists.token_list import list_places
-from hubbub.protocol.wire import Tag, unverified
-from hubbub.session.silo_token_lists import Opened
+from hubbub.protocol.wire import Tag, sender_of, tag_of, unverified
+from hubbub.session.ask import AbsentError, Call, Parties
+from hubbub.session.silo_token_lists import OpenedList
 
 # By then everybody else has shown its key, or has the list in force and never shows it.
 _TOO_LATE = (Call.GIVE_UP, Call.TAKE)
 
 
 @dataclass(kw_only=True)
-class Mixing:
-    """Has the silos of a session make their lists, each when it is due.
+class TokenLists:
+    """Has the silos of a session make their shuffled token lists, each when it is due.
 
     Args:
-        exchange: asks the parties.
+        parties: everybody else.
         study, session: what every frame is bound to.
         counts: records of each silo, in the order of the roster; public.
         every: attempts that a list serves.
-        deadline: seconds for a phase that is no work.
+        number: of the last list that was begun.
     """
 
-    exchange: Exchange
+    parties: Parties
     study: bytes
     session: bytes
     counts: Sequence[int]
     every: int
-    deadline: float
-    _number: int = 0
+    number: int = 0
     _left: int = 0
 
-    def __call__(self) -> None:
+    def prepare(self) -> None:
         """Before an attempt: see that there is a list for it.
 
         Raises:
@@ -58,26 +55,24 @@ class Mixing:
             ProtocolError: naming a silo that cheated.
         """
         if not self._left:
-            began, self._number = time.monotonic(), self._number + 1
-            _Making(self, self._number).make()
+            began, self.number = time.monotonic(), self.number + 1
+            _Making(self, self.number).make()
             self._left, seconds = self.every, time.monotonic() - began
-            self.exchange.event_log.note(
-                "list", number=self._number, records=sum(self.counts), seconds=seconds
-            )
+            self.parties.note("list", number=self.number, records=sum(self.counts), seconds=seconds)
         self._left -= 1
 
 
 class _Making:
     """One list while it is made."""
 
-    def __init__(self, mixing: Mixing, number: int) -> None:
-        self._exchange, self._session = mixing.exchange, mixing.session
-        self._deadline, self._roster = mixing.deadline, mixing.exchange.roster
+    def __init__(self, lists: TokenLists, number: int) -> None:
+        self._parties, self._session = lists.parties, lists.session
+        self._roster = lists.parties.roster
         self._silos = self._roster.silos
-        self._counts = dict(zip(self._silos, mixing.counts, strict=True))
-        self._whole = sum(mixing.counts)
+        self._counts = dict(zip(self._silos, lists.counts, strict=True))
+        self._whole = sum(lists.counts)
         self._list_context = ListContext(
-            roster=self._roster, study=mixing.study, session=mixing.session, number=number
+            roster=self._roster, study=lists.study, session=lists.session, number=number
         )
         self._rules = Publications(self._list_context, self._counts)
         self._keys: list[bytes] = []
@@ -157,10 +152,11 @@ class _Making:
         """Everybody's frames, of the tags that they should have; a complaint is settled."""
         asked = sum(len(part) for parts in requests.values() for part in parts)
         answered = sum(size for each in sizes.values() for size in each.values())
-        seconds = with_work(self._deadline, operations=operations, carried=asked + answered)
-        found = self._exchange.ask_all(call, requests, seconds, self._session)
+        found = self._parties.ask_all(
+            call, requests, self._session, operations=operations, carried=asked + answered
+        )
         for index, heard in found.items():
-            tags = [unverified(one).tag for one in heard]
+            tags = [tag_of(one) for one in heard]
             if tags == [Tag.MIX_COMPLAINT] and call not in _TOO_LATE:
                 self._settle(heard[0])
             complains = call is Call.LOOK and step and tags == [Tag.MIX_SEEN, Tag.MIX_COMPLAINT]
@@ -183,9 +179,8 @@ class _Making:
 
     def _garbled(self, index: int, said: str, culprit: str = "relay") -> AbsentError:
         """What a relay can have done counts as silence."""
-        name = self._roster.name(index)
-        self._exchange.event_log.warn("garbled", whom=name, said=said)
-        return AbsentError({name: Absent(why="garbled", said=said, culprit=culprit)})
+        absent = self._parties.garbled(index, said, culprit)
+        return AbsentError({self._roster.name(index): absent})
 
     # A list that is opened ---------------------------------------------------------------------
 
@@ -196,7 +191,7 @@ class _Making:
             ProtocolError: naming the culprit.
             AbsentError: a silo keeps its key, or what looked like a complaint was none.
         """
-        sender = unverified(complaint).sender
+        sender = sender_of(complaint)
         try:
             self._list_context.complaint(complaint)
         except ProtocolError as error:
@@ -206,7 +201,7 @@ class _Making:
                 "expected a complaint about a list that was shown, got one before",
                 culprit=self._roster.name(sender),
             )
-        self._exchange.event_log.warn("complaint", whom=self._roster.name(sender))
+        self._parties.warn("complaint", whom=self._roster.name(sender))
         keys = self._all(Call.GIVE_UP, [complaint], {Tag.MIX_OPENED: self._rules.key_bytes})
         evidence = Evidence(
             list_context=self._list_context,
@@ -215,7 +210,7 @@ class _Making:
             names=self._names,
             forms=self._forms,
         )
-        opened = Opened(evidence=evidence, complaint=complaint, keys=_column(keys))
+        opened = OpenedList(evidence=evidence, complaint=complaint, keys=_column(keys))
         found = opened.verdict()
         self._have_judged(opened.frames())
         raise found
@@ -223,9 +218,11 @@ class _Making:
     def _have_judged(self, frames: Sequence[bytes]) -> None:
         """Everybody tells who lied, for its own people; what was signed has said it already."""
         work, carried = len(self._silos) * self._whole, len(self._silos) * sum(map(len, frames))
-        seconds = with_work(self._deadline, operations=work, carried=carried)
         asked = dict.fromkeys(self._silos, frames)
-        for _ in self._exchange.ask(Call.JUDGE, asked, seconds, self._session):
+        answers = self._parties.ask(
+            Call.JUDGE, asked, self._session, operations=work, carried=carried
+        )
+        for _ in answers:
             pass
 
     # Sizes and places --------------------------------------------------------------------------
@@ -243,7 +240,7 @@ class _Making:
 
     def _taken(self, found: Mapping[int, list[bytes]], tag: Tag, step: int = 0) -> Posts:
         """The frames of a tag, which were checked as they came."""
-        frames = [one for heard in found.values() for one in heard if unverified(one).tag is tag]
+        frames = [one for heard in found.values() for one in heard if tag_of(one) == tag]
         sizes = {i: len(unverified(one).payload) for i, one in zip(found, frames, strict=True)}
         return self._list_context.one_each(frames, tag, step, sizes)
 

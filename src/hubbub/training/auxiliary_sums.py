@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,12 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError
-from hubbub.planning import EVALUATION, STANDARDISATION, Plan, PlannedQuery
+from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
 from hubbub.protocol.round import LocalTask
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.training.loop import Look, Row
 from hubbub.training.prepared_study import Parameters, PreparedStudy
+from hubbub.training.run_sessions import RunSessions
 
 Array = NDArray[np.float64]
 # The noisy sum of a number's turn, or None if it was spent before and lost.
@@ -86,36 +86,19 @@ def _told(total: Array) -> Row:
     }
 
 
-class Sums(Protocol):
-    """A session for sums of one kind."""
-
-    def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Array | None, int]:
-        """A noisy sum, None if every attempt failed, and the attempts made."""
-
-
-class Venue(Protocol):
-    """Where sessions are opened: in this process, or among machines."""
-
-    def open(self, purpose: str, plan: Plan, tasks: Sequence[LocalTask], numbers: int) -> Sums:
-        """Set a session up."""
-
-    def charged(self, purpose: str) -> int:
-        """Attempts that were paid for in this run for a purpose."""
-
-
-def through(stage: Venue) -> Opened:
-    """Asides through the protocol, by the run's ledgers."""
+def through(sessions: RunSessions) -> Opened:
+    """Queries through the protocol, by the run's ledgers."""
 
     def opened(planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
         purpose = planned.query.purpose
-        series = stage.open(purpose, planned.plan, tasks, planned.query.numbers)
-        made = stage.charged(purpose)
+        sums = sessions.open(purpose, planned.plan, tasks, planned.query.numbers)
+        made = sessions.charged(purpose)
 
         def ask(number: int, parameters: Parameters) -> Array | None:
             nonlocal made
             if made >= number:  # what a crash has charged and lost is not asked for again
                 return None
-            total, attempts = series.round(number, parameters, number - made)
+            total, attempts = sums.round(number, parameters, number - made)
             made += attempts
             return total
 
@@ -125,7 +108,7 @@ def through(stage: Venue) -> Opened:
 
 
 def exactly(_planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
-    """Asides without noise or protocol, for the baseline that keeps no privacy."""
+    """Queries without noise or protocol, for the baseline that keeps no privacy."""
 
     def ask(_number: int, parameters: Parameters) -> Array:
         sums = [task.clipped_sum(parameters, np.arange(task.count)) for task in tasks]

@@ -18,7 +18,8 @@ from hubbub.planning import Plan
 from hubbub.study import Study
 from hubbub.training.baselines import BASELINES
 from hubbub.training.report_of_run import COMPARISON, write_report
-from hubbub.training.run_study import Result, run
+from hubbub.training.result import Result
+from hubbub.training.run_study import run
 
 MODES = ("federated", *BASELINES)
 

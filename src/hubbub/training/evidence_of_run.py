@@ -2,54 +2,51 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import evidence
 from hubbub.assurance.ledger import Ledger
 from hubbub.assurance.transcript import files
 from hubbub.assurance.transcript.records import read_header
-from hubbub.disk import write_bytes
 from hubbub.errors import StudyError
-from hubbub.planning import TRAINING, Plan
-from hubbub.protocol.identity import Roster
-from hubbub.session.noisy_sums import Stage
+from hubbub.planning import TRAINING, Plan, mechanism_of
+from hubbub.training.run_folder import RunFolder
+from hubbub.training.run_sessions import LocalVenue
 
 
-def write_evidence(stage: Stage, plan: Plan, attempts: int, folder: Path) -> None:
-    """Have every silo sign what its ledger holds, and the aggregator the rest.
+def evidence_of(venue: LocalVenue, plan: Plan, attempts: int, folder: RunFolder) -> str:
+    """What the parties of a run in one process say of it: every silo signs what its ledger holds.
 
     Args:
-        stage: of the run, with its ledgers and keys.
+        venue: of the run, with its ledgers and keys.
         plan: that was carried out.
         attempts: that were charged for training.
         folder: of the run, with everything in it but evidence and report.
     """
-    parts = [_part(stage, plan, index, ledger) for index, ledger in stage.ledgers.items()]
-    text = evidence.collect(
-        stage.keys[0],
-        folder,
+    parts = [_part(venue, plan, folder, index) for index in venue.ledgers]
+    return evidence.collect(
+        venue.keys[0],
+        folder.path,
         plan=plan,
-        roster=Roster.of(stage.keys),
+        roster=venue.roster,
         parts=parts,
         attempts=attempts,
     )
-    write_bytes(folder / evidence.FILE, text.encode())
 
 
-def _part(stage: Stage, plan: Plan, index: int, ledger: Ledger) -> dict[str, Any]:
+def _part(venue: LocalVenue, plan: Plan, folder: RunFolder, index: int) -> dict[str, Any]:
     """What one silo says of its ledger."""
-    assert stage.folder is not None, "evidence is of a folder"  # noqa: S101
-    sessions, asked = stage.folder.sessions(TRAINING), plan.study.privacy
-    told = {read_header(path).session for path in files(stage.folder.path)}
+    ledger, asked = venue.ledgers[index], plan.study.privacy
+    sessions, epoch = folder.sessions(TRAINING), mechanism_of(plan.study).epoch
+    sent = {read_header(path).session for path in files(folder.path)}
     rows = sum(entry.session in sessions for entry in ledger.entries())
     return evidence.part_of(
-        stage.keys[index],
+        venue.keys[index],
         study=plan.study.id,
-        sessions=told,  # one that was interrupted before its transcript began has sent nothing
+        sessions=sent,  # one that was interrupted before its transcript began has sent nothing
         ledger_head=ledger.head,
         ledger_rows=ledger.rows,
-        attempts=rows * stage.epoch,
+        attempts=rows * epoch,
         data_set=_spent(ledger, asked.delta, asked.relation),
     )
 

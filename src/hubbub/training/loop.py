@@ -107,7 +107,7 @@ def train(
         made = state.attempts + summed.attempts
         parameters = state.parameters
         if summed.gradient is not None:
-            parameters = stepped(optimizer, parameters, summed.gradient, divisor)
+            parameters = learning.stepped(optimizer, parameters, summed.gradient, divisor)
         rows = state.rows
         if step in due or made >= steps:
             more = look.at(step, parameters) if look and step in looked else {}
@@ -126,13 +126,6 @@ def train(
         state = replace(state, rows=(*state.rows, last))  # what was charged last came to nothing
         keep(state)
     return state
-
-
-def stepped(
-    optimizer: learning.Optimizer, parameters: Parameters, gradient: Array, divisor: float
-) -> Parameters:
-    """The model after a step along a noisy sum; whoever verifies a run takes the same one."""
-    return optimizer.step(parameters, gradient / divisor).astype(np.float32)
 
 
 def evaluated_after(steps: int) -> set[int]:

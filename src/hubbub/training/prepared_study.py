@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.errors import DataError, StudyError
-from hubbub.learning.study_model import Lift, lift_of, model_of, optimizer_of
+from hubbub.learning.study_model import lift_of, model_of, optimizer_of
 from hubbub.planning import (
     SUM_MARGIN,
     Plan,
@@ -23,6 +23,7 @@ from hubbub.planning import (
 )
 from hubbub.planning import plan as plan_study
 from hubbub.planning.auxiliary_queries import features_of
+from hubbub.protocol.projection import Lift
 from hubbub.protocol.round import LocalTask, RoundParameters
 from hubbub.study import Model, Study, sources
 from hubbub.study.tabular import Records

@@ -11,10 +11,9 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import hubbub.learning as learning
 from hubbub.assurance.evidence.audit_result import AUDIT, read_audit
@@ -22,64 +21,20 @@ from hubbub.assurance.evidence.collecting import STANDARDISED
 from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.planning import TRAINING, Plan, mechanism_of
-from hubbub.session.in_process import layout_of
-from hubbub.session.lists_in_process import Notice
-from hubbub.session.noisy_sums import Stage, charged_in, opened_ledgers
+from hubbub.planning import Plan
+from hubbub.session.in_process import Notice
+from hubbub.session.layout import layout_of
 from hubbub.study import Study
-from hubbub.study.standardisation import Standardisation
-from hubbub.training import run_folder
 from hubbub.training.auxiliary_sums import evaluation, exactly, standardise, through
 from hubbub.training.baselines import BASELINES, alone, central
 from hubbub.training.checkpoint import Checkpoint
-from hubbub.training.evidence_of_run import write_evidence
-from hubbub.training.loop import Look, Progress, State, Summation, Summed, train
-from hubbub.training.prepared_study import Parameters, PreparedStudy
-from hubbub.training.report_of_run import write_report
+from hubbub.training.evidence_of_run import evidence_of
+from hubbub.training.federated import train_federated
+from hubbub.training.loop import Progress, State, train
+from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.result import Result, conclude
 from hubbub.training.run_folder import RunFolder
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a run gives back.
-
-    Args:
-        model: the trained torch module.
-        metrics: one row per evaluation, some twenty in all: "step" (a count), "epsilon" so far (no
-            unit; absent for "non-private"), and of the public test set "loss" (nats per record),
-            "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a probability); averaged
-            over the silos for the baseline "alone". Where the study asks for an evaluation on
-            records that are held back, also "held_back_accuracy" and "held_back_loss", with noise.
-        epsilon: certified epsilon against the stated adversary at the study's delta; no unit, inf
-            for "non-private".
-        plan: the plan that was carried out.
-        folder: where the run was written; None if nowhere.
-        standardisation: what was done to the features before the model saw them; None if nothing.
-
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "none"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
-    >>> result = run(study)
-    >>> sorted(result.final)
-    ['accuracy', 'auc', 'epsilon', 'loss', 'step']
-    """
-
-    model: Any = field(repr=False)
-    metrics: tuple[Mapping[str, float], ...]
-    epsilon: float
-    plan: Plan = field(repr=False)
-    folder: Path | None = None
-    standardisation: Standardisation | None = None
-
-    @property
-    def final(self) -> Mapping[str, float]:
-        """The last row of `metrics`: those of the model that is returned."""
-        return self.metrics[-1]
+from hubbub.training.run_sessions import LocalVenue, RunSessions, opened_ledgers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,107 +207,81 @@ def resume(
         check_plan(opened.path / "plan.json", setting.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, setting.plan))
-        start = found.state if found else State(parameters=setting.initial)
-        rows = charged_in(books, study, opened, TRAINING)
-        charged = rows * mechanism_of(study).epoch  # a new list of tokens is a new epoch
-        start = replace(start, attempts=max(start.attempts, charged))
         watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
-        return _finished(setting, None, watch, books, opened, start)
+        return _finished(setting, None, watch, books, opened, found.state if found else None)
 
 
 def _finished(
     setting: PreparedStudy,
     baseline: str | None,
     watch: Watch,
-    books: Mapping[int, Ledger],
+    ledgers: Mapping[int, Ledger],
     folder: RunFolder | None,
     start: State | None,
 ) -> Result:
     """Train, and put the results where they belong."""
-    began = time.perf_counter()
+    began, venue = time.perf_counter(), _venue(setting, ledgers, folder, watch)
     with learning.threads_for(setting.initial.size), ExitStack() as stack:
-        stage = Stage(
-            study=setting.study,
-            parameters=setting.initial.size,
-            ledgers=books,
-            folder=folder,
-            stack=stack,
-            keys=layout_of(setting.plan).keys(),
-            notice=watch.notice,
+        sessions = RunSessions(
+            venue=venue, folder=folder, parameters=setting.initial.size, stack=stack
         )
-        ask = exactly if baseline == "non-private" else through(stage)
-        kept = folder.path / STANDARDISED if folder else None
-        setting = standardise(setting, ask, kept)
-        trained = _trained(
-            setting, baseline, watch.progress, stage, start, evaluation(setting, ask)
-        )
-    result = Result(
-        model=setting.trained(trained.parameters),
-        metrics=trained.rows,
-        epsilon=inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts),
-        plan=setting.plan,
-        folder=folder.path if folder else None,
-        standardisation=setting.standardisation,
+        if baseline is None:
+            keep = _keeper(folder, lambda: _heads(setting.study, ledgers))
+            setting, trained = train_federated(
+                setting, sessions, start=start, progress=watch.progress, keep=keep
+            )
+        else:
+            setting, trained = _compared(setting, baseline, sessions, watch.progress)
+    spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
+    text = None
+    if folder is not None and ledgers:
+        text = lambda: evidence_of(venue, setting.plan, trained.attempts, folder)  # noqa: E731
+    return conclude(setting, trained, folder, epsilon=spent, evidence=text, began=began)
+
+
+def _venue(
+    setting: PreparedStudy, ledgers: Mapping[int, Ledger], folder: RunFolder | None, watch: Watch
+) -> LocalVenue:
+    """Everybody in this process, with keys that are made for the run."""
+    return LocalVenue(
+        study=setting.study,
+        keys=layout_of(setting.plan).keys(),
+        ledgers=ledgers,
+        folder=folder,
+        notice=watch.notice,
     )
-    if folder is not None:
-        run_folder.write_model(folder.path, setting.plan, result.model)
-        if books:
-            write_evidence(stage, setting.plan, trained.attempts, folder.path)
-        write_report(folder.path, seconds=time.perf_counter() - began)
-    return result
 
 
-def _trained(
-    setting: PreparedStudy,
-    baseline: str | None,
-    progress: Progress,
-    stage: Stage,
-    start: State | None,
-    look: Look | None,
-) -> State:
-    """Train by hubbub or by a baseline."""
+def _compared(
+    setting: PreparedStudy, baseline: str, sessions: RunSessions, progress: Progress
+) -> tuple[PreparedStudy, State]:
+    """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
+    folder = sessions.folder
+    ask = exactly if baseline == "non-private" else through(sessions)
+    setting = standardise(setting, ask, folder.path / STANDARDISED if folder else None)
     if baseline == "alone":
         trained = alone(setting, progress)
-        if stage.folder is not None:
-            stage.folder.append_rows(trained)
-        return trained
-    return train(
+        if folder is not None:
+            folder.append_rows(trained)
+        return setting, trained
+    return setting, train(
         setting,
-        central(setting, baseline) if baseline else _federated(setting, stage),
+        central(setting, baseline),
         progress,
         divisor=setting.plan.divisor,
-        start=start,
-        keep=_keeper(stage, baseline),
-        look=look,
+        keep=folder.append_rows if folder else lambda _: None,
+        look=evaluation(setting, ask),
         private=baseline != "non-private",
     )
 
 
-def _federated(setting: PreparedStudy, stage: Stage) -> Summation:
-    """The protocol: every silo adds its share of the noise, and only the sum is seen."""
-    series = stage.open(
-        TRAINING, setting.plan, setting.tasks, setting.initial.size, lift=setting.lift
-    )
-
-    def summation(step: int, parameters: Parameters, left: int) -> Summed:
-        gradient, made = series.round(step, parameters, left)
-        return Summed(gradient=gradient, attempts=made)
-
-    return summation
-
-
-def _keeper(stage: Stage, baseline: str | None) -> Callable[[State], None]:
-    """Where a state goes after every step: a baseline is run anew, so its rows are enough."""
-    folder = stage.folder
+def _keeper(
+    folder: RunFolder | None, heads: Callable[[], Mapping[str, bytes]]
+) -> Callable[[State], None]:
+    """Where a state goes after every step, with the heads of the ledgers."""
     if folder is None:
         return lambda _: None
-    if baseline is not None:
-        return folder.append_rows
-
-    def keep(state: State) -> None:
-        folder.keep(state, _heads(stage.study, stage.ledgers))
-
-    return keep
+    return lambda state: folder.keep(state, heads())
 
 
 def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:

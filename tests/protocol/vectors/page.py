@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.network.envelope import Call
 from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.session.ask import Call
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = (DOCS / "protocol.md", DOCS / "sampling.md")

@@ -29,7 +29,8 @@ from hubbub.assurance.evidence.audit_result import (
 from hubbub.planning import Plan, plan
 from hubbub.privacy.canary_guesses import Rates, Trials, chosen_rule, rates_of
 from hubbub.protocol.round import decoded
-from hubbub.session.in_process import federate, layout_of, round_parameters_of
+from hubbub.session.in_process import federate
+from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.study import Study
 from hubbub.version import VERSION
 

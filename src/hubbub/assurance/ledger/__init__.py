@@ -6,7 +6,8 @@ others vouch for its head. This package knows mechanisms and numbers; it knows n
 records.
 """
 
+from hubbub.assurance.ledger.charging import entry_of, kind_of
 from hubbub.assurance.ledger.entry import Cap, Entry, Kind
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 
-__all__ = ["Cap", "Entry", "Kind", "Ledger"]
+__all__ = ["Cap", "Entry", "Kind", "Ledger", "entry_of", "kind_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hubbub.assurance.ledger import Entry, Kind
+from hubbub.assurance.ledger.entry import Entry, Kind
 from hubbub.planning import Plan, mechanism_of
 from hubbub.planning.pairing import WITHOUT_REPLACEMENT
 from hubbub.protocol.agreement.key_agreement import Session

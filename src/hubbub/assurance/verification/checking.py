@@ -31,7 +31,7 @@ from hubbub.learning.study_model import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
 from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.session.in_process import round_parameters_of
+from hubbub.session.layout import round_parameters_of
 from hubbub.study import Study
 from hubbub.study.standardisation import standardisation_from
 

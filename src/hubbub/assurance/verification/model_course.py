@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.learning import Optimizer
+from hubbub.learning import Optimizer, stepped
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
-from hubbub.training.loop import stepped
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,9 @@ from hubbub.assurance.transcript.header import Header
 from hubbub.assurance.transcript.records import Kept, read
 from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.learning.study_model import Lift
 from hubbub.protocol import ring
 from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.projection import Lift
 from hubbub.protocol.round import RoundParameters, decoded
 from hubbub.protocol.round.projected_sum import draw_of
 from hubbub.protocol.round.round_parameters import Parameters

@@ -16,6 +16,6 @@ AES and operations that IEEE 754 rounds in one way only. Every party that makes 
 from __future__ import annotations
 
 from hubbub.protocol.projection.matrix import KINDS, Draw, Effort, Projection
-from hubbub.protocol.projection.product import lift, project
+from hubbub.protocol.projection.product import Lift, lift, project
 
-__all__ = ["KINDS", "Draw", "Effort", "Projection", "lift", "project"]
+__all__ = ["KINDS", "Draw", "Effort", "Lift", "Projection", "lift", "project"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import sqrt
 
 import numpy as np
@@ -11,6 +12,9 @@ from hubbub.errors import UserError
 from hubbub.protocol.projection import gaussian_matrix, sign_matrix
 from hubbub.protocol.projection.exact_grid import Array, quantum, rounded, to_grid
 from hubbub.protocol.projection.matrix import Draw, Effort, Projection
+
+# From a projected sum and its draw to the whole sum.
+Lift = Callable[[Array, Draw], Array]
 
 _DEFAULT = Effort()
 

@@ -6,18 +6,24 @@ They do no I/O, read no clock and draw no global randomness; whoever runs them c
 from hubbub.protocol.round.aggregator import Aggregator
 from hubbub.protocol.round.compute_node import ComputeNode
 from hubbub.protocol.round.decoding import decoded
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.projected_sum import LocalTask
-from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.masking import Attempt, Masking
+from hubbub.protocol.round.projected_sum import LAYERS, LocalTask, draw_key, draw_of, projection_of
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.protocol.round.silo import Charge, Silo
 
 __all__ = [
+    "LAYERS",
     "Aggregator",
+    "Attempt",
     "Charge",
     "ComputeNode",
     "LocalTask",
     "Masking",
+    "Parameters",
     "RoundParameters",
     "Silo",
     "decoded",
+    "draw_key",
+    "draw_of",
+    "projection_of",
 ]

@@ -267,32 +267,6 @@ class Mixer:
         self._next = "nothing"
         return self._frame(Tag.MIX_OPENED, self._private)
 
-    def saved(self) -> bytes:
-        """What this silo must keep to go on after a crash, from step 0 on; secret."""
-        statements = [post.statement for post in self._commits.values()]
-        hidden = self._committed.values()
-        parts = [self._private, *self._publics.values(), *hidden, *statements]
-        return onion_layers.packed([*parts, *(names.tobytes() for names in self._own)])
-
-    def resume(self, saved: bytes, step: int) -> None:
-        """Take up from `saved`: the next phase is to look at what was published in `step`.
-
-        Peeling is deterministic, so what is published again is what was published before.
-        """
-        self._begin("key")
-        silos, size = list(self._counts), len(self._counts)
-        self._private, *rest = onion_layers.unpacked(saved)
-        publics, hidden, statements = (rest[at : at + size] for at in range(0, 3 * size, size))
-        self._publics = dict(zip(silos, publics, strict=True))
-        self._committed = dict(zip(silos, hidden, strict=True))
-        self._commits = {
-            index: Post(sender=index, payload=b"", statement=statement)
-            for index, statement in zip(silos, statements, strict=True)
-        }
-        self._own = [onion_layers.names_in(names) for names in rest[3 * size :]]
-        self._places, self._step, self._took_input = self._list_places(), step, step > 0
-        self._next = "look"
-
     def _hidden(self) -> bytes:
         """The commitment to the names of this silo's forms in list 0, in order."""
         names = np.sort(self._own[0]).tobytes()

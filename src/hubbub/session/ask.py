@@ -1,0 +1,145 @@
+"""The one seam of the protocol: the aggregator asks parties, and answers come.
+
+Whoever implements `Parties` carries frames and knows how. In one process the parties are asked one
+after the other (`in_process.py`); among machines there are envelopes, deadlines and an engine
+(`hubbub.network`). Everything above the seam, the set-up and the rounds, exists once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from hubbub.errors import HubbubError
+from hubbub.protocol.identity import Roster
+
+
+class Call(IntEnum):
+    """What a party is asked: a session in its order, then a shuffled token list in it."""
+
+    PING = 0
+    OPEN = 1
+    COMMIT = 2
+    REVEAL = 3
+    CONTRIBUTE = 4
+    CONFIRM = 5
+    FINISH = 6
+    MODEL = 7
+    SEED = 8
+    TOTAL = 9
+    CLOSE = 10
+    LIST = 11
+    WRAP = 12
+    SHOW = 13
+    LOOK = 14
+    MIX = 15
+    TAKE = 16
+    GIVE_UP = 17
+    JUDGE = 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent:
+    """A party without a usable answer.
+
+    Args:
+        why: "silent", "garbled", or one of `session_offer.REASONS`.
+        said: the same for people.
+        culprit: whom the party blames, where it says that the protocol was broken.
+        error: what it raised, where the party is in this process.
+    """
+
+    why: str
+    said: str
+    culprit: str = ""
+    error: HubbubError | None = field(default=None, repr=False)
+
+
+class AbsentError(HubbubError):
+    """Parties without whom it cannot go on.
+
+    Args:
+        absent: by name.
+    """
+
+    def __init__(self, absent: Mapping[str, Absent]) -> None:
+        listed = "; ".join(f"{name}: {one.said}" for name, one in sorted(absent.items()))
+        super().__init__(f"expected every party's answer, got none from {listed}")
+        self.absent = dict(absent)
+
+
+Answer = list[bytes] | Absent
+
+
+class Parties(ABC):
+    """Everybody but the aggregator, as the aggregator can ask them.
+
+    Args:
+        roster: everybody.
+    """
+
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+
+    @abstractmethod
+    def ask(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        session: bytes,
+        *,
+        needs_all: bool = False,
+        operations: int = 0,
+        carried: int = 0,
+    ) -> Iterator[tuple[int, Answer]]:
+        """Ask parties by roster index; each once, answers as they come.
+
+        Args:
+            call: what is asked.
+            requests: the frames for each party.
+            session: of which it is asked, 16 bytes.
+            needs_all: whether the answers are of no use if one is missing; who asks one party
+                after the other asks no more then.
+            operations: of HPKE that one party needs for its answer, for deadlines.
+            carried: bytes of all requests and answers, where they are long, for deadlines.
+        """
+
+    def ask_all(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        session: bytes,
+        *,
+        operations: int = 0,
+        carried: int = 0,
+    ) -> dict[int, list[bytes]]:
+        """Everybody's answer.
+
+        Raises:
+            AbsentError: naming who gave none.
+        """
+        answers: dict[int, list[bytes]] = {}
+        absent: dict[str, Absent] = {}
+        answered = self.ask(call, requests, session, operations=operations, carried=carried)
+        for index, answer in answered:
+            if isinstance(answer, Absent):
+                absent[self.roster.name(index)] = answer
+            else:
+                answers[index] = answer
+        if absent:
+            raise AbsentError(absent)
+        return answers
+
+    def note(self, event: str, **values: Any) -> None:  # noqa: B027 (not everybody keeps a log)
+        """Tell an ordinary event."""
+
+    def warn(self, event: str, **values: Any) -> None:  # noqa: B027
+        """Tell an event that somebody should look at."""
+
+    def garbled(self, index: int, said: str, culprit: str) -> Absent:
+        """A party whose answer cannot be used; a relay can have done that: it counts as silence."""
+        self.warn("garbled", whom=self.roster.name(index), said=said)
+        return Absent(why="garbled", said=said, culprit=culprit)

@@ -1,0 +1,385 @@
+"""One party in one session: what it is asked becomes what it answers, and nothing else happens.
+
+Theory of operation. A party trusts its own plan and nothing that it is asked. Every call is checked
+by its own state machines (`Agreement`, `Silo`, `ComputeNode`, `Mixer`), the same in one process and
+among machines; so whoever carries the calls can delay or lose them, not more.
+
+A call is taken at once and done later: `take` checks it, and writes the charge of an attempt down
+(docs/privacy.md P15); the work that it returns makes the answer, perhaps on another thread. This is
+the one place where an answer is charged before it exists. This file knows no disk and no clock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from hubbub.errors import HubbubError, ProtocolError
+from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.round import Charge, ComputeNode, Masking, RoundParameters, Silo
+from hubbub.protocol.wire import Tag, tag_of
+from hubbub.session.ask import Call
+from hubbub.session.layout import Layout, witnesses_of
+from hubbub.session.session_offer import RefusedError, context_of
+from hubbub.session.silo_token_lists import Pool, SiloTokenLists
+
+# Makes the frames of an answer.
+Work = Callable[[], list[bytes]]
+Handler = Callable[[Sequence[bytes]], Work]
+# Writes the charge of an attempt down, durably, or raises.
+Record = Callable[[Session, Charge], None]
+# Makes what a silo does in rounds.
+MakeSilo = Callable[["Membership", Masking, JointSeed | None], "Contributor"]
+# Called before a party's share of the seed is shown, from which the mask graph follows.
+Permit = Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """A party in a session.
+
+    Args:
+        keys: the party's own.
+        roster: everybody.
+        index: the party's place in it.
+        study: the study id.
+        session: its name.
+        terms: the numbers of the rounds, from the party's own plan.
+        layout: who shares masks with whom.
+        offer: the payload of the OPEN by which the session was offered.
+        source: the party's randomness.
+        mask_stream: how masks are added (on how many threads); changes speed only.
+    """
+
+    keys: Keys = field(repr=False)
+    roster: Roster
+    index: int
+    study: bytes
+    session: bytes
+    terms: RoundParameters
+    layout: Layout
+    offer: bytes = field(repr=False)
+    source: SecureSource = field(repr=False)
+    mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
+
+
+class Contributor(Protocol):
+    """What a silo does in a round: `Silo`, or one whose vector is given (`sums.py`)."""
+
+    def accept(self, model: bytes) -> Charge:
+        """Check a model; what answering it costs."""
+
+    def decline(self) -> None:
+        """Give up the accepted model."""
+
+    def contribute(self) -> bytes:
+        """The masked answer."""
+
+    def shares(self) -> dict[int, bytes]:
+        """What goes to the compute nodes with it."""
+
+
+class Party(ABC):
+    """One party in one session.
+
+    Args:
+        membership: who it is, and in which session.
+        permit: see `Permit`; nobody is asked if None.
+    """
+
+    def __init__(self, membership: Membership, permit: Permit = lambda: None) -> None:
+        self._me, self._permit = membership, permit
+        self._begun = False
+        self._agreement: Agreement | None = None
+        self._check: JointSeed | SeedCheck | None = self._seed_check()
+        self.agreed: Session | None = None
+
+    def take(self, call: Call, parts: Sequence[bytes]) -> Work:
+        """Take a call, in the order of the protocol; the work that it leaves makes the answer.
+
+        Raises:
+            ProtocolError: naming who broke the protocol.
+            RefusedError: it is not this party's business now.
+            BudgetError, IntegrityError: its ledger refuses.
+        """
+        if call in self._setup:
+            answer = self._setup[call](self, parts)
+            return lambda: answer
+        handler = self._round_calls().get(call)
+        if handler is None:
+            role = self._me.roster.parties[self._me.index].role
+            raise ProtocolError(f"expected no {call.name} at a {role}, got one", culprit="relay")
+        if self.agreed is None:
+            raise RefusedError(
+                "no-session", f"expected a session that is set up, got {call.name} before its end"
+            )
+        return handler(parts)
+
+    @abstractmethod
+    def _round_calls(self) -> Mapping[Call, Handler]:
+        """What the party does in rounds."""
+
+    @abstractmethod
+    def _seated(self, agreed: Session) -> None:
+        """The session is set up; rounds may come."""
+
+    # Set-up ------------------------------------------------------------------------------------
+
+    def _seed_check(self) -> JointSeed | SeedCheck | None:
+        """This party's part of the joint seeds: a silo's chain, or only a check of the others'."""
+        me = self._me
+        if not me.terms.joint:
+            return None
+        steps, attempts = me.terms.steps, me.terms.attempts
+        if me.index not in me.roster.silos:
+            return SeedCheck(
+                roster=me.roster,
+                study=me.study,
+                session=me.session,
+                steps=steps,
+                attempts=attempts,
+            )
+        return JointSeed(
+            keys=me.keys,
+            roster=me.roster,
+            index=me.index,
+            study=me.study,
+            session=me.session,
+            steps=steps,
+            attempts=attempts,
+            source=me.source,
+        )
+
+    def _open(self, _parts: Sequence[bytes]) -> list[bytes]:
+        """The commitment to this silo's links, where all draw together."""
+        return [self._check.anchor()] if isinstance(self._check, JointSeed) else []
+
+    def _begin(self, anchors: Sequence[bytes]) -> Agreement:
+        """This party's side of the set-up, begun with the anchors that everybody was shown.
+
+        Once in a session: a relay that could begin it again could have old models answered again.
+        """
+        if self._begun:
+            raise ProtocolError(
+                "expected one set-up in a session, got a second; open a new one", culprit="relay"
+            )
+        self._begun, seen, me = True, b"", self._me
+        if self._check is not None:
+            seen = self._check.learn_anchors(anchors)
+        elif anchors:
+            raise ProtocolError("expected no anchors in this study, got some", culprit="relay")
+        self._agreement = Agreement(
+            keys=me.keys,
+            roster=me.roster,
+            index=me.index,
+            study=me.study,
+            session=me.session,
+            neighbours=partial(me.layout.neighbours, me.index),
+            witnesses=witnesses_of(me.layout, me.roster, me.terms, me.index),
+            source=me.source,
+            context=context_of(me.offer, seen),
+        )
+        return self._agreement
+
+    @property
+    def _agreeing(self) -> Agreement:
+        """The set-up that was begun."""
+        if self._agreement is None:
+            raise RefusedError("no-session", "expected a set-up that was begun, got a later call")
+        return self._agreement
+
+    def _commit(self, parts: Sequence[bytes]) -> list[bytes]:
+        return [self._begin(parts).commit()]
+
+    def _reveal(self, parts: Sequence[bytes]) -> list[bytes]:
+        """This party's part of the seed, from which on the aggregator may know the mask graph."""
+        agreement = self._agreeing
+        self._permit()
+        return [agreement.reveal(parts)]
+
+    def _contribute(self, parts: Sequence[bytes]) -> list[bytes]:
+        """With pairwise masks the seed comes first; with nodes the set-up begins here."""
+        if self._me.roster.nodes:
+            return list(self._begin(parts).contribute().values())
+        self._agreeing.learn_seed(parts)
+        return list(self._agreeing.contribute().values())
+
+    def _confirm(self, parts: Sequence[bytes]) -> list[bytes]:
+        if not parts:
+            raise ProtocolError("expected the digests of what was sent, got none", culprit="relay")
+        confirm, checks = self._agreeing.confirm(parts[1:], parts[0])
+        return [confirm, *checks.values()]
+
+    def _finish(self, parts: Sequence[bytes]) -> list[bytes]:
+        confirms = [one for one in parts if tag_of(one) == Tag.CONFIRM]
+        checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
+        self.agreed = self._agreeing.finish(confirms, checks)
+        self._agreement = None
+        self._seated(self.agreed)
+        return []
+
+    _setup: Mapping[Call, Callable[[Party, Sequence[bytes]], list[bytes]]] = {
+        Call.OPEN: _open,
+        Call.COMMIT: _commit,
+        Call.REVEAL: _reveal,
+        Call.CONTRIBUTE: _contribute,
+        Call.CONFIRM: _confirm,
+        Call.FINISH: _finish,
+    }
+
+
+class SiloParty(Party):
+    """A silo in one session.
+
+    Args:
+        membership, permit: see `Party`.
+        silo: makes the part of the silo that answers, once the session is set up.
+        record: see `Record`; nothing is written down if None.
+        lists: the silo's shuffled token lists, where batches are joint.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        silo: MakeSilo,
+        *,
+        record: Record | None = None,
+        lists: SiloTokenLists | None = None,
+        permit: Permit = lambda: None,
+    ) -> None:
+        super().__init__(membership, permit)
+        self._make, self._record, self._lists = silo, record, lists
+        self.silo: Contributor | None = None
+
+    def _round_calls(self) -> Mapping[Call, Handler]:
+        mixing = {call: partial(self._listed, call) for call in Call if call > Call.CLOSE}
+        return {Call.MODEL: self._model, Call.SEED: self._seed, **mixing}
+
+    def _seated(self, agreed: Session) -> None:
+        me = self._me
+        masking = Masking(
+            keys=me.keys,
+            roster=me.roster,
+            terms=me.terms,
+            session=agreed,
+            mask_stream=me.mask_stream,
+            source=me.source,
+        )
+        seeds = self._check if isinstance(self._check, JointSeed) else None
+        self.silo = self._make(me, masking, seeds)
+
+    def _model(self, parts: Sequence[bytes]) -> Work:
+        """A new attempt: checked, charged, and answered, or its part of the joint seed revealed."""
+        silo = self._seated_silo
+        if len(parts) != 1:
+            raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
+        if self._lists is not None:
+            self._lists.prepare(parts[0], self._drawing)
+        charge = silo.accept(parts[0])
+        self._charge(silo, charge)
+        if self._me.terms.joint:
+            return lambda: [self._drawing.reveal()]
+        return self._answer
+
+    def _charge(self, silo: Contributor, charge: Charge) -> None:
+        """P15: in the ledger before the answer exists.
+
+        Where every record takes part once in an epoch, the row of its first attempt pays for it
+        (P9).
+        """
+        lists, agreed = self._lists, self.agreed
+        assert agreed is not None, "the session is set up"  # noqa: S101
+        try:
+            if self._record is not None and (lists is None or not lists.is_paid):
+                self._record(agreed, charge)
+        except HubbubError:
+            silo.decline()
+            raise
+        if lists is not None:
+            lists.use(charge.round)
+
+    def _seed(self, parts: Sequence[bytes]) -> Work:
+        """The links of all active silos: now the batch or the projection is fixed."""
+        self._drawing.learn_seed(parts)
+        return self._answer
+
+    def _answer(self) -> list[bytes]:
+        silo = self._seated_silo
+        return [silo.contribute(), *silo.shares().values()]
+
+    def _listed(self, call: Call, parts: Sequence[bytes]) -> Work:
+        """A phase in the making of a shuffled token list."""
+        lists = self._lists
+        if lists is None:
+            raise ProtocolError(
+                f"expected no {call.name} in a session without joint batches, got one",
+                culprit="relay",
+            )
+        return lambda: lists.answer(call, parts)
+
+    @property
+    def _seated_silo(self) -> Contributor:
+        assert self.silo is not None, "the session is set up"  # noqa: S101
+        return self.silo
+
+    @property
+    def _drawing(self) -> Silo:
+        """The silo where batches or projections follow from a joint seed."""
+        if not isinstance(self.silo, Silo):
+            raise ProtocolError("expected a sum without joint seeds, got a call about one")
+        return self.silo
+
+
+class NodeParty(Party):
+    """A compute node in one session: it holds keys and adds masks, once for each attempt."""
+
+    def __init__(self, membership: Membership, permit: Permit = lambda: None) -> None:
+        super().__init__(membership, permit)
+        self.node: ComputeNode | None = None
+
+    def _round_calls(self) -> Mapping[Call, Handler]:
+        return {Call.TOTAL: self._total}
+
+    def _seated(self, agreed: Session) -> None:
+        me = self._me
+        self.node = ComputeNode(
+            keys=me.keys,
+            roster=me.roster,
+            terms=me.terms,
+            session=agreed,
+            mask_stream=me.mask_stream,
+        )
+
+    def _total(self, parts: Sequence[bytes]) -> Work:
+        """With full shares, what the silos sent for this node comes with the request."""
+        node = self.node
+        assert node is not None, "the session is set up"  # noqa: S101
+        if not parts:
+            raise ProtocolError("expected a REQUEST, got nothing", culprit="relay")
+        for share in parts[1:]:
+            node.keep(share)
+        return lambda: [node.total(parts[0])]
+
+
+def lists_of(
+    membership: Membership, counts: Sequence[int], every: int, epoch: int, pool: Pool
+) -> SiloTokenLists:
+    """A silo's shuffled token lists, none of which is made yet."""
+    return SiloTokenLists(
+        keys=membership.keys,
+        roster=membership.roster,
+        index=membership.index,
+        study=membership.study,
+        session=membership.session,
+        counts=counts,
+        every=every,
+        epoch=epoch,
+        pool=pool,
+    )
