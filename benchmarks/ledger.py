@@ -101,7 +101,7 @@ def size_of_row(path: Path) -> int:
     """Bytes of the newest entry as it is stored: number, text and signature."""
     with Ledger(path) as ledger:
         *_, last = ledger.entries()
-    return 8 + len(json.dumps({"charge": last.plain()})) + 64
+    return 8 + len(json.dumps({"charge": last.to_dict()})) + 64
 
 
 def seconds(call: Callable[[], None]) -> float:

@@ -46,10 +46,9 @@ from hubbub.protocol import ring, wire
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
-from hubbub.session.in_process import Federation, federate, layout_of
+from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of
 from hubbub.session.party import NodeParty, SiloParty
-from hubbub.study.datasets import mnist
 from hubbub.study.tabular import Records
 
 APART = 0  # in the place of a number of threads: every party on its own

@@ -22,7 +22,7 @@ from ledger.book import behind_its_back, cap_for, entry, insert, key_of, signed_
 _MOST_ROWS = 4
 _BEGIN_ANEW = "DELETE FROM rows WHERE number > 0"
 _RAW = "INSERT INTO rows VALUES (1, CAST(? AS TEXT), ?)"
-_PARTS = (*entry().plain(), *cap_for(1).plain(), "cap", "charge")
+_PARTS = (*entry().to_dict(), *cap_for(1).to_dict(), "cap", "charge")
 _OTHERS = ("NaN", "1e400", "-Infinity", "null", "true", "[]", "{}", "\\ud800", "1" * 310)
 WORDS = (*(f'"{part}": ' for part in _PARTS), *_OTHERS)
 
@@ -39,15 +39,16 @@ def check(data: bytes) -> None:
         with Ledger(path) as ledger:
             rows = ledger.verify()
             hold(rows == len(list(ledger.entries())), "entries that are not counted")
-            hold(all(Entry.of(one.plain()) == one for one in ledger.entries()), "another entry")
-            hold(ledger.cap is None or Cap(**ledger.cap.plain()) == ledger.cap, "another cap")
+            hold(all(Entry.of(one.to_dict()) == one for one in ledger.entries()), "another entry")
+            hold(ledger.cap is None or Cap(**ledger.cap.to_dict()) == ledger.cap, "another cap")
     except IntegrityError as error:
         hold(str(error).isprintable(), "a sentence nobody can read")
 
 
 def seeds() -> list[bytes]:
     """A charge, a cap, both, and rows that are neither."""
-    charge, cap = json.dumps({"charge": entry().plain()}), json.dumps({"cap": cap_for(3).plain()})
+    charge = json.dumps({"charge": entry().to_dict()})
+    cap = json.dumps({"cap": cap_for(3).to_dict()})
     texts = ("", "{}", charge, cap, f"{charge}\n{cap}\n{charge}", '{"charge": {}}', "[[1, 2]]")
     found = (charge.replace(": 2.0", ": 1" + "0" * 400), "[" * 3000)  # a huge number, deep lists
     raw = (charge.encode(), b"\xff", b"\1\xfb")

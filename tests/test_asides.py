@@ -224,7 +224,7 @@ def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp
     kept = (tmp_path / "run" / "standardisation.json").read_text()
     result = resume(tmp_path / "run")
     assert (tmp_path / "run" / "standardisation.json").read_text() == kept
-    assert result.standardisation.json() == kept
+    assert result.standardisation.to_json() == kept
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
         assert sum(row.kind.sampling == "none" for row in book.entries()) == 1 + STEPS // 5
 

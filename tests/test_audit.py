@@ -140,7 +140,7 @@ def _colluders_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         share = sqrt(made.shares / made.study.parties.silos)
         return replace(found, sigma_grid=found.sigma_grid * share)
 
-    monkeypatch.setattr(canary_audit, "terms_of", terms)
+    monkeypatch.setattr(canary_audit, "round_parameters_of", terms)
 
 
 def _noise_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

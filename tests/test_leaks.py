@@ -226,7 +226,7 @@ class Outside:
 
 def _shown(result) -> str:
     """What the caller of a run can print."""
-    return repr(result) + str(result.metrics) + str(result.plan.as_json())
+    return repr(result) + str(result.metrics) + str(result.plan.to_dict())
 
 
 def _told(error: BaseException) -> str:

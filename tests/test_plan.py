@@ -173,7 +173,7 @@ def test_a_delta_at_which_hardly_any_noise_is_needed_is_planned_all_the_same():
 
 def test_the_report_shows_what_joint_batches_and_projections_cost():
     def page(made):
-        return render(json.loads(made.json()), [], baseline=None, comparison={})
+        return render(json.loads(made.to_json()), [], baseline=None, comparison={})
 
     made, plain = plan(joint()), page(plan(study()))
     shown = page(made)
@@ -360,7 +360,7 @@ def test_a_dimension_that_is_none_is_refused(dimension):
 
 def test_numpys_own_dimension_is_one():
     made = plan_in_short(study(), dimension=np.int64(27))
-    assert made.json() == plan_in_short(study(), dimension=27).json()
+    assert made.to_json() == plan_in_short(study(), dimension=27).to_json()
 
 
 def test_the_certificate_grows_with_steps_dimension_and_silos():
@@ -568,9 +568,9 @@ def test_p10_the_plan_says_what_poisson_sampling_would_save():
     assert saved >= 5
     assert f"{saved} % smaller" in said
     assert found.epsilon_poisson < found.epsilon_nobody < found.epsilon < found.epsilon_slack
-    assert made.as_json()["without_replacement"]["epsilon_slack"] == found.epsilon_slack
+    assert made.to_dict()["without_replacement"]["epsilon_slack"] == found.epsilon_slack
     assert poisson.joint_batches is None
-    assert poisson.as_json()["without_replacement"] is None
+    assert poisson.to_dict()["without_replacement"] is None
 
 
 def test_p10_the_slack_is_paid_in_every_step():
@@ -596,7 +596,7 @@ def test_p8_one_vector_is_charged_exactly():
     assert bound.lower <= made.stated.epsilon <= 1.0
     assert bound.upper == pytest.approx(made.stated.epsilon, rel=1e-4)
     assert made.epsilon("outsider (published models)") < made.epsilon("one silo") < 1.0
-    assert made.as_json()["projection"]["exact"] is True
+    assert made.to_dict()["projection"]["exact"] is True
 
 
 def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
@@ -717,11 +717,11 @@ def test_warnings_name_what_a_reader_should_know():
 
 def test_the_json_holds_the_promised_keys_and_no_infinity():
     made = plan(study())
-    table = made.as_json()
+    table = made.to_dict()
     for key in ("noise_multiplier", "share_sigma", "word_bits", "upload_bytes_per_step", "epsilon"):
         assert key in table
     for row in table["epsilon"]:
         assert {"adversary", "colluding_silos", "epsilon"} <= row.keys()
         assert row["epsilon"] != inf
-    assert "Infinity" not in made.json()
+    assert "Infinity" not in made.to_json()
     assert table["study_id"] == made.study.id.hex()

@@ -501,7 +501,7 @@ def test_parquet_files_hold_the_same_records_as_csv(at_home):
 def test_a_function_of_ones_own_gives_the_records(at_home, monkeypatch):
     (at_home / "ward_of_test_run.py").write_text(
         "import numpy as np\n"
-        "from hubbub.study.tabular import Records\n"
+        "from hubbub import Records\n"
         "def records(party, *, rows=10):\n"
         "    generator = np.random.default_rng(len(party))\n"
         "    x = generator.normal(size=(rows, 3)).astype(np.float32)\n"
@@ -618,7 +618,7 @@ def test_targets_that_the_model_is_not_for_are_refused_before_anything_is_charge
     kind = "np.float32" if "." in targets else "np.int64"
     (at_home / f"{name}.py").write_text(
         "import numpy as np\n"
-        "from hubbub.study.tabular import Records\n"
+        "from hubbub import Records\n"
         "def records(party):\n"
         "    rows = np.arange(30)\n"
         "    x = np.ones((30, 3), np.float32)\n"
@@ -657,7 +657,7 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
     name = f"own_{abs(hash((model, targets, tested)))}"
     (at_home / f"{name}.py").write_text(
         "import numpy as np, torch\n"
-        "from hubbub.study.tabular import Records\n"
+        "from hubbub import Records\n"
         "def records(party):\n"
         f"    rows = np.arange({tested} if party == 'test' else 30)\n"
         "    x = np.ones((len(rows), 3), np.float32)\n"
@@ -674,7 +674,7 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
 
 PICTURES = """
 import numpy as np, torch
-from hubbub.study.tabular import Records
+from hubbub import Records
 
 class Keeping(torch.nn.Linear):
     "Takes its first weights from the first record that it sees, and keeps it."
@@ -813,7 +813,7 @@ def test_no_frame_file_log_or_screen_of_a_whole_run_holds_a_record(
     files = [path for path in (planted / "out").rglob("*") if path.is_file()]
     assert {"model.safetensors", "south.sqlite", "report.html"} <= {path.name for path in files}
     screen = capfd.readouterr()
-    said = [caplog.text, screen.out, screen.err, repr(result), str(result.plan.as_json())]
+    said = [caplog.text, screen.out, screen.err, repr(result), str(result.plan.to_dict())]
     contents = [*frames, *(path.read_bytes() for path in files), *(s.encode() for s in said)]
     assert leaks(*contents) == []
 

@@ -25,6 +25,7 @@ from hubbub.privacy import (
     trade_off,
 )
 from hubbub.study import Study
+from hubbub.study.tabular import Column, Records
 from hubbub.version import VERSION
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ __version__ = VERSION
 __all__ = [
     "Audit",
     "Bound",
+    "Column",
     "Plan",
     "PrivateSum",
+    "Records",
     "Result",
     "Step",
     "Study",

@@ -267,7 +267,7 @@ def silent(party: str, *, records: int) -> Records:
 def test_the_noise_of_a_step_does_not_depend_on_how_many_records_were_drawn(records):
     result = run(Study.parse(SILENT.format(module=__name__, records=records)))
     moved = parameters_vector(result.model).astype(np.float64)
-    sigma = result.plan.as_json()["share_sigma"] * math.sqrt(3) / (0.5 * 1000)
+    sigma = result.plan.to_dict()["share_sigma"] * math.sqrt(3) / (0.5 * 1000)
     ratio = moved.std() / sigma
     # The ratio has a standard error of 1 / sqrt(2 * 3000) = 0.013; false alarm below 1e-5.
     assert abs(ratio - 1) < 6 * 0.013

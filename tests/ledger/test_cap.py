@@ -97,7 +97,7 @@ def capped(path):
 
 
 def test_p15_a_cap_that_was_raised_in_the_file_is_noticed_and_buys_nothing(capped):
-    put(capped, "text", json.dumps({"cap": cap_for(90).plain()}), 6)
+    put(capped, "text", json.dumps({"cap": cap_for(90).to_dict()}), 6)
     assert_noticed(capped)
     with Ledger(capped) as ledger, pytest.raises(IntegrityError, match="row 6 of"):
         ledger.charge(entry(5))

@@ -152,8 +152,8 @@ def test_p15_a_row_of_another_ledger_is_noticed(path, tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps({"charge": entry(5).plain()}),
-        json.dumps({"cap": cap_for(90).plain()}),
+        json.dumps({"charge": entry(5).to_dict()}),
+        json.dumps({"cap": cap_for(90).to_dict()}),
     ],
     ids=["charge", "cap"],
 )
@@ -215,7 +215,7 @@ def test_p15_a_missing_end_is_noticed_by_the_note_beside_the_file(path):
 def test_p15_another_row_in_place_of_the_last_is_noticed_even_with_the_key(path, tmp_path):
     # The key is stolen and the note is not: row 4 is rewritten and signed anew.
     key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key_of(path).read_text()))
-    text = json.dumps({"charge": entry(4, noise_multiplier=1000.0).plain()})
+    text = json.dumps({"charge": entry(4, noise_multiplier=1000.0).to_dict()})
     signature = signed_by(key, path, ROWS, text)
     put(path, "text", text, ROWS)
     put(path, "signature", signature, ROWS)

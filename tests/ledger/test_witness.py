@@ -57,7 +57,7 @@ def test_a_statement_tells_what_the_ledger_holds(path):
     statement = stated(path)
     with Ledger(path) as ledger:
         assert (statement.rows, statement.head, statement.time) == (ROWS + 1, ledger.head, NOON)
-    assert Statement.of(json.loads(json.dumps(statement.plain()))) == statement
+    assert Statement.of(json.loads(json.dumps(statement.to_dict()))) == statement
     assert verified_against(path, statement, stated(path, "another time")) == ROWS
 
 
@@ -66,7 +66,7 @@ def test_a_ledger_that_grew_still_holds_every_head_that_was_witnessed(path, witn
     witnessed += [witness.sign(charged(path, number)) for number in (5, 6, 7)]
     for one in witnessed:
         assert one.witness == witness.public
-        assert Witnessed.of(json.loads(json.dumps(one.plain()))) == one
+        assert Witnessed.of(json.loads(json.dumps(one.to_dict()))) == one
     assert verified_against(path, *(one.statement for one in witnessed)) == ROWS + 3
     assert witness.known == {witnessed[0].statement.ledger: witnessed[-1].statement}
 
@@ -158,7 +158,7 @@ def test_p15_a_witness_whose_list_was_lost_or_altered_signs_nothing(path, tmp_pa
     with Witness(place) as one:
         one.sign(stated(path))
         one.sign(charged(path, 5))
-    put(place, "text", json.dumps(stated(path).plain()), 1)
+    put(place, "text", json.dumps(stated(path).to_dict()), 1)
     with Witness(place) as altered, pytest.raises(IntegrityError, match=r"row 1 of .*bob"):
         altered.sign(charged(path, 6))
     place.unlink()
@@ -205,7 +205,7 @@ def test_a_ledger_is_no_list_of_a_witness_and_a_list_is_no_ledger(path, witness,
     ],
 )
 def test_p15_an_altered_statement_is_refused(path, key, value):
-    plain = {**stated(path).plain(), key: value}
+    plain = {**stated(path).to_dict(), key: value}
     with pytest.raises(IntegrityError) as error:
         Statement.of(plain)
     assert_one_sentence(str(error.value))
@@ -230,11 +230,11 @@ def test_p15_a_statement_by_a_forged_key_says_nothing_of_the_ledger(path):
 
 def test_p15_a_signature_of_another_witness_or_of_another_statement_is_refused(path, witness):
     good, other = witness.sign(stated(path)), witness.sign(charged(path, 5))
-    for changed in ({"witness": BOBS.hex()}, {"signature": other.plain()["signature"]}):
+    for changed in ({"witness": BOBS.hex()}, {"signature": other.to_dict()["signature"]}):
         with pytest.raises(IntegrityError, match="ask the witness"):
-            Witnessed.of({**good.plain(), **changed})
+            Witnessed.of({**good.to_dict(), **changed})
     with pytest.raises(IntegrityError, match="ask the witness"):
-        Witnessed.of({**good.plain(), "statement": other.plain()["statement"]})
+        Witnessed.of({**good.to_dict(), "statement": other.to_dict()["statement"]})
 
 
 def test_p15_no_statement_can_be_made_into_a_row_of_the_chain(path):

@@ -34,7 +34,7 @@ def test_a_consortium_trains_a_model(tmp_path, nodes):
 def audited(tmp_path_factory):
     """Three hospitals, none of whom has begun, and an audit of their study."""
     parties = Consortium.gather(tmp_path_factory.mktemp("audited"), table(HOSPITALS[:3]))
-    return parties, audit(parties.study, runs=2, canaries=50, confidence=0.99999).as_json()
+    return parties, audit(parties.study, runs=2, canaries=50, confidence=0.99999).to_dict()
 
 
 def test_the_aggregator_puts_an_audit_into_the_evidence(audited):

@@ -425,7 +425,7 @@ def test_a_kind_that_means_nothing_is_refused(training: dict[str, Any], words: l
 
 def test_the_plan_says_how_signs_are_charged() -> None:
     made = plan(projected("sign", 5))
-    found = made.as_json()["projection"]
+    found = made.to_dict()["projection"]
     assert (found["kind"], found["dimension"]) == ("sign", 5)
     assert found["account"].startswith("mixture over norms no shorter")
     assert not found["exact"]
@@ -438,8 +438,8 @@ def test_the_plan_says_how_signs_are_charged() -> None:
     assert made.stated.epsilon <= 1.0
     exact = plan(projected("gaussian", 5))
     assert made.noise_multiplier > 1.1 * exact.noise_multiplier
-    assert exact.as_json()["projection"]["account"].startswith("exact")
-    assert exact.as_json()["projection"]["exact"]
+    assert exact.to_dict()["projection"]["account"].startswith("exact")
+    assert exact.to_dict()["projection"]["exact"]
 
 
 def test_under_substitution_both_kinds_are_charged_by_the_same_tail() -> None:
@@ -468,7 +468,7 @@ def test_layers_are_charged_as_if_nothing_were_projected() -> None:
         made = plan(projected("layers", 8, relation=relation))
         whole = plan(study(relation=relation))
         assert made.noise_multiplier == pytest.approx(whole.noise_multiplier, rel=1e-3)
-        found = made.as_json()["projection"]
+        found = made.to_dict()["projection"]
         assert found["account"].startswith("as without projection")
         assert found["exact"]
         assert (made.numbers, made.certificate.failure) == (8, whole.certificate.failure)

@@ -115,7 +115,7 @@ def test_it_holds_what_the_run_says_it_holds(evidence: Path) -> None:
     plan = result.plan
     assert content["study"]["id"] == plan.study.id.hex()
     assert hubbub.Study.parse(content["study"]["toml"]).id == plan.study.id
-    assert content["plan"] == plan.as_json()
+    assert content["plan"] == plan.to_dict()
     claimed = {one["adversary"]: one["epsilon"] for one in content["epsilon"]["claimed"]}
     assert claimed[plan.stated.adversary] == plan.stated.epsilon
     assert len(claimed) == len(plan.exposures)

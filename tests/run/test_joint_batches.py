@@ -620,7 +620,7 @@ def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_collud
     colluders: int,
 ) -> None:
     plan = hubbub.plan(hospitals(colluders), dimension=4)
-    said = plan.as_json()["without_replacement"]["colluders"]
+    said = plan.to_dict()["without_replacement"]["colluders"]
     assert [one["colluding_silos"] for one in said] == list(range(colluders + 1))
     # The one that looks on owns records too.
     assert [one["known_records"] for one in said] == [100 * (t + 1) for t in range(colluders + 1)]
@@ -660,4 +660,4 @@ def test_the_table_of_many_colluders_leaves_some_out_and_keeps_both_ends() -> No
 
 
 def test_a_poisson_study_and_one_with_a_kept_list_have_nothing_to_compare() -> None:
-    assert planned("static").as_json()["without_replacement"] is None
+    assert planned("static").to_dict()["without_replacement"] is None

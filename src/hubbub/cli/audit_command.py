@@ -51,13 +51,13 @@ def _audit(options: argparse.Namespace) -> int:
         )
     try:
         if options.json:
-            emit(found.as_json())
+            emit(found.to_dict())
         else:
             _show(study, found)
     finally:  # hours of work must not go with whoever stops reading
         if out is not None:
             with writing(out):
-                write_audit(out, found.as_json())
+                write_audit(out, found.to_dict())
     return int(found.contradicted)
 
 

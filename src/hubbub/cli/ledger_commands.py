@@ -113,7 +113,7 @@ def _show(options: argparse.Namespace) -> int:
             {"entries": len(tally), "epsilon": spent}
             | counted
             | {
-                "cap": None if cap is None else cap.plain(),
+                "cap": None if cap is None else cap.to_dict(),
                 "left": None if cap is None else _left(tally, cap),
                 "studies": {one.study: one.steps for one in studies},
                 "by_study": [asdict(one) for one in studies],
@@ -166,7 +166,7 @@ def _verify(options: argparse.Namespace) -> int:
         entries = ledger.verify(head=head, witnessed=statements, progress=progress)
     found: dict[str, Any] = {"entries": entries, "intact": True}
     if options.json:
-        emit(found | ({"witnessed": [one.plain() for one in kept]} if kept else {}))
+        emit(found | ({"witnessed": [one.to_dict() for one in kept]} if kept else {}))
         return 0
     say(f"{entries} entries, chain and signatures intact")
     for one, statement in zip(kept, statements, strict=True):
@@ -194,7 +194,7 @@ def _percent(title: str, quiet: bool) -> Iterator[Progress]:
 
 def _export(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
-        entries = [entry.plain() for entry in ledger.entries()]
+        entries = [entry.to_dict() for entry in ledger.entries()]
         emit({"head": ledger.head.hex(), "entries": entries})
     return 0
 
@@ -203,7 +203,7 @@ def _head(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
         statement = ledger.statement(datetime.now(UTC).isoformat(timespec="seconds"))
     if options.json:
-        emit(statement.plain())
+        emit(statement.to_dict())
         return 0
     say(f"ledger {statement.ledger.hex()}")
     say(f"rows   {statement.rows}, caps and the first one included")
@@ -224,7 +224,7 @@ def _witness(options: argparse.Namespace) -> int:
     with Witness(options.key.with_suffix("")) as witness:
         witnessed = witness.sign(statement)
     if options.json:
-        emit(witnessed.plain())
+        emit(witnessed.to_dict())
         return 0
     say(f"ledger  {statement.ledger.hex()}: {statement.rows} rows, witnessed")
     say(f"witness {witnessed.witness.hex()}")
@@ -255,7 +255,7 @@ def _set(options: argparse.Namespace) -> int:
         ledger.set_cap(cap)
         tally = ledger.tally
     if options.json:
-        emit({"cap": cap.plain()})
+        emit({"cap": cap.to_dict()})
     else:
         say(_capped(tally, cap))
     return 0

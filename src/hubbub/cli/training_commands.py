@@ -74,7 +74,7 @@ def _command(commands: Any, name: str, words: str) -> argparse.ArgumentParser:
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
     if options.json:
-        emit(made.as_json())
+        emit(made.to_dict())
     else:
         show_plan(made)
     return 0

@@ -26,14 +26,17 @@ _NAME = re.compile(r"cpu|cuda(?::([0-9]{1,3}))?")
 def device_of(name: str) -> torch.device:
     """The device that "auto", "cpu" or "cuda" (also "cuda:1") stands for on this machine.
 
-    >>> device_of("cpu")
-    device(type='cpu')
-
     Args:
         name: "auto" takes the GPU where torch sees one.
 
+    Returns:
+        The device.
+
     Raises:
         UserError: another name, or a GPU that is not there.
+
+    >>> device_of("cpu")
+    device(type='cpu')
     """
     if name == "auto":
         return _first_cuda() if torch.cuda.is_available() else torch.device("cpu")

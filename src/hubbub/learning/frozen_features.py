@@ -27,15 +27,19 @@ def frozen_features(
 
     Args:
         extractor: any module; its mode is put back afterwards.
-        inputs: records (n, ...).
+        inputs: records (n, ...), of the shape and dtype that the extractor takes.
         cache: a folder, made if missing.
-        chunk: records evaluated at once.
+        chunk: how many records are evaluated at once, at least 1.
 
     Returns:
-        Array of shape (n, ...).
+        (n, ...), in the dtype and of the shape that the extractor gives.
 
     Raises:
         IntegrityError: the cached file cannot be read.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     frozen_features(nn.Flatten(), torch.zeros(3, 2, 2), Path(folder)).shape
+    (3, 4)
     """
     path = cache / f"features-{_key(extractor, inputs)}.npy"
     if not path.exists():

@@ -63,8 +63,16 @@ class Space:
 class ClippedSum(NamedTuple):
     """The sum of clipped per-record gradients, and how many records it holds.
 
-    `vector` is 1-D of length d, in the order of `model.parameters()`, in the model's dtype.
-    `count` is for the silo's own eyes: it is not noised and must not leave it.
+    Neither has noise: both are for the silo's own eyes and must not leave it as they are.
+
+    Args:
+        vector: (d,), in the order of `model.parameters()`, frozen parameters left out; in the
+            model's dtype, on its device, in units of the gradient. Projected sums have length k.
+        count: number of records whose gradients are in the sum.
+
+    >>> total = ClippedSum(vector=torch.zeros(3), count=0)
+    >>> total.vector.shape
+    torch.Size([3])
     """
 
     vector: torch.Tensor
@@ -98,17 +106,23 @@ def clipped_sum(
         the model keeps no memory of records outside its buffers.
 
     Args:
-        model: any module with trainable parameters, all float32 or all float64.
-        loss: loss(outputs, targets) gives one value per record.
-        inputs: a tensor (n, ...), or a tuple of them that are passed as several arguments.
-        targets: a tensor (n, ...), or a tuple of them that is passed to `loss` as it is.
-        clip: largest L2 norm of a record's contribution, > 0.
-        chunk: records held in memory at once; chosen from the model's footprint when None.
+        model: any module with d trainable parameters in all, all float32 or all float64 and on one
+            device.
+        loss: loss(outputs, targets) gives one value for each of the n records: shape (n,).
+        inputs: a tensor (n, ...), or a tuple of such tensors that are passed as several arguments;
+            the model gets them as they are, on its device. n may be 0.
+        targets: a tensor (n, ...), or a tuple of such tensors that is passed to `loss` as it is.
+        clip: largest L2 norm of a record's contribution, in units of the gradient, from 1e-30 to
+            1e30.
+        chunk: how many records are held in memory at once, at least 1; chosen from the model's
+            footprint when None.
         method: "auto", or one of "chain", "vmap", "loop" where the caller knows better.
-        counted: (n,) bool; the other records add nothing, they keep shape and places public (A2).
+        counted: (n,) bool, True for the records that are added; the others add nothing, they keep
+            shape and places public (A2). None: all are.
 
     Returns:
-        The sum and the number of records in it.
+        The sum, of shape (d,), in the order of `model.parameters()` and in the model's dtype; and
+        how many records are in it, a whole number from 0 to n. Neither has noise yet.
 
     Raises:
         ModelError: the model mixes or remembers records, or the method does not fit it.

@@ -20,7 +20,7 @@ from hubbub.learning.parameter_vector import load_parameters
 from hubbub.learning.task import REPLICA, outputs_of, pieces, replica, slots_of, unquoted
 from hubbub.study.tabular import Records
 
-# A loss beyond this counts as this, so that what a record adds is bounded.
+# In nats. A loss beyond this counts as this, so that what a record adds is bounded.
 MOST_LOSS = 5.0
 _CHUNK = 128  # rows of every batch: neither shape nor place may follow other records (A2)
 
@@ -30,11 +30,17 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
 
     Args:
         records: n of them.
-        share: in (0, 1).
-        seed: public, such as the study id.
+        share: probability that a record is held back, in (0, 1).
+        seed: public bytes, such as the study id.
 
     Returns:
-        (n,) bool.
+        (n,) bool, True for the records that are held back.
+
+    >>> records = Records(
+    ...     inputs=np.arange(200, dtype=np.float32)[:, None], targets=np.zeros(200, np.float32)
+    ... )
+    >>> 10 < held_back(records, 0.2, b"study").sum() < 80
+    np.True_
     """
     limit = int(share * 2.0**64)
     return np.array(
@@ -56,7 +62,18 @@ class EvaluationTask:
     Args:
         model: as for `TrainingTask`.
         records: those that are held back.
-        device: of `hubbub.learning.device_of`.
+        device: a name that `hubbub.learning.device_of` takes.
+
+    Raises:
+        UserError: there is no such device.
+
+    >>> model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    >>> records = Records(
+    ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
+    ... )
+    >>> task = EvaluationTask(model, records)
+    >>> task.clipped_sum(np.ones(3, np.float32), np.arange(4))[:2].tolist()
+    [4.0, 1.0]
     """
 
     def __init__(self, model: nn.Module, records: Records, *, device: str = "cpu") -> None:
@@ -76,7 +93,20 @@ class EvaluationTask:
     def clipped_sum(
         self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """(3,): each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up to 1."""
+        """What the chosen records add to an evaluation, without noise.
+
+        Args:
+            parameters: (d,) float32, of the model that is evaluated.
+            chosen: (m,) positions of records, from 0.
+
+        Returns:
+            (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
+            to 1.
+
+        Raises:
+            ModelError: the model cannot take one of the records.
+            DataError: the parameters are not of length d.
+        """
         total = np.zeros(3)
         with REPLICA, exact_products(), plain_attention(), torch.no_grad():
             load_parameters(self._model, parameters)

@@ -47,7 +47,7 @@ class LayerProjection:
 
     Args:
         shapes: of the trainable parameters, in the order of `model.parameters()`.
-        dimension: k, how many numbers are sent: at least one for each parameter.
+        dimension: k, how many numbers are sent: at least one for each parameter, at most d.
 
     Raises:
         StudyError: `dimension` does not fit the shapes.
@@ -71,6 +71,13 @@ class LayerProjection:
     @classmethod
     def of(cls, model: nn.Module, dimension: int) -> LayerProjection:
         """The projection of `model` to `dimension` numbers.
+
+        Args:
+            model: whose trainable parameters are counted.
+            dimension: k, how many numbers are sent.
+
+        Returns:
+            The projection, which follows from the shapes alone.
 
         Raises:
             ModelError: the trainable parameters cannot be laid out in one vector.
@@ -106,10 +113,13 @@ class LayerProjection:
         read as "projected gradient".
 
         Args:
+            model, loss, inputs, targets: as for `hubbub.learning.clipped_sum`.
+            clip: largest L2 norm of a record's projected gradient, from 1e-30 to 1e30.
             draw_key: the 16 public bytes that make the matrices; fresh ones for each step.
+            chunk, method, counted: as for `hubbub.learning.clipped_sum`.
 
         Returns:
-            The sum, of length k, in the model's dtype, and the number of records in it.
+            The sum, of shape (k,), in the model's dtype, and the number of records in it.
 
         Raises:
             ModelError: the model has other parameters than this projection was made for, or mixes

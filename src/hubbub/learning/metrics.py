@@ -23,8 +23,11 @@ def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
     """Area under the ROC curve: the chance that a positive outranks a negative, ties a half.
 
     Args:
-        scores: (n,), higher for positive.
+        scores: (n,), higher for positive; in any unit.
         targets: (n,), 0 or 1.
+
+    Returns:
+        A probability.
 
     Raises:
         DataError: shapes differ, a score is not a number, or a class is missing.
@@ -47,7 +50,21 @@ def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
 
 
 def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Share of records whose class is found: logits (n,) against 0/1, or (n, classes)."""
+    """Share of records whose class is found.
+
+    Args:
+        outputs: logits, (n,) for two classes or (n, classes) for more.
+        targets: (n,), 0 or 1, or class numbers from 0.
+
+    Returns:
+        A share in [0, 1].
+
+    Raises:
+        DataError: there is no record, or another number of targets.
+
+    >>> accuracy(np.array([-1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 1, 0]))
+    0.75
+    """
     outputs, targets = np.asarray(outputs), np.asarray(targets)
     if len(outputs) != len(targets) or not len(targets):
         raise DataError(
@@ -66,14 +83,23 @@ def evaluate(
 
     Args:
         model: gives logits (n,) or (n, classes); its mode is put back afterwards.
-        loss: one value per record.
+        loss: one value per record, shape (n,).
         inputs: public records, (n, ...), or a tuple of such tensors, on any device.
         targets: (n,).
         chunk: records evaluated at once, where the model is.
 
     Returns:
-        "loss", "accuracy" and "auc", each where it is defined and a finite number: a model that
-        has diverged may have no loss that could be told.
+        "loss" (in the loss's own unit), "accuracy" (a share in [0, 1]) and "auc" (a probability),
+        each where it is defined and a finite number: a model that has diverged may have no loss
+        that could be told.
+
+    Raises:
+        DataError: there is no record, or inputs and targets do not hold the same number.
+
+    >>> import functools
+    >>> loss = functools.partial(nn.functional.cross_entropy, reduction="none")
+    >>> evaluate(nn.Identity(), loss, torch.eye(3), torch.arange(3))["accuracy"]
+    1.0
     """
     batch, training = batch_of(inputs, targets), model.training
     device = device_under(model)

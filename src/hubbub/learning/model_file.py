@@ -35,6 +35,14 @@ def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None 
 
     Raises:
         ModelError: the metadata is not a mapping of strings, or uses the key "sha256".
+        OSError: the file cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.safetensors"
+    ...     save_model(path, nn.Linear(2, 1), {"kind": "logistic"})
+    ...     load_model(path, nn.Linear(2, 1))
+    {'kind': 'logistic'}
     """
     header = dict(metadata or {})
     if _DIGEST in header or not all(isinstance(v, str) for v in (*header, *header.values())):
@@ -49,9 +57,25 @@ def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None 
 def load_model(path: Path, model: nn.Module) -> dict[str, str]:
     """Read a file written by `save_model` into `model`, and return its metadata.
 
+    Args:
+        path: the file.
+        model: of the shapes that the file holds; its parameters and buffers are overwritten.
+
+    Returns:
+        What `save_model` was given as metadata.
+
     Raises:
         IntegrityError: the file is damaged.
         ModelError: the file holds a model of another shape.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.safetensors"
+    ...     save_model(path, nn.Linear(2, 1))
+    ...     load_model(path, nn.Linear(3, 1))
+    Traceback (most recent call last):
+        ...
+    hubbub.errors.ModelError: expected ... to hold the names and shapes of this model, found ...
     """
     tensors, header = _read(path)
     if header.pop(_DIGEST, None) != _digest(tensors, header):

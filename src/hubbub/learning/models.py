@@ -52,10 +52,14 @@ def build_model(
             with ReLU and max-pooling, then fully connected layers), or "python:module:factory",
             called as factory(inputs=inputs, outputs=outputs).
         inputs: shape of one record, (features,) or (channels, height, width).
-        outputs: number of logits; 1 gives outputs of shape (n,) for binary targets.
+        outputs: number of logits; 1 gives outputs of shape (n,) for binary targets, more of them
+            outputs of shape (n, outputs).
         hidden: widths of the hidden layers; a "cnn" without them has the paper's three of 384.
         bias: whether fully connected layers have biases.
         seed: any bytes, public.
+
+    Returns:
+        The model, on the CPU, with float32 parameters (a factory's are as it made them).
 
     Raises:
         StudyError: an unknown kind, or shapes that do not fit it.
@@ -173,8 +177,16 @@ def default_loss(outputs: int, targets: torch.dtype = torch.int64) -> Loss:
         outputs: 1 for binary cross entropy with logits, else cross entropy.
         targets: dtype of the targets; binary targets may be of any, they are read as floats.
 
+    Returns:
+        loss(outputs, targets) of shape (n,), in nats: of outputs (n,) and targets (n,) for one
+        logit, else of outputs (n, outputs) and targets (n,) of class numbers.
+
     Raises:
         StudyError: several logits, and targets that are neither class numbers nor probabilities.
+
+    >>> loss = default_loss(1, torch.float32)
+    >>> loss(torch.zeros(2), torch.tensor([0.0, 1.0]))
+    tensor([0.6931, 0.6931])
     """
     if outputs == 1:
         if targets.is_floating_point:

@@ -47,7 +47,8 @@ class Optimizer:
 
     Args:
         kind: "sgd" or "adam".
-        lr: learning rate, > 0.
+        lr: learning rate, > 0: parameters moved per unit of the gradient ("sgd") or of its
+            normalised mean ("adam").
         schedule: "constant", or "linear" or "cosine" from `lr` to zero over `steps` steps.
         steps: length of the schedule; needed unless it is constant.
         options: momentum for "sgd"; beta1, beta2, epsilon for "adam".
@@ -104,6 +105,12 @@ class Optimizer:
         Args:
             parameters: float32 or float64, (d,); not changed.
             gradient: the noisy mean gradient, (d,).
+
+        Returns:
+            (d,), in the dtype of `parameters`.
+
+        Raises:
+            StudyError: the shapes differ.
         """
         if parameters.shape != gradient.shape:
             raise StudyError(
@@ -156,11 +163,22 @@ class Optimizer:
         return direction
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """A copy of everything that the next step depends on besides its arguments."""
+        """A copy of everything that the next step depends on besides its arguments.
+
+        Returns:
+            Arrays by name; "step" is the number of steps that were taken.
+        """
         return {name: value.copy() for name, value in self._state.items()}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from a `state()` of an optimizer with the same options."""
+        """Continue from a `state()` of an optimizer with the same options.
+
+        Args:
+            state: what `state()` gave.
+
+        Raises:
+            IntegrityError: it is the state of another optimizer.
+        """
         steps = np.asarray(state.get("step", -1))
         needed = {"step"} | (set() if steps == 0 else self._vectors())
         if set(state) != needed or steps < 0:

@@ -72,17 +72,40 @@ def layout_of(model: nn.Module) -> ParameterLayout:
 
 
 def parameters_vector(model: nn.Module) -> NDArray[np.float32]:
-    """Copy the trainable parameters of `model` into one float32 vector of length d."""
+    """Copy the trainable parameters of `model` into one vector.
+
+    Args:
+        model: all of its trainable parameters float32 or all float64, on one device.
+
+    Returns:
+        (d,) float32, in the order of `model.parameters()`; frozen parameters are left out.
+
+    Raises:
+        ModelError: the parameters cannot be laid out in one vector.
+
+    >>> parameters_vector(nn.Linear(5, 3)).shape
+    (18,)
+    """
     layout = layout_of(model)
     pieces = [p.detach().reshape(-1).cpu().numpy() for p in layout.parameters.values()]
     return np.concatenate(pieces).astype(np.float32)
 
 
 def load_parameters(model: nn.Module, vector: NDArray[np.float32]) -> None:
-    """Write the flat `vector`, shape (d,), into the trainable parameters of `model`, in place.
+    """Write a vector into the trainable parameters of `model`, in place.
+
+    Args:
+        model: with d trainable parameters in all.
+        vector: (d,) float32, in the order of `model.parameters()`.
 
     Raises:
         DataError: the vector is not of length d.
+        ModelError: the parameters cannot be laid out in one vector.
+
+    >>> model = nn.Linear(2, 1)
+    >>> load_parameters(model, np.array([1.0, 2.0, 3.0], dtype=np.float32))
+    >>> model.bias.item()
+    3.0
     """
     layout = layout_of(model)
     if vector.shape != (layout.size,):

@@ -32,9 +32,9 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
 
     Args:
         model: the model to train.
-        loss: one value per record.
-        inputs: a few records are enough, at least two.
-        targets: their targets.
+        loss: one value per record, shape (n,).
+        inputs: (n, ...), or a tuple of such tensors; a few records are enough, at least two.
+        targets: (n, ...), or a tuple of such tensors.
 
     Returns:
         "chain", "vmap" or "loop".
@@ -42,6 +42,11 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     Raises:
         ModelError: the model mixes or remembers records.
         DataError: fewer than two records.
+
+    >>> import functools
+    >>> loss = functools.partial(nn.functional.cross_entropy, reduction="none")
+    >>> checked_method(nn.Linear(5, 3), loss, torch.randn(4, 5), torch.arange(4) % 3)
+    'chain'
     """
     refuse_unsafe(model)
     batch = batch_of(inputs, targets).piece(0, _RECORDS)

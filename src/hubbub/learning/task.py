@@ -53,11 +53,25 @@ class TrainingTask:
     Args:
         model: the silo's replica; silos of one process may share it.
         records: the silo's own.
-        clip: norm to which each record's gradient is clipped.
-        margin: the relative rounding error of the sum that `clip` already allows for.
-        method: of `hubbub.learning.clipped_sum`.
-        most: a public number that a batch hardly ever exceeds; larger ones are summed one by one.
-        device: of `hubbub.learning.device_of`.
+        clip: L2 norm to which each record's gradient is clipped, in units of the gradient.
+        margin: the relative rounding error of the sum that `clip` already allows for; no unit.
+        method: one that `hubbub.learning.clipped_sum` takes.
+        most: a public number of records that a batch hardly ever exceeds; larger ones are summed
+            one by one.
+        device: a name that `hubbub.learning.device_of` takes.
+
+    Raises:
+        UserError: there is no such device.
+        ModelError: the model cannot take the records.
+        StudyError: there is no loss for the records' targets.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
+    >>> records = Records(
+    ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
+    ... )
+    >>> task = TrainingTask(model, records, clip=1.0, margin=1e-5, method="auto")
+    >>> task.clipped_sum(np.zeros(3, np.float32), np.arange(4)).round(3).tolist()
+    [1.0, 1.0, 1.0]
     """
 
     def __init__(
@@ -92,10 +106,18 @@ class TrainingTask:
     def clipped_sum(
         self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """Sum over the chosen records of clipped gradients, in float64.
+        """Sum over the chosen records of clipped gradients, without noise.
+
+        Args:
+            parameters: (d,) float32, of the model at which gradients are taken.
+            chosen: (m,) positions of records, from 0.
+
+        Returns:
+            (d,) float64, in units of the gradient; zeros if none is chosen.
 
         Raises:
             ModelError: the model cannot take one of the records.
+            DataError: the parameters are not of length d.
         """
         plain = partial(clipped_sum, self._model)
         return self._total(plain, parameters, chosen, self._dimension)
@@ -109,8 +131,17 @@ class TrainingTask:
     ) -> NDArray[np.float64]:
         """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
 
+        Args:
+            parameters: (d,) float32, of the model at which gradients are taken.
+            chosen: (m,) positions of records, from 0.
+            dimension: k, how many numbers a projection has.
+            draw_key: the 16 public bytes that make the matrices.
+
+        Returns:
+            (k,) float64, in units of the gradient.
+
         Raises:
-            ModelError: as for `clipped_sum`.
+            ModelError, DataError: as for `clipped_sum`.
             StudyError: so many numbers do not fit the model.
         """
         layers = LayerProjection.of(self._model, dimension)
@@ -260,9 +291,19 @@ def try_out(model: nn.Module, records: Records | None) -> None:
 
     A copy of it is tried: a model may keep what it has seen, and this one is going to be sent.
 
+    Args:
+        model: left as it is.
+        records: a silo's or the test set's; None or no records: nothing is tried.
+
     Raises:
         ModelError: it raises an error on them, whose words are kept from the reader.
         DataError: they have classes for which it has no logit.
+
+    >>> records = Records(inputs=np.ones((4, 2), np.float32), targets=np.array([0, 1, 1, 5]))
+    >>> try_out(torch.nn.Linear(2, 3), records)
+    Traceback (most recent call last):
+        ...
+    hubbub.errors.DataError: expected class numbers below 3, as the model has so many logits, ...
     """
     if records is None or not len(records):
         return
@@ -282,8 +323,20 @@ def try_out(model: nn.Module, records: Records | None) -> None:
 def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:
     """The fastest method that is right for this model, tried on made-up records of that shape.
 
+    Args:
+        model: left as it is.
+        shape: of one record.
+        targets: of any records; only their dtype is looked at.
+
+    Returns:
+        "chain", "vmap" or "loop", for use as `clipped_sum(method=...)`.
+
     Raises:
         ModelError: the model mixes or remembers records, or gives outputs of another shape.
+        StudyError: there is no loss for such outputs and targets.
+
+    >>> method_for(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64))
+    'chain'
     """
     refuse_unsafe(model)
     made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
@@ -307,7 +360,26 @@ def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[torch.Tensor, int]
 def evaluate_records(
     model: nn.Module, records: Records, *, device: str = "cpu"
 ) -> dict[str, float]:
-    """Metrics of a model on public records, computed on a device of `device_of`."""
+    """Metrics of a model on public records.
+
+    Args:
+        model: gives outputs of shape (n,) or (n, classes); left as it is.
+        records: public, such as the test set; at least one.
+        device: where they are computed, a name that `hubbub.learning.device_of` takes.
+
+    Returns:
+        "loss" (nats per record), "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a
+        probability); each where it is defined and finite.
+
+    Raises:
+        DataError: there are no records.
+        ModelError: the outputs have another shape.
+        UserError: there is no such device.
+
+    >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
+    >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
+    1.0
+    """
     place = device_of(device)
     model = model if _is_on(model, place) else copy.deepcopy(model).to(place)
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)

@@ -13,7 +13,18 @@ _SMALL = 100_000
 
 @contextmanager
 def threads_for(parameters: int) -> Iterator[None]:
-    """torch's own number of threads inside, or one for a model with few parameters."""
+    """torch's own number of threads inside, or one for a model with few parameters.
+
+    Args:
+        parameters: how many trainable parameters the model has; below 100,000 they are few.
+
+    Returns:
+        A context manager, which puts torch's number back.
+
+    >>> with threads_for(27):
+    ...     torch.get_num_threads()
+    1
+    """
     before = torch.get_num_threads()
     if parameters < _SMALL:
         torch.set_num_threads(1)

@@ -248,7 +248,7 @@ class SiloEndpoint(Endpoint):
         trained = known.plain.trained(parameters)
         run_folder.write_model(folder, plan, trained)
         if (found := state.offer.standardisation) is not None:
-            write_text(folder / "standardisation.json", found.json())
+            write_text(folder / "standardisation.json", found.to_json())
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:

@@ -40,7 +40,12 @@ from hubbub.study import Study
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedQuery:
-    """What else is asked of the silos, and its plan as if nothing else were (P16)."""
+    """What else is asked of the silos, and its plan as if nothing else were (P16).
+
+    Args:
+        query: the sums, and how many of them there are.
+        plan: of these sums alone; its noise is the one that they get.
+    """
 
     query: AuxiliaryQuery
     plan: Plan
@@ -50,8 +55,8 @@ class PlannedQuery:
         """What it costs."""
         return PricedQuery(query=self.query, noise_multiplier=self.plan.noise_multiplier)
 
-    def as_json(self) -> dict[str, Any]:
-        """It as plain values; its epsilon is part of the study's."""
+    def to_dict(self) -> dict[str, Any]:
+        """The query as plain values; its epsilon is part of the study's."""
         return {
             "purpose": self.query.purpose,
             "sums": self.query.study.training.steps,
@@ -63,7 +68,50 @@ class PlannedQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What follows from a study; made by `plan`."""
+    """What follows from a study: its noise, its grid, and epsilon for every adversary.
+
+    Made by `hubbub.plan`. C is the study's clipping norm, and sigma the standard deviation of
+    noise, both in units of the gradient sum; their ratio has no unit.
+
+    Args:
+        study: the study that was planned.
+        dimension: d, how many trainable parameters the model has; None if that is not known yet.
+        noise_multiplier: sigma / C of the noise that the stated adversary cannot subtract; no unit.
+        shares: how many silos' shares of noise add up to `noise_multiplier`.
+        sharing: how many silos there are in the smallest sum that can be isolated (P4).
+        degree: with how many other silos each silo has pairwise masks.
+        word_bits: bits of one number on its way to the aggregator: 16, 32 or 64.
+        share_sigma_grid: standard deviation of one silo's noise, in grid steps.
+        capacity: how many records, all clipped and all in the same direction, a sum holds at once.
+        certificate: what finite precision and the mask graph may add to epsilon and delta (P4-P6);
+            no unit.
+        exposures: one for each adversary, from the readers of the published models to all silos but
+            one; their epsilons are at the study's delta and have no unit.
+        attack_power: the largest true-positive rate of any membership attack of the stated
+            adversary at a false-positive rate of 0.01; a probability.
+        projected: how the random projection is charged; None without one.
+        joint_batches: joint batches beside Poisson sampling; None unless batches are drawn without
+            replacement.
+        queries: what is asked of the silos besides gradients, each with its own noise; their
+            epsilons are part of the study's.
+        warnings: sentences that a reader should know before approving the study.
+
+    Source: docs/privacy.md P1-P8, P10, P16.
+
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 10, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> made = plan(study)
+    >>> made.dimension, made.quorum, made.word_bits, made.upload_bytes_per_step
+    (27, 4, 16, 224)
+    >>> [(one.adversary, round(one.epsilon, 2)) for one in made.exposures][:2]
+    [('outsider (published models)', 0.68), ('aggregator', 0.68)]
+    """
 
     study: Study
     dimension: int | None
@@ -84,17 +132,23 @@ class Plan:
 
     @property
     def numbers(self) -> int | None:
-        """How many numbers a silo sends in a step: the model's, or those of its projection."""
+        """How many numbers a silo sends in a step: the model's, or those of its projection.
+
+        None if the model's size is not known yet.
+        """
         return self.projected.dimension if self.projected else self.dimension
 
     @property
     def clip(self) -> float:
-        """C, the sensitivity of the sum to one record."""
+        """C, which bounds a record's part in the sum: an L2 norm, in units of the gradient."""
         return self.study.training.clip
 
     @property
     def record_clip(self) -> float:
-        """The norm to which records are clipped: C less the margin for float sums (P14)."""
+        """The L2 norm to which records are clipped, in units of the gradient.
+
+        It is C less the margin for float sums (P14).
+        """
         return self.clip * (1 - CLIP_MARGIN)
 
     @property
@@ -104,12 +158,12 @@ class Plan:
 
     @property
     def total_noise_multiplier(self) -> float:
-        """sigma / C of the noise in the revealed sum when every silo takes part."""
+        """sigma / C of the noise in the revealed sum when every silo takes part; no unit."""
         return self.noise_multiplier * sqrt(self.study.parties.silos / self.shares)
 
     @property
     def grid_step(self) -> float:
-        """Width of a grid step in units of the gradient sum (P5)."""
+        """Width of a grid step, in units of the gradient sum (P5)."""
         return self.share_sigma / self.share_sigma_grid
 
     @property
@@ -119,14 +173,20 @@ class Plan:
 
     @property
     def divisor(self) -> float:
-        """Public constant by which the noisy sum is divided: the expected batch (P14)."""
+        """Public number of records by which the noisy sum is divided: the expected batch (P14).
+
+        1 where the study does not say how many records there are.
+        """
         training, records = self.study.training, self.study.data.records
         kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
         return training.sample_rate * records * kept if records else 1.0
 
     @property
     def upload_bytes_per_step(self) -> int | None:
-        """Bytes that one silo sends in a step, besides lists of tokens."""
+        """Bytes that one silo sends in a step, besides lists of tokens.
+
+        None if the model's size is not known yet.
+        """
         if self.numbers is None:
             return None
         shares = self.nodes_per_silo if self.study.parties.shares == "full" else 0
@@ -139,11 +199,17 @@ class Plan:
 
     @property
     def nodes_per_silo(self) -> int:
-        """Compute nodes whose masks a silo adds."""
+        """How many compute nodes each silo shares masks with; 0 with pairwise masks."""
         return self.study.parties.nodes_per_silo or self.study.parties.compute_nodes
 
     def epsilon(self, adversary: str = "") -> float:
-        """Epsilon against an adversary of `exposures`, the stated one by default.
+        """Certified epsilon against one adversary; no unit, inf past 50.
+
+        Args:
+            adversary: its name in `exposures`; the stated one if empty.
+
+        Returns:
+            Epsilon at the study's delta.
 
         Raises:
             StudyError: no such adversary.
@@ -156,14 +222,22 @@ class Plan:
         raise StudyError(f"expected one of the adversaries {known}, got {adversary!r}; choose one")
 
     def epsilon_after(self, steps: int) -> float:
-        """Certified epsilon of the stated adversary after the first `steps` steps."""
+        """Certified epsilon of the stated adversary after the first steps; no unit.
+
+        Args:
+            steps: attempts of the training that have been charged, from 1 to the study's steps.
+                Sums besides the training's count as far as they are due by then.
+
+        Returns:
+            Epsilon at the study's delta; inf past 50.
+        """
         if steps == self.study.training.steps:
             return self.stated.epsilon
         return self._epsilon(steps, tuple(one.priced for one in self.queries))
 
     @property
     def epsilon_of_training(self) -> float:
-        """Certified epsilon of the training's sums alone, against the stated adversary."""
+        """Certified epsilon of the training's sums alone, against the stated adversary; no unit."""
         return self._epsilon(self.study.training.steps, ())
 
     def _epsilon(self, steps: int, queries: tuple[PricedQuery, ...]) -> float:
@@ -182,7 +256,14 @@ class Plan:
         )
 
     def query(self, purpose: str) -> PlannedQuery | None:
-        """What else is asked of the silos, by its purpose."""
+        """What else is asked of the silos, by its purpose.
+
+        Args:
+            purpose: "evaluation" or "standardisation".
+
+        Returns:
+            The query with its plan; None if the study does not ask for it.
+        """
         return next((one for one in self.queries if one.query.purpose == purpose), None)
 
     @cached_property
@@ -191,8 +272,8 @@ class Plan:
         name = stated_adversary(self.study)
         return next(one for one in self.exposures if one.adversary == name)
 
-    def as_json(self) -> dict[str, Any]:
-        """The plan as plain values; an epsilon past 50 is null."""
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as numbers, texts, lists and dictionaries; an epsilon past 50 is None."""
         return {
             "study": self.study.name,
             "study_id": self.study.id.hex(),
@@ -218,9 +299,9 @@ class Plan:
                 "delta": self.certificate.added_delta(self.study.privacy.epsilon),
             },
             "attack_power_at_1_percent": self.attack_power,
-            "projection": _projection_json(self.projected),
+            "projection": _projection_to_dict(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
-            "auxiliary_queries": [one.as_json() for one in self.queries],
+            "auxiliary_queries": [one.to_dict() for one in self.queries],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
                 for one in self.exposures
@@ -229,9 +310,9 @@ class Plan:
             "warnings": list(self.warnings),
         }
 
-    def json(self) -> str:
-        """`as_json` as text."""
-        return json.dumps(self.as_json(), indent=2)
+    def to_json(self) -> str:
+        """`to_dict` as a JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
 
 
 def plan(study: Study, *, dimension: int | None = None) -> Plan:
@@ -245,10 +326,30 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
 
     Args:
         study: the study.
-        dimension: number of trainable parameters, where the model is not a built-in one.
+        dimension: number of trainable parameters, from 1 to 2^40. Needed for a model of your own
+            and where model.inputs is not stated; without it such a plan leaves bytes open.
+
+    Returns:
+        The plan.
 
     Raises:
-        StudyError: the study asks for something that cannot be certified.
+        StudyError: the study asks for something that cannot be certified, or is no `Study`.
+
+    Source: docs/privacy.md P3-P7.
+
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 10, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> made = plan(study)
+    >>> made.stated.adversary, made.epsilon() <= 1.0
+    ('aggregator + 1 silo', True)
+    >>> round(made.noise_multiplier, 2), round(made.share_sigma, 2)
+    (11.8, 8.34)
     """
     Study.expect(study)
     if dimension is None:
@@ -351,7 +452,7 @@ def _attack_power(
     return power_bound(Composition(whole), 0.01, certificate)
 
 
-def _projection_json(projected: Projected | None) -> dict[str, Any] | None:
+def _projection_to_dict(projected: Projected | None) -> dict[str, Any] | None:
     """How the projection is charged, as plain values."""
     return {**asdict(projected), "exact": projected.exact} if projected else None
 

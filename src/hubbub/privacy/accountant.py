@@ -48,7 +48,17 @@ _CLOSED_FORM = 1e-11
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """A number known to lie in [lower, upper]; `upper` is the one to promise."""
+    """A number known to lie in [lower, upper]; `upper` is the one to promise.
+
+    Args:
+        lower: nothing below it can be true of the same dominating pairs; an epsilon (no unit) or a
+            delta (a probability), as was asked for.
+        upper: certified; in the same unit.
+
+    >>> bound = Bound(lower=0.99, upper=1.0)
+    >>> bound.upper - bound.lower < 0.02
+    True
+    """
 
     lower: float
     upper: float

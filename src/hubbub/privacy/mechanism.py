@@ -47,13 +47,18 @@ class Step:
 
     Args:
         noise_multiplier: sigma / C: standard deviation of the noise that counts against the
-            adversary on the sum, over the clipping norm of one record (for both relations).
-        sample_rate: probability with which a record is in the batch; batch / n without replacement.
+            adversary on the sum, over the clipping norm of one record (for both relations); no
+            unit, from 0.001 to 1,000,000.
+        sample_rate: probability with which a record is in the batch, from 1e-9 to 1; batch / n
+            without replacement.
         sampling: "poisson", "without-replacement" or "none".
-        count: number of such steps.
+        count: number of such steps, 1 to 1,000,000.
 
     Raises:
         StudyError: a value is out of its range.
+
+    >>> Step(noise_multiplier=2.0, sample_rate=0.1, count=100).sampling
+    'poisson'
     """
 
     noise_multiplier: float

@@ -43,10 +43,11 @@ def epsilon(
            "substitute" is a proven upper bound whose tightness is not known.
 
     Args:
-        noise_multiplier: sigma / C, for both relations.
-        sample_rate: probability that a record is in a batch, in (0, 1].
+        noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
+            0.08 where batches are sampled.
+        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
         steps: number of steps, 1 to 1,000,000.
-        delta: in [1e-12, 1).
+        delta: probability, in [1e-12, 1).
         relation: "add-remove" or "substitute".
         sampling: "poisson", "without-replacement" or "none".
 
@@ -54,7 +55,7 @@ def epsilon(
         `Bound(lower, upper)`, usually within 0.001 of each other (0.1 % above epsilon 1).
 
     Raises:
-        StudyError: an argument is out of range.
+        StudyError: an argument is out of range, or epsilon is above 50.
 
     Source: docs/privacy.md P1, P2, P11-P13.
 
@@ -74,7 +75,27 @@ def delta(
     relation: str = "add-remove",
     sampling: str = "poisson",
 ) -> Bound:
-    """Delta of DP-SGD at a given epsilon in [0, 50]; otherwise as `hubbub.epsilon`.
+    """Delta of DP-SGD at a given epsilon, certified from both sides.
+
+    Guarantees: those of `hubbub.epsilon`, read the other way round: the mechanism is
+    (epsilon, upper)-DP.
+
+    Args:
+        noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
+            0.08 where batches are sampled.
+        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
+        steps: number of steps, 1 to 1,000,000.
+        epsilon: at which delta is asked for, in [0, 50]; no unit.
+        relation: "add-remove" or "substitute".
+        sampling: "poisson", "without-replacement" or "none".
+
+    Returns:
+        `Bound(lower, upper)`, two probabilities.
+
+    Raises:
+        StudyError: an argument is out of range.
+
+    Source: docs/privacy.md P1, P2, P11-P13.
 
     >>> bound = delta(noise_multiplier=1.0, steps=1, epsilon=1.0, sampling="none")
     >>> round(bound.upper, 9)
@@ -96,10 +117,27 @@ def noise_multiplier(
 
     Guarantees: never overspends: the certified upper epsilon at the result is at most `epsilon`.
 
+    Args:
+        epsilon: to stay within, in [0.001, 50]; no unit.
+        delta: to stay within, a probability in [1e-12, 1).
+        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
+        steps: number of steps, 1 to 1,000,000.
+        relation: "add-remove" or "substitute".
+        sampling: "poisson", "without-replacement" or "none".
+
+    Returns:
+        sigma / C, without unit; at least 0.08 where batches are sampled.
+
     Raises:
         StudyError: an argument is out of range, or no noise reaches the target.
 
     Source: docs/privacy.md P1, P2.
+
+    >>> found = noise_multiplier(epsilon=1.0, delta=1e-5, steps=100, sampling="none")
+    >>> round(found, 2)
+    37.31
+    >>> epsilon(noise_multiplier=found, delta=1e-5, steps=100, sampling="none").upper <= 1.0
+    True
     """
     arguments.delta(delta)
     _step(1.0, sample_rate, steps, sampling)
@@ -114,13 +152,28 @@ def noise_multiplier(
 
 
 def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "add-remove") -> Bound:
-    """Epsilon of different kinds of steps on the same data; otherwise as `hubbub.epsilon`.
+    """Epsilon of different kinds of steps on the same data, certified from both sides.
+
+    Guarantees: those of `hubbub.epsilon`, for all steps together, each chosen in view of what came
+    before it.
 
     Args:
-        steps: kinds of steps and their counts, in any order.
+        steps: kinds of steps and their counts, in any order; at most 1,000,000 steps in all.
+        delta: probability, in [1e-12, 1).
+        relation: "add-remove" or "substitute", for all of them.
+
+    Returns:
+        `Bound(lower, upper)`, without unit.
 
     Raises:
-        StudyError: no step, a wrong type, or an argument out of range.
+        StudyError: no step, a wrong type, an argument is out of range, or epsilon is above 50.
+
+    Source: docs/privacy.md P1, P2, P11-P13.
+
+    >>> training = Step(noise_multiplier=20.0, count=100, sampling="none")
+    >>> evaluation = Step(noise_multiplier=10.0, count=1, sampling="none")
+    >>> round(composed_epsilon([training, evaluation], delta=1e-5).upper, 3)
+    2.037
     """
     listed: object = steps
     if not isinstance(listed, list | tuple) or not all(isinstance(s, Step) for s in listed):
@@ -147,10 +200,31 @@ def malicious_epsilon(
     Who owns records knows whether they are in the batch and so how many honest ones are. Exact for
     the mixture over that number, unless `slack` asks for the paper's way: the quantile that the
     number exceeds with that probability, which is paid out of delta in every step. It is never
-    better than the mixture. Source: docs/privacy.md P10.
+    better than the mixture.
+
+    Args:
+        n: number of records of all silos together, from 1 to 2^40.
+        batch: number of records in a batch, from 1 to `n`.
+        malicious: number of records that the adversary owns, from 0 to `n` - 1.
+        noise_multiplier: sigma / C, with C the norm to which one record is clipped; no unit.
+        steps: number of steps, 1 to 1,000,000.
+        delta: probability, in [1e-12, 1).
+        slack: probability, from 0 to below delta / steps; 0 for the exact mixture.
+
+    Returns:
+        `Bound(lower, upper)`, without unit.
 
     Raises:
-        StudyError: an argument is out of range, or slack * steps leaves nothing of delta.
+        StudyError: an argument is out of range, slack * steps leaves nothing of delta, or epsilon
+            is above 50.
+
+    Source: docs/privacy.md P10.
+
+    >>> joint = dict(n=100, batch=10, noise_multiplier=4.0, steps=2, delta=1e-5)
+    >>> round(malicious_epsilon(malicious=0, **joint).upper, 2)
+    0.45
+    >>> round(malicious_epsilon(malicious=50, **joint).upper, 2)
+    0.52
     """
     most = 2**40
     n = arguments.whole("n", n, least=1, most=most)
@@ -188,15 +262,20 @@ def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") ->
     """The factor C~ / C by which a random projection to `dimension` may lengthen a vector.
 
     The norm exceeds the returned factor times the original with probability at most `delta`, for
-    one projection; over S steps with fresh projections S * delta is paid. Source: P8.
+    one projection; over S steps with fresh projections S * delta is paid.
 
     Args:
-        dimension: k, coordinates after projecting.
+        dimension: k, coordinates after projecting, from 1 to 2^40.
         delta: probability, in (0, 1).
         kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
 
+    Returns:
+        A ratio of two norms, above 1; no unit.
+
     Raises:
         StudyError: an argument is out of range.
+
+    Source: docs/privacy.md P8.
 
     >>> round(projection_bound(dimension=100, delta=1e-6), 3)
     1.35
@@ -229,21 +308,27 @@ def projected_epsilon(
     may be worth.
 
     Args:
-        dimension: k, coordinates sent per step.
-        noise_multiplier: sigma / C, with C the clipping norm *before* projecting.
+        dimension: k, coordinates sent per step, from 2 to 2^40.
+        noise_multiplier: sigma / C, with C the clipping norm *before* projecting; no unit.
+        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
+        steps: number of steps, 1 to 1,000,000.
+        delta: probability, in [1e-12, 1).
         fresh: whether every step draws its own projection, after its model is fixed.
         kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
+
+    Returns:
+        `Bound(lower, upper)`, without unit.
 
     Raises:
         StudyError: an argument is out of range; or one projection is kept for all steps.
 
     Source: docs/privacy.md P8.
 
-    >>> paper = dict(noise_multiplier=1.3633, sample_rate=0.008, steps=1250, delta=1e-5)
-    >>> round(projected_epsilon(dimension=100, **paper).upper, 2)
-    0.94
-    >>> round(projected_epsilon(dimension=100, kind="sign", **paper).upper, 2)
-    1.06
+    >>> steps = dict(noise_multiplier=4.0, sample_rate=1.0, steps=10, delta=1e-5)
+    >>> round(projected_epsilon(dimension=100, **steps).upper, 2)
+    3.36
+    >>> round(epsilon(**steps).upper, 2)
+    3.34
     """
     arguments.choice("kind", kind, PROJECTIONS)
     if fresh is not True:
@@ -279,11 +364,29 @@ def attack_power(
     Guarantees: no test with that false-positive rate, whatever its computing power and what it
     knows besides one record, is right about the record more often.
 
-    Source: docs/privacy.md P2; TPR <= min over epsilon of e^epsilon FPR + delta(epsilon), in both
-    directions (Wasserman and Zhou 2010; Dong, Roth, Su 2022).
+    Args:
+        false_positive_rate: the share of non-members that the attack accuses, in [0, 1].
+        noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
+            0.08 where batches are sampled.
+        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
+        steps: number of steps, 1 to 1,000,000.
+        relation: "add-remove" or "substitute".
+        sampling: "poisson", "without-replacement" or "none".
+
+    Returns:
+        A true-positive rate in [0, 1]: the share of members that the attack finds, at most.
 
     Raises:
         StudyError: an argument is out of range.
+
+    Source: docs/privacy.md P2; TPR <= min over epsilon of e^epsilon FPR + delta(epsilon), in both
+    directions (Wasserman and Zhou 2010; Dong, Roth, Su 2022).
+
+    >>> power = attack_power(
+    ...     false_positive_rate=0.01, noise_multiplier=10.0, steps=10, sampling="none"
+    ... )
+    >>> round(power, 3)
+    0.022
     """
     rate = arguments.real("false_positive_rate", false_positive_rate)
     whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
@@ -307,8 +410,9 @@ def trade_off(
         2. `true_positive_rate` of the result bounds every membership attack.
 
     Args:
-        noise_multiplier: sigma / C, for both relations.
-        sample_rate: probability that a record is in a batch, in (0, 1].
+        noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
+            0.08 where batches are sampled.
+        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
         steps: number of steps, 1 to 1,000,000.
         relation: "add-remove" or "substitute".
         sampling: "poisson", "without-replacement" or "none".

@@ -30,15 +30,26 @@ class TradeOff:
     """Certified upper deltas at increasing epsilons.
 
     Args:
-        epsilon: (m,), increasing.
-        delta: (m,), never below the exact values, never increasing.
+        epsilon: (m,) float64, increasing, from 0 to 50; no unit.
+        delta: (m,) float64 probabilities, never below the exact values, never increasing.
+
+    >>> curve = TradeOff(epsilon=np.array([0.0, 1.0]), delta=np.array([0.2, 0.0]))
+    >>> curve.true_positive_rate([0.0, 0.1]).round(3).tolist()
+    [0.0, 0.272]
     """
 
     epsilon: Array
     delta: Array
 
     def under(self, certificate: Certificate) -> TradeOff:
-        """The curve of what is sent, in finite precision, from that of the ideal mechanism (P6)."""
+        """The curve of what is sent, in finite precision, from that of the ideal mechanism (P6).
+
+        Args:
+            certificate: what finite precision adds.
+
+        Returns:
+            A curve of as many points; its epsilons are the certificate's larger.
+        """
         epsilon = self.epsilon + certificate.epsilon
         added = (1 + np.exp(epsilon)) * certificate.slack + certificate.failure
         delta = np.minimum(1.0, certificate.delta_factor * self.delta + added)
@@ -52,10 +63,10 @@ class TradeOff:
         e^epsilon FPR + delta and 1 - e^-epsilon (1 - FPR - delta), one for each direction.
 
         Args:
-            false_positive_rate: numbers in [0, 1], of any shape.
+            false_positive_rate: probabilities in [0, 1], of any shape.
 
         Returns:
-            Rates in the same shape.
+            Probabilities, float64, in the same shape.
 
         Raises:
             StudyError: a number is not between 0 and 1.

@@ -84,7 +84,7 @@ class SessionOffer:
             "purpose": self.purpose,
             "terms": dict(self.terms),
             "version": self.version,
-            "standardisation": json.loads(found.json()) if found else None,
+            "standardisation": json.loads(found.to_json()) if found else None,
         }
         return json.dumps(said, sort_keys=True).encode()
 

@@ -137,8 +137,19 @@ def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ..
 class Data:
     """Where each silo finds its records, and what is public about them.
 
-    `records` is how many all silos hold together, `counts` how many each of them does, in the order
-    of the parties, where joint batches make that public.
+    Args:
+        source: function that returns a silo's records; empty where there are files.
+        files: path of each silo's file, with {name}; empty where there is a source.
+        test: path of the public test file; empty: none.
+        target: the target's column.
+        positive: spellings of the target that count as 1; all others count as 0.
+        classes: spellings of the target, in the order of the class numbers.
+        columns: the columns that become features; empty: all but the target, as they are.
+        options: arguments of the source's function, by name.
+        records: public number of records of all silos together; 0: not public.
+        counts: number of records of each silo, in the order of the parties, where joint batches
+            make that public; empty: not public.
+        standardise: features to mean 0 and deviation 1; None: as they are.
     """
 
     source: str = ""

@@ -109,7 +109,16 @@ class Frozen:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """Which model is trained."""
+    """Which model is trained.
+
+    Args:
+        kind: "logistic", "mlp", "cnn", or "python:module:factory".
+        hidden: widths of the hidden layers, in units.
+        inputs: shape of one record; empty: that of the public test set.
+        outputs: number of logits: 1 for two classes, else one for each class.
+        bias: whether fully connected layers have biases.
+        frozen: public layers before the model; None: none.
+    """
 
     kind: str
     hidden: tuple[int, ...] = ()

@@ -69,8 +69,16 @@ def _names(section: Section) -> tuple[str, ...]:
 class Parties:
     """Who takes part, and what is assumed of them.
 
-    `roster` is the digest of the roster with everybody's keys, which makes them a part of the study
-    id; parties that run apart demand it.
+    Args:
+        names: of the silos, in the roster's order.
+        compute_nodes: how many nodes remove the masks; 0: silos share masks pairwise.
+        nodes_per_silo: how many of the compute nodes each silo uses; 0: all.
+        colluders: silos that may join the adversary without loss of the stated epsilon.
+        dropouts: silos that may be missing from a round without loss.
+        trust: "none", or "tee": attested silos are believed to add their noise.
+        shares: "compressed", or "full": one vector to each node, none to the aggregator.
+        roster: digest of the roster with everybody's keys, 64 hexadecimal digits, which makes them
+            a part of the study id; parties that run apart demand it. Empty: none.
     """
 
     names: tuple[str, ...]

@@ -21,7 +21,13 @@ def privacy_from(table: Mapping[str, Any]) -> Privacy:
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """What is promised to every record."""
+    """What is promised to every record.
+
+    Args:
+        epsilon: against the stated adversary, from 0.001 to 50; no unit.
+        delta: a probability, from 1e-12 to 0.1.
+        relation: between neighbouring data sets: "add-remove" or "substitute".
+    """
 
     epsilon: float
     delta: float

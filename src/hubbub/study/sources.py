@@ -49,7 +49,7 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     found = _asked(study.data.source, source, party, options)
     if not isinstance(found, Records):
         raise DataError(
-            f"expected {study.data.source} to return hubbub.study.tabular.Records, "
+            f"expected {study.data.source} to return hubbub.Records, "
             f"got {type(found).__name__}; mend the function"
         )
     return found

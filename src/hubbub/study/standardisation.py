@@ -26,7 +26,12 @@ _LEAST_DEVIATION = 1e-3  # of a feature, in units of its bound; smaller ones are
 
 @dataclass(frozen=True, kw_only=True)
 class Standardisation:
-    """What is taken off every feature, and what it is divided by; public, (features,) each."""
+    """What is taken off every feature, and what it is then divided by; both are public.
+
+    Args:
+        shift: (features,) float32, each in its feature's own unit.
+        scale: (features,) float32 above 0, each in its feature's own unit.
+    """
 
     shift: NDArray[np.float32]
     scale: NDArray[np.float32]
@@ -45,13 +50,13 @@ class Standardisation:
         if not (self.scale > 0).all():
             raise ValueError("expected scales above 0")
 
-    def json(self) -> str:
-        """It as text; `read` reads it back bit for bit."""
+    def to_json(self) -> str:
+        """The shifts and scales as a JSON text; `read` reads it back bit for bit."""
         return json.dumps({"shift": self.shift.tolist(), "scale": self.scale.tolist()})
 
     @classmethod
     def of_plain(cls, said: Mapping[str, Any]) -> Standardisation:
-        """What `json` wrote; ValueError, KeyError or TypeError if it is none."""
+        """What `to_json` wrote; ValueError, KeyError or TypeError if it is none."""
         with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
             shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
         return cls(shift=shift, scale=scale)

@@ -63,13 +63,35 @@ def _reason(error: Exception) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A complete and consistent study.
+    """A complete and consistent study: everything public that the parties agree on.
 
-    `transcript` is what a run keeps of the masked vectors for those who verify it: "full", so that
-    every sum can be made again, or "hashes".
+    Make it with `load`, `parse` or `from_table`, which check it. Each field but the last is a table
+    or a key of the file; docs/study.md lists all keys with their ranges.
+
+    Args:
+        name: 1 to 200 printable characters.
+        transcript: what a run keeps of the masked vectors for those who verify it: "full", so that
+            every sum can be made again, or "hashes".
+        parties: who takes part, and how many of them may be dishonest or missing.
+        data: where each silo finds its records, and what is public about them.
+        model: which model is trained.
+        training: with how many steps, which batches, which clipping norm and which optimizer.
+        privacy: epsilon, delta and the relation between neighbouring data sets.
+        toml: the text that the study was read from; empty if there is none.
 
     Raises:
         StudyError: from `load`, `parse` and `from_table`, when it is not one.
+
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 10, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> study.parties.names, study.training.clip, len(study.id)
+    (('silo-1', 'silo-2', 'silo-3', 'silo-4'), 1.0, 32)
     """
 
     name: str
@@ -83,7 +105,17 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """The study in a file."""
+        """The study in a file.
+
+        Args:
+            path: of a TOML file in UTF-8.
+
+        Returns:
+            The study; its `toml` is the text of the file.
+
+        Raises:
+            StudyError: the file cannot be read, or holds no complete and consistent study.
+        """
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
@@ -96,7 +128,14 @@ class Study:
 
     @staticmethod
     def expect(value: object) -> None:
-        """Refuse what is no study, such as the path of one."""
+        """Refuse what is no study, such as the path of one.
+
+        Args:
+            value: what was given where a study is needed.
+
+        Raises:
+            StudyError: it is no `Study`.
+        """
         if not isinstance(value, Study):
             raise StudyError(
                 f"expected a Study, got {type(value).__name__}; load it with hubbub.Study.load"
@@ -104,7 +143,17 @@ class Study:
 
     @classmethod
     def parse(cls, text: str) -> Study:
-        """The study in a TOML text."""
+        """The study in a TOML text.
+
+        Args:
+            text: what a study file holds.
+
+        Returns:
+            The study; its `toml` is the text.
+
+        Raises:
+            StudyError: the text is no TOML, or no complete and consistent study.
+        """
         text = text.removeprefix("\ufeff")  # which some editors put first
         check_lines(text)
         try:
@@ -115,7 +164,19 @@ class Study:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], *, toml: str = "") -> Study:
-        """The study in a table as `tomllib` gives it."""
+        """The study in a table as `tomllib` gives it.
+
+        Args:
+            table: one table for each of study, parties, data, model, training and privacy.
+            toml: the text that the table was read from, if there is one.
+
+        Returns:
+            The study.
+
+        Raises:
+            StudyError: a key is unknown or missing, a value is out of range, or two of them
+                contradict each other.
+        """
         check_size(table)
         top = Section("", table, ("study", "parties", "data", "model", "training", "privacy"))
         parts = {key: top.table(key) for key in top.known}
@@ -141,6 +202,9 @@ class Study:
             1. `Study.parse(study.as_toml()).id == study.id`.
             2. A study that was read keeps its text, comments included; one that was changed since
                with `dataclasses.replace` does not.
+
+        Returns:
+            A TOML text.
 
         Raises:
             StudyError: the study was put together by hand from values that no file can hold.

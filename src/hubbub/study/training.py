@@ -108,10 +108,20 @@ def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
 class Training:
     """How the model is trained.
 
-    `projection` is k, or 0 for none. `projection_kind` is "gaussian" (the paper's matrices), "sign"
-    (fast ones) or "layers" (a pair of matrices per layer; records are clipped after projecting).
-    `tokens` says for how many steps a list is used from which joint batches are drawn. `download`
-    is the format in which models go down to the silos, which take their gradients at what they got.
+    Args:
+        steps: updates of the model.
+        sampling: "poisson", "without-replacement" or "none".
+        sample_rate: probability that a given record is in a given batch.
+        clip: largest L2 norm of one record's gradient, in units of the gradient.
+        optimizer: its name and all of its settings, by key.
+        projection: k, how many numbers silos send instead of a whole gradient; 0: no projection.
+        projection_kind: "gaussian" (the paper's matrices), "sign" (fast ones) or "layers" (a pair
+            of matrices for each layer; records are clipped after projecting).
+        tokens: for how long a list is used from which joint batches are drawn: "per-step",
+            "per-epoch" or "static".
+        evaluate: accuracy and loss on records that are held back; None: not asked for.
+        download: "float32" or "bfloat16", the format in which models go down to the silos, which
+            take their gradients at what they got.
     """
 
     steps: int

@@ -58,7 +58,7 @@ def standardise(setting: PreparedStudy, opened: Opened, kept: Path | None) -> Pr
             )
         found = standardisation_from(total, asked.bound)
         if kept is not None:
-            write_bytes(kept, found.json().encode())
+            write_bytes(kept, found.to_json().encode())
     return standardised(setting, found)
 
 

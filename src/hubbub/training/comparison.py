@@ -45,7 +45,7 @@ class Comparison:
         """The plan of the first split; those of the others differ in the split only."""
         return self.first.plan
 
-    def as_rows(self) -> dict[str, dict[str, float]]:
+    def to_dict(self) -> dict[str, dict[str, float]]:
         """By mode, the mean under the metric's name and the spread."""
         return {
             mode: {self.metric: self.mean[mode], "spread": self.spread[mode]} for mode in self.mean
@@ -92,6 +92,6 @@ def compare(
         first=first,
     )
     if out is not None:
-        write_text(out / COMPARISON, json.dumps(found.as_rows(), indent=2))
+        write_text(out / COMPARISON, json.dumps(found.to_dict(), indent=2))
         write_report(out)
     return found

@@ -24,12 +24,29 @@ class Result:
 
     Args:
         model: the trained torch module.
-        metrics: one row per evaluation: step, epsilon so far, and the metrics of the public test
-            set (averaged over the silos for the baseline "alone").
-        epsilon: certified epsilon against the stated adversary; inf for "non-private".
+        metrics: one row per evaluation, some twenty in all: "step" (a count), "epsilon" so far (no
+            unit; absent for "non-private"), and of the public test set "loss" (nats per record),
+            "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a probability); averaged
+            over the silos for the baseline "alone". Where the study asks for an evaluation on
+            records that are held back, also "held_back_accuracy" and "held_back_loss", with noise.
+        epsilon: certified epsilon against the stated adversary at the study's delta; no unit, inf
+            for "non-private".
         plan: the plan that was carried out.
-        folder: where the run was written, if anywhere.
-        standardisation: what was done to the features before the model saw them, if anything.
+        folder: where the run was written; None if nowhere.
+        standardisation: what was done to the features before the model saw them; None if nothing.
+
+    >>> from hubbub import Study, run
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> result = run(study)
+    >>> sorted(result.final)
+    ['accuracy', 'auc', 'epsilon', 'loss', 'step']
     """
 
     model: Any = field(repr=False)
@@ -41,7 +58,7 @@ class Result:
 
     @property
     def final(self) -> Mapping[str, float]:
-        """The last row of the metrics."""
+        """The last row of `metrics`: those of the model that is returned."""
         return self.metrics[-1]
 
 

@@ -111,7 +111,7 @@ class RunFolder:
             folder = cls(path, notes, full=plan.study.transcript == "full")
             with _usable(path):
                 write_text(path / "study.toml", plan.study.as_toml())
-                write_text(path / "plan.json", plan.json())
+                write_text(path / "plan.json", plan.to_json())
                 folder.keep_audit(audit)
                 folder._write_notes()
             yield folder

@@ -70,20 +70,38 @@ def run(
         study: what to train.
         out: folder for the results; must not hold a run already. None: write nothing.
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
-        ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None.
-        progress: called after every step with its number and the newest metrics.
+        ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None, and none at all if
+            `out` is None too.
+        progress: called after every step with its number, from 1, and the newest metrics.
         plan: a plan made for this study, or for one that differs in the data's options only.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
             changes no guarantee.
         audit: file of `hubbub audit --out`, which the run's evidence will hold.
         notice: told in a few words what takes long, such as the mixing of a list of tokens.
 
+    Returns:
+        The model, its metrics and its epsilon.
+
     Raises:
         StudyError: the study cannot be run, or its audit is of another or contradicts it.
-        UserError: the folder holds something, or an audit cannot be read or has no place.
+        UserError: the folder holds something, an audit cannot be read or has no place, or the
+            device is not there.
         DataError: a silo's records do not fit it.
+        ModelError: the model cannot be trained with a guarantee for every record.
         BudgetError: a silo's cap refuses a step.
         IntegrityError: a ledger cannot be written or was altered.
+
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> result = run(study)
+    >>> result.final["step"], result.epsilon <= 1.0
+    (2, True)
     """
     Study.expect(study)
     if baseline is not None and baseline not in BASELINES:
@@ -138,13 +156,36 @@ def resume(
            the study's epsilon may be over-counted and is never under-counted.
 
     Args:
-        folder: of the run.
-        progress, device, notice: as for `run`.
+        folder: of the run; the study is read from it, and the ledgers stay where they were.
+        progress: called after every step with its number, from 1, and the newest metrics.
+        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
+        notice: told in a few words what takes long, such as the mixing of a list of tokens.
+
+    Returns:
+        The model, its metrics from the first step on, and its epsilon.
 
     Raises:
         UserError: there is no run in the folder, it is finished, or another process works on it.
         IntegrityError: a checkpoint, a ledger or another file of the run was altered.
-        StudyError, DataError, BudgetError: as for `run`.
+        StudyError, DataError, ModelError, BudgetError: as for `run`.
+
+    >>> import contextlib, tempfile
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> def stop(step, metrics):
+    ...     raise KeyboardInterrupt
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     with contextlib.suppress(KeyboardInterrupt):
+    ...         _ = run(study, f"{home}/run", progress=stop)
+    ...     result = resume(f"{home}/run")
+    >>> [row["step"] for row in result.metrics], result.epsilon <= 1.0
+    ([1, 2], True)
     """
     with ExitStack() as stack:
         opened, study = stack.enter_context(RunFolder.again(Path(folder)))
@@ -257,7 +298,7 @@ def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | 
 def check_plan(path: Path, made: Plan) -> None:
     """The plan is still the one by which the run began: noise and account go together."""
     try:
-        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.json()))
+        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.to_json()))
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         why = f"it cannot be read ({type(error).__name__})"
     if why:

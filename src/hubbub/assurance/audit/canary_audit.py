@@ -21,7 +21,7 @@ import hubbub.learning as learning
 from hubbub.assurance.audit.canaries import Canaries, losses
 from hubbub.assurance.evidence.audit_result import (
     SIDES,
-    audit_as_plain,
+    audit_to_dict,
     bounds_of,
     check_auditable,
     check_size,
@@ -43,13 +43,27 @@ class Audit:
     """What an audit has found.
 
     Args:
-        plan: of the study.
-        confidence: the chance that `lower` is right, under P18's premises.
-        runs: trainings that were played, half of them to choose a rule.
-        canaries: of each run.
-        rates: of the rule, in the other half.
+        plan: the plan of the study that was audited.
+        confidence: the probability that `lower` is right, under the premises of P18.
+        runs: how many trainings were played, half of them to choose a rule.
+        canaries: how many there were in each run.
+        rates: how often the rule was right and wrong in the other half; counts of canaries.
         says: the side of their coins that the rule says of canaries; see `side`.
-        seconds: that it took.
+        seconds: of wall-clock time that it took.
+
+    Source: docs/privacy.md P18.
+
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> found = audit(study, runs=2, canaries=100, confidence=0.999999)
+    >>> found.contradicted, found.to_dict()["adversary"]
+    (False, 'aggregator + 1 silo')
     """
 
     plan: Plan = field(repr=False)
@@ -62,7 +76,7 @@ class Audit:
 
     @cached_property
     def _plain(self) -> dict[str, Any]:
-        return audit_as_plain(
+        return audit_to_dict(
             self.plan.study,
             bounds_of(self.plan),
             runs=self.runs,
@@ -76,17 +90,20 @@ class Audit:
 
     @property
     def lower(self) -> float:
-        """Epsilon of the training's sums is at least so large, at the study's delta (P18)."""
+        """Epsilon of the training's sums is at least so large, at the study's delta; no unit."""
         return float(self._plain["epsilon_lower"])
 
     @property
     def promised(self) -> float:
-        """The epsilon that is promised against the stated adversary."""
+        """The epsilon that is promised against the stated adversary; no unit."""
         return float(self._plain["epsilon_promised"])
 
     @property
     def audited(self) -> float:
-        """What the training's sums have of it: less, if the study asks for other releases too."""
+        """What the training's sums have of `promised`; no unit.
+
+        It is less than that if the study asks for other releases too.
+        """
         return float(self._plain["epsilon_audited"])
 
     @property
@@ -100,8 +117,8 @@ class Audit:
         one, other = SIDES[self.plan.study.privacy.relation]
         return one if self.says else other
 
-    def as_json(self) -> dict[str, Any]:
-        """It as plain values, which a run can be given."""
+    def to_dict(self) -> dict[str, Any]:
+        """What was found, as plain values; written to a file, a run can be given it."""
         return dict(self._plain)
 
 
@@ -126,15 +143,32 @@ def audit(
 
     Args:
         study: with Poisson sampling or none, and without projection.
-        runs: trainings to play, at least 2.
+        runs: trainings to play, from 2 to 1,000,000.
         canaries: in each of them, from 1 to 10,000.
-        confidence: from 0.5 to 0.999999.
-        progress: called after every step.
+        confidence: a probability, from 0.5 to 0.999999.
+        progress: called after every step with how many are done, of all runs together.
+
+    Returns:
+        The lower bound on epsilon, and how it was found.
 
     Raises:
         StudyError: the study cannot be run or audited, or an argument is out of range.
         DataError: model.inputs is not stated, and the public test set, whose records have the
             shape in question, cannot be read.
+
+    Source: docs/privacy.md P18.
+
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> found = audit(study, runs=2, canaries=500, confidence=0.999999)
+    >>> found.lower <= found.audited <= found.promised
+    True
     """
     Study.expect(study)
     runs, canaries, confidence = check_size(runs, canaries, confidence)

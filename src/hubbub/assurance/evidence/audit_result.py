@@ -75,7 +75,7 @@ def check_size(runs: object, canaries: object, confidence: object) -> tuple[int,
     )
 
 
-def audit_as_plain(
+def audit_to_dict(
     study: Study,
     bounds: Plain,
     *,
@@ -213,7 +213,7 @@ def _made_again(said: Plain, study: Study, bounds: Plain) -> Plain:
         raise ValueError(f"{rates.positives + rates.negatives} canaries, {judged} were judged")
     if rates.true > rates.positives or rates.false > rates.negatives:
         raise ValueError("a rule that spoke of more canaries than were there")
-    return audit_as_plain(
+    return audit_to_dict(
         study,
         bounds,
         runs=runs,

@@ -171,7 +171,7 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
             "only its own code or data know"
         )
         return
-    yield judged("the plan's numbers follow from the study", difference(found, made.as_json()))
+    yield judged("the plan's numbers follow from the study", difference(found, made.to_dict()))
     steps, attempts = study.training.steps, _attempts(said["attempts"])
     yield judged(
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "

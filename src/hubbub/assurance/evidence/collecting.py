@@ -154,7 +154,7 @@ def collect(
             "attempts": int(attempts),
             "after_attempts": spent(plan, int(attempts)),
         },
-        "plan": plan.as_json(),
+        "plan": plan.to_dict(),
         "silos": [dict(part) for part in parts],
         "transcripts": [summary_of(path) for path in files(folder)],
         "model": digests.get(MODEL),

@@ -99,7 +99,7 @@ class Entry:
         arguments.whole("round", self.round, least=0, most=2**63 - 1)
         arguments.whole("attempt", self.attempt, least=0, most=2**63 - 1)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The entry as JSON knows it."""
         return {
             "study": self.study.hex(),
@@ -137,7 +137,7 @@ class Cap:
         arguments.delta(self.delta)
         arguments.choice("relation", self.relation, arguments.RELATIONS)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The cap as JSON knows it."""
         return {
             "epsilon": float(self.epsilon),

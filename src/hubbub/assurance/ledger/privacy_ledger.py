@@ -73,7 +73,7 @@ class Ledger:
                 self._tally.check_attempts(entry, attempts, self._path)
                 if self._cap is not None:
                     self._tally.check_cap(entry, self._cap, attempts)
-                row = self._chain.append(json.dumps({"charge": entry.plain()}), last)
+                row = self._chain.append(json.dumps({"charge": entry.to_dict()}), last)
             self._count(row, entry)
 
     def set_cap(self, cap: Cap) -> None:
@@ -84,7 +84,7 @@ class Ledger:
         """
         with self._lock:
             with self._chain.writing():
-                row = self._chain.append(json.dumps({"cap": cap.plain()}), self._catch_up())
+                row = self._chain.append(json.dumps({"cap": cap.to_dict()}), self._catch_up())
             self._count(row, cap)
 
     @property

@@ -84,7 +84,7 @@ class Statement:
         """What is signed."""
         return _content(self.ledger, self.rows, self.head, self.time)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The statement as JSON knows it."""
         return {
             "ledger": self.ledger.hex(),
@@ -128,10 +128,10 @@ class Witnessed:
                 "up; ask the witness for it again"
             )
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What JSON knows of it."""
         return {
-            "statement": self.statement.plain(),
+            "statement": self.statement.to_dict(),
             "witness": self.witness.hex(),
             "signature": self.signature.hex(),
         }

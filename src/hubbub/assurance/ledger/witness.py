@@ -72,7 +72,7 @@ class Witness:
             known, signed = exchange(statements, self._known, witness=witness, sign=sign)
             for one in signed:
                 if self._known.get(one.statement.ledger) != one.statement:
-                    last = self._chain.append(json.dumps(one.statement.plain()), last)
+                    last = self._chain.append(json.dumps(one.statement.to_dict()), last)
         self._last, self._known = last, known
         return signed
 

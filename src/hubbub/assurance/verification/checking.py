@@ -70,7 +70,7 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     claims = [_without_evidence()] if content is None else check_content(content)
     if made is None:
         return [*found, *_without_plan(stated, content), *claims]
-    why = _unlike(stated, made.as_json())
+    why = _unlike(stated, made.to_dict())
     found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
     if found[-1].holds:
         sound = content if all(one.holds for one in [*found, *claims]) else None
@@ -257,7 +257,7 @@ def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) ->
     """What a session besides the training gave."""
     path, asked = folder / STANDARDISED, study.data.standardise
     if header.purpose == STANDARDISATION and asked is not None and played.sums and path.exists():
-        made = standardisation_from(played.sums[1], asked.bound).json()
+        made = standardisation_from(played.sums[1], asked.bound).to_json()
         same = read_whole(path) == made.encode()
         yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
     elif header.purpose != TRAINING:

@@ -198,6 +198,11 @@ class Column:
 
     Raises:
         StudyError: the fields contradict each other.
+
+    >>> Column(name="age", low=20.0, high=90.0).width
+    1
+    >>> Column(name="blood", categories=("0", "A", "B", "AB")).feature_names
+    ('blood=0', 'blood=A', 'blood=B', 'blood=AB')
     """
 
     name: str
@@ -221,7 +226,11 @@ class Column:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The public bounds of a numeric column."""
+        """The public bounds of a numeric column, in the column's own unit.
+
+        Raises:
+            StudyError: the column is categorical.
+        """
         if self.low is None or self.high is None:
             found = (self.low, self.high)
             self._refuse("low and high, or categories", found, "add the column's public bounds")

@@ -18,13 +18,22 @@ from hubbub.errors import DataError
 class Records:
     """The records of one silo, or the public test set. Never printed, never sent.
 
+    A data function of your own returns them (docs/data.md).
+
     Args:
-        inputs: float32, shape (n, features), or (n, ...) for images.
+        inputs: finite numbers, float32, shape (n, features), or (n, ...) for images; the model sees
+            them as they are.
         targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
             several classes.
 
     Raises:
         DataError: shapes, lengths or types differ from these, or a value is not finite.
+
+    >>> records = Records(
+    ...     inputs=np.zeros((3, 2), dtype=np.float32), targets=np.array([0, 1, 2], dtype=np.int64)
+    ... )
+    >>> records, len(records)
+    (<Records of shape (2,), targets int64>, 3)
     """
 
     inputs: NDArray[Any]
