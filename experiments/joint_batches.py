@@ -26,7 +26,7 @@ import hubbub.learning as learning
 from hubbub.planning import TRAINING
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import Silo
-from hubbub.session.in_process import LocalParties
+from hubbub.session.in_process import LocalPeers
 from hubbub.session.layout import layout_of
 from hubbub.session.noisy_sums import NoisySums
 from hubbub.session.party import SiloParty
@@ -90,7 +90,7 @@ class DealtVenue(LocalVenue):
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up."""
         rounds = self.federated(wanted, every=0).rounds
-        parties = cast(LocalParties, rounds.parties).parties
+        parties = cast(LocalPeers, rounds.peers).parties
         silos = {i: one.silo for i, one in parties.items() if isinstance(one, SiloParty)}
         counts = [task.count for task in wanted.tasks]
         rounds.lists = cast(Any, Dealer(rounds, cast(Any, silos), counts, SecureSource()))

@@ -232,7 +232,7 @@ def masked_kind(
     """Steps of the real protocol. Kinds of one session use its rounds in turn, none twice."""
     if threads == APART:
         return apart_kind(ready, parties, place, kinds)
-    parties.parties.threads = threads
+    parties.peers.threads = threads
     step = _real(parties, ready, place, len(kinds))
     return Kind(run=ready.run(step), silos=(), aggregator=())
 
@@ -240,7 +240,7 @@ def masked_kind(
 def apart_kind(ready: Ready, parties: Federation, place: int, kinds: Sequence[int]) -> Kind:
     """The same steps with every party watched."""
     silos, nodes = [], []
-    for party in parties.parties.parties.values():
+    for party in parties.peers.parties.values():
         if isinstance(party, SiloParty):
             silos.append(Watched(party.silo))
             party.silo = cast(Any, silos[-1])
@@ -319,7 +319,7 @@ def masking_seconds(parties: Federation, ready: Ready) -> float:
         mask_stream.add_all(residues, [(key, False) for key in keys])
         return time.thread_time() - start
 
-    sessions = [parties.parties.parties[index].agreed for index in some]
+    sessions = [parties.peers.parties[index].agreed for index in some]
     return median(masked(session) for session in sessions if session is not None)
 
 

@@ -346,7 +346,7 @@ def test_silos_of_the_adversary_have_neither_records_nor_noise(
     hubbub.audit(study(silos=6, colluders=2, steps=1), runs=2, canaries=12)
     # The aggregator with two silos, and the one of them that looks on (P3).
     for parties in seen:
-        silos = [parties.parties.parties[index].silo for index in range(1, 7)]
+        silos = [parties.peers.parties[index].silo for index in range(1, 7)]
         assert [silo._terms.sigma_grid > 0 for silo in silos] == [True] * 3 + [False] * 3
         assert [silo._task.count for silo in silos[3:]] == [0, 0, 0]
 

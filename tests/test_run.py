@@ -893,7 +893,7 @@ def test_no_repr_holds_a_record_or_how_many_there_are(planted):
 
 def test_no_repr_holds_a_key():
     who = federation(4, 0, [Given(np.zeros(3))] * 4, word_bits=32, dimension=3)
-    parties = list(who.parties.parties.values())
+    parties = list(who.peers.parties.values())
     sessions = [one.agreed for one in parties]
     shown = repr([who, list(who.keys), parties, [one._me for one in parties], sessions])
     shown += repr([list(session.secrets.values()) for session in sessions])

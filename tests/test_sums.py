@@ -145,7 +145,7 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
         return ExactSilo(masking, vectors[me.index - 1], word_bits)
 
     parties = assemble(layout, terms, silo, study=bytes(32))
-    for one in parties.parties.parties.values():
+    for one in parties.peers.parties.values():
         if isinstance(one, SiloParty):  # nodes stay on one thread: the streams must agree
             one.silo._masking._mask_stream = MaskStream(threads)
     model, seen = np.zeros(0, dtype=np.float32), []

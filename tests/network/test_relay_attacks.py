@@ -468,7 +468,7 @@ def alone(parties: Watched, session: bytes) -> int:
     plan, terms = terms_for(parties)
     roster, study, event_log = parties.aggregator.roster, parties.study.id, EventLog(party="relay")
     setup = SetUp(
-        parties=Requests(roster, study, parties.phase, event_log, Timeouts(deadline=5.0)),
+        peers=Requests(roster, study, parties.phase, event_log, Timeouts(deadline=5.0)),
         keys=parties.aggregator.keys,
         study=study,
         layout=layout_of(plan),

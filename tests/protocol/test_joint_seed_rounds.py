@@ -708,7 +708,7 @@ def test_a_link_that_was_altered_on_its_way_costs_an_attempt_and_blames_nobody(
 
     def altered(self: Silo) -> bytes:
         frame = original(self)
-        return flipped(frame, 90) if self is parties.parties.parties[2].silo else frame
+        return flipped(frame, 90) if self is parties.peers.parties[2].silo else frame
 
     def counted(self: Silo) -> bytes:
         sent.append(self)

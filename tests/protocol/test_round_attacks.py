@@ -16,7 +16,7 @@ from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
 from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.session.in_process import federate
-from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, set_up, world
+from protocol.parties import DIMENSION, STUDY, World, flipped, refused, sessions_of, set_up, world
 
 PAIRWISE = world()
 NODES = world(nodes=2)

@@ -11,7 +11,7 @@ import pytest
 from hubbub import Study
 from hubbub.assurance.evidence.collecting import FILE, collect, part_of
 from hubbub.assurance.ledger.privacy_ledger import Ledger
-from hubbub.assurance.transcript.records import files, read_header
+from hubbub.assurance.transcript.frame_records import files, read_header
 from hubbub.planning import TRAINING
 from hubbub.session.in_process import Federation
 from hubbub.training import run_sessions

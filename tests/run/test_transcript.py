@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.assurance.transcript.records import Kept, end_of, head_of, read_header
+from hubbub.assurance.transcript.frame_records import Kept, end_of, head_of, read_header
 from hubbub.assurance.transcript.writer import Transcript, files, path_of, read, recover
 from hubbub.errors import IntegrityError, ProtocolError, UserError
 from hubbub.protocol.identity import Keys, Roster

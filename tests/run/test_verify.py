@@ -20,7 +20,14 @@ from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import with_signature
 from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.assurance.transcript.records import Kept, files, first_head, read, read_header, start_of
+from hubbub.assurance.transcript.frame_records import (
+    Kept,
+    files,
+    first_head,
+    read,
+    read_header,
+    start_of,
+)
 from hubbub.assurance.transcript.writer import Transcript
 from hubbub.assurance.verification import replay
 from hubbub.assurance.verification.checking import verify
@@ -32,6 +39,7 @@ from hubbub.protocol.round import RoundParameters
 from hubbub.protocol.wire import Frame, Tag, unverified
 from hubbub.session.in_process import Federation
 from hubbub.study import Study
+from hubbub.training import federated
 from hubbub.training.auxiliary_sums import evaluation
 from hubbub.training.loop import Look
 from hubbub.training.report_of_run import write_report

@@ -95,7 +95,7 @@ class Coordinator:
         """One try at a set-up, with a session of its own."""
         roster = self._site.roster
         made = SetUp(
-            parties=self._requests,
+            peers=self._requests,
             keys=self._site.keys,
             study=self._study.id,
             layout=layout_of(wanted.plan),

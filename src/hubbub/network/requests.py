@@ -18,7 +18,7 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.identity import Roster
 from hubbub.protocol.wire import Tag, parse, sender_of, tag_of, unverified
-from hubbub.session.ask import Absent, Answer, Call, Parties
+from hubbub.session.ask import Absent, Answer, Call, Peers
 from hubbub.session.session_offer import REASONS
 from hubbub.version import VERSION
 
@@ -30,7 +30,7 @@ UNREADABLE = (
 )
 
 
-class Requests(Parties):
+class Requests(Peers):
     """Asks the parties of a roster through an engine.
 
     Args:
@@ -60,7 +60,7 @@ class Requests(Parties):
         operations: int = 0,
         carried: int = 0,
     ) -> Iterator[tuple[int, Answer]]:
-        """As `Parties.ask`; all are asked at once, and answer in any order."""
+        """As `Peers.ask`; all are asked at once, and answer in any order."""
         began, received = time.monotonic(), 0
         deadline = self.timeouts.of(call, operations=operations, carried=carried)
         distinct = {id(parts): parts for parts in requests.values()}

@@ -21,7 +21,7 @@ import hubbub.learning as learning
 from hubbub.assurance import evidence
 from hubbub.assurance.evidence.audit_result import read_audit
 from hubbub.assurance.transcript import files
-from hubbub.assurance.transcript.records import read, read_header
+from hubbub.assurance.transcript.frame_records import read, read_header
 from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.endpoint import planned

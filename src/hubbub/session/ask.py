@@ -1,6 +1,6 @@
 """The one seam of the protocol: the aggregator asks parties, and answers come.
 
-Whoever implements `Parties` carries frames and knows how. In one process the parties are asked one
+Whoever implements `Peers` carries frames and knows how. In one process the parties are asked one
 after the other (`in_process.py`); among machines there are envelopes, deadlines and an engine
 (`hubbub.network`). Everything above the seam, the set-up and the rounds, exists once.
 """
@@ -74,7 +74,7 @@ class AbsentError(HubbubError):
 Answer = list[bytes] | Absent
 
 
-class Parties(ABC):
+class Peers(ABC):
     """Everybody but the aggregator, as the aggregator can ask them.
 
     Args:

@@ -26,7 +26,7 @@ from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import Charge, LocalTask, Masking, Parameters, RoundParameters, Silo
 from hubbub.protocol.token_lists.onion_layers import Executor
 from hubbub.protocol.token_lists.process_pool import process_pool
-from hubbub.session.ask import Absent, AbsentError, Answer, Call, Parties
+from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.party import (
     MakeSilo,
@@ -46,7 +46,7 @@ Record = Callable[[int, Session, Charge], None]
 Notice = Callable[[str], None]
 
 
-class LocalParties(Parties):
+class LocalPeers(Peers):
     """Parties of this process.
 
     Args:
@@ -69,7 +69,7 @@ class LocalParties(Parties):
         operations: int = 0,
         carried: int = 0,
     ) -> Iterator[tuple[int, Answer]]:
-        """As `Parties.ask`; a ledger's refusal is an absence, any other error is a defect."""
+        """As `Peers.ask`; a ledger's refusal is an absence, any other error is a defect."""
         if self.threads == 1 or len(requests) == 1:
             for index, parts in requests.items():
                 taken = self._taken(index, call, parts)
@@ -114,23 +114,23 @@ class Federation:
 
     Args:
         keys: everybody's, in the order of the roster.
-        parties: all but the aggregator.
+        peers: all but the aggregator.
         rounds: the session, at the aggregator.
     """
 
     keys: Sequence[Keys] = field(repr=False)
-    parties: LocalParties
+    peers: LocalPeers
     rounds: Rounds
 
     @property
     def roster(self) -> Roster:
         """Everybody."""
-        return self.parties.roster
+        return self.peers.roster
 
     @property
     def session(self) -> Session:
         """The session, as the first silo knows it; all have compared it at set-up."""
-        found = self.parties.parties[1].agreed
+        found = self.peers.parties[1].agreed
         assert found is not None, "the session is set up"  # noqa: S101
         return found
 
@@ -262,9 +262,9 @@ def assemble(
         )
 
     payload = offer.payload()
-    parties = LocalParties(roster, {i: member(i) for i in range(1, len(keys))}, threads)
+    peers = LocalPeers(roster, {i: member(i) for i in range(1, len(keys))}, threads)
     rounds = SetUp(
-        parties=parties,
+        peers=peers,
         keys=keys[0],
         study=study,
         layout=layout,
@@ -274,7 +274,7 @@ def assemble(
         every=every,
         session=session,
     ).made()
-    return Federation(keys=keys, parties=parties, rounds=rounds)
+    return Federation(keys=keys, peers=peers, rounds=rounds)
 
 
 class SharedPool:

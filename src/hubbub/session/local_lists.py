@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 from hubbub.protocol.identity import Keys, Roster
 from hubbub.protocol.token_lists import TokenList
-from hubbub.session.ask import Answer, Call, Parties
+from hubbub.session.ask import Answer, Call, Peers
 from hubbub.session.in_process import SharedPool
 from hubbub.session.setup import new_session
 from hubbub.session.silo_token_lists import SiloTokenLists
@@ -38,7 +38,7 @@ class OwnedTokens:
     positions: Mapping[int, NDArray[np.intp]] = field(repr=False)
 
 
-class LocalSilos(Parties):
+class LocalSilos(Peers):
     """The silos of this process, which make lists and nothing else."""
 
     def __init__(self, roster: Roster, lists: Mapping[int, SiloTokenLists]) -> None:
@@ -55,7 +55,7 @@ class LocalSilos(Parties):
         operations: int = 0,
         carried: int = 0,
     ) -> Iterator[tuple[int, Answer]]:
-        """As `Parties.ask`; a fault is raised by whoever finds it."""
+        """As `Peers.ask`; a fault is raised by whoever finds it."""
         for index, parts in requests.items():
             yield index, self._lists[index].answer(call, parts)
 
@@ -116,7 +116,7 @@ def shuffled_list(
             number=number - 1,
         )
     TokenLists(
-        parties=LocalSilos(roster, lists),
+        peers=LocalSilos(roster, lists),
         study=study,
         session=session,
         counts=counts,

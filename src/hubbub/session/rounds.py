@@ -27,7 +27,7 @@ from hubbub.errors import HubbubError, ProtocolError
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.protocol.round import Aggregator, Parameters, RoundParameters
 from hubbub.protocol.wire import EVERYBODY, Tag, parse, receiver_of, tag_of
-from hubbub.session.ask import Absent, AbsentError, Call, Parties
+from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.token_lists import TokenLists
 
@@ -69,7 +69,7 @@ class Rounds:
     """One session after its set-up, at the aggregator.
 
     Args:
-        parties: everybody else.
+        peers: everybody else.
         aggregator: adds, and sees the sum alone.
         terms: the numbers of the rounds.
         layout: who shares with whom.
@@ -82,7 +82,7 @@ class Rounds:
         made: attempts that the last round has begun.
     """
 
-    parties: Parties
+    peers: Peers
     aggregator: Aggregator
     terms: RoundParameters
     layout: Layout
@@ -123,7 +123,7 @@ class Rounds:
             try:
                 return self.attempt(number, attempt, parameters), self.made
             except AbortedError:
-                self.parties.warn(
+                self.peers.warn(
                     "attempt", round=number, attempt=attempt, then="the next is made without them"
                 )
         self._check_quorum()
@@ -136,7 +136,7 @@ class Rounds:
             AbortedError: somebody is missing; `absent` says who.
             ProtocolError: a party signed a lie.
         """
-        active = [index for index in self.parties.roster.silos if index not in self.absent]
+        active = [index for index in self.peers.roster.silos if index not in self.absent]
         model = self.aggregator.begin(number, attempt, active, parameters)
         self.recorder.keep(model)
         self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
@@ -157,7 +157,7 @@ class Rounds:
 
     def _check_quorum(self) -> None:
         """Enough silos, and all nodes; or the session is over."""
-        roster = self.parties.roster
+        roster = self.peers.roster
         silos = [index for index in roster.silos if index not in self.absent]
         if len(silos) < self.terms.quorum or any(node in self.absent for node in roster.nodes):
             raise AbsentError(self.named_absent)
@@ -167,7 +167,7 @@ class Rounds:
         if not self.absent or time.monotonic() - self._asked_again < self.ask_again:
             return
         asked = dict.fromkeys(self.absent, ())
-        for index, answer in self.parties.ask(Call.PING, asked, self.session):
+        for index, answer in self.peers.ask(Call.PING, asked, self.session):
             if isinstance(answer, Absent):
                 continue
             if answer:  # it knows the session
@@ -203,7 +203,7 @@ class Rounds:
         self, call: Call, parts: Sequence[bytes], active: Sequence[int]
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
-        shares: dict[int, list[bytes]] = {node: [] for node in self.parties.roster.nodes}
+        shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
         taken, whole = set(), not self.terms.nodes or self.terms.joint
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
             if not self._fits(index, frames, Tag.MASKED) or not self._use(index, frames[0]):
@@ -231,7 +231,7 @@ class Rounds:
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool = False
     ) -> Iterator[tuple[int, list[bytes]]]:
         """The answers that there are; who gave none is absent from now on."""
-        for index, answer in self.parties.ask(call, requests, self.session, needs_all=needs_all):
+        for index, answer in self.peers.ask(call, requests, self.session, needs_all=needs_all):
             if isinstance(answer, Absent):
                 self.absent[index] = answer
             elif not answer:
@@ -263,7 +263,7 @@ class Rounds:
         if not self._fits(index, frames, Tag.SEED_LINK):
             return False
         try:
-            link = parse(frames[0], self.parties.roster, study=self.study, session=self.session)
+            link = parse(frames[0], self.peers.roster, study=self.study, session=self.session)
             if (link.round, link.attempt) != self.aggregator.time:
                 raise ProtocolError("expected a link of this attempt, got another", culprit="relay")
             if link.receiver != EVERYBODY or len(link.payload) != LINK_BYTES:
@@ -290,7 +290,7 @@ class Rounds:
         """A signed lie stops the study; what a relay can have done counts as silence."""
         if error.culprit == self._name(index):
             raise error
-        self.absent[index] = self.parties.garbled(index, str(error), error.culprit)
+        self.absent[index] = self.peers.garbled(index, str(error), error.culprit)
 
     def _need(self, wanted: Iterable[int], found: Set[int]) -> None:
         missing = sorted(set(wanted) - found)
@@ -303,4 +303,4 @@ class Rounds:
         return {self._name(index): why for index, why in self.absent.items()}
 
     def _name(self, index: int) -> str:
-        return self.parties.roster.name(index)
+        return self.peers.roster.name(index)

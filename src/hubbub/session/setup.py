@@ -8,7 +8,7 @@ passed to.
     COMMIT       all commitments                          ->  the hash of a share of the joint seed
     REVEAL       all hashes                               ->  the share: it draws the mask graph
     CONTRIBUTE   all shares                               ->  a sealed secret for each neighbour
-    CONFIRM      digests of all, the secrets for one      ->  the transcript's hash, a proof for each
+    CONFIRM      digests of all, the secrets for one      ->  the transcript's hash, and proofs
     FINISH       hashes and proofs for one                ->  nothing: rounds may come
 
 With compute nodes there is no graph to draw, and CONTRIBUTE comes at once.
@@ -27,7 +27,7 @@ from hubbub.protocol.identity import Keys
 from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import Aggregator, RoundParameters
 from hubbub.protocol.wire import receiver_of
-from hubbub.session.ask import Absent, AbsentError, Call, Parties
+from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout, witnesses_of
 from hubbub.session.rounds import Rounds
 from hubbub.session.session_offer import SessionOffer, offer_frame
@@ -44,7 +44,7 @@ class SetUp:
     """One try at setting a session up, by the aggregator.
 
     Args:
-        parties: everybody else.
+        peers: everybody else.
         keys: the aggregator's.
         study: the study id.
         layout: who shares masks with whom.
@@ -55,7 +55,7 @@ class SetUp:
         session: its name.
     """
 
-    parties: Parties
+    peers: Peers
     keys: Keys = field(repr=False)
     study: bytes
     layout: Layout
@@ -73,21 +73,21 @@ class SetUp:
         """
         opening = offer_frame(self.keys, self.study, self.session, self.offer)
         opened = self._all(Call.OPEN, [opening])
-        joint = set(self.parties.roster.silos) if self.terms.joint else set()
+        joint = set(self.peers.roster.silos) if self.terms.joint else set()
         self._check_numbers(opened, {index: int(index in joint) for index in opened})
-        anchors = [one for index in self.parties.roster.silos for one in opened[index]]
+        anchors = [one for index in self.peers.roster.silos for one in opened[index]]
         seeds = self._seed_check(anchors)
         self._agree(anchors)
         aggregator = Aggregator(
             keys=self.keys,
-            roster=self.parties.roster,
+            roster=self.peers.roster,
             terms=self.terms,
             study=self.study,
             session=self.session,
             seeds=seeds,
         )
         return Rounds(
-            parties=self.parties,
+            peers=self.peers,
             aggregator=aggregator,
             terms=self.terms,
             layout=self.layout,
@@ -99,7 +99,7 @@ class SetUp:
 
     def _agree(self, anchors: Sequence[bytes]) -> None:
         """The phases of `Agreement`, one after the other, and every frame to its receiver."""
-        roster, first = self.parties.roster, list(anchors)
+        roster, first = self.peers.roster, list(anchors)
         if not roster.nodes:
             commits = self._each(Call.COMMIT, first)
             first = self._each(Call.REVEAL, commits)
@@ -107,7 +107,7 @@ class SetUp:
         digests = bytes(32) + b"".join(sent_digest(sent[index]) for index in self._everybody)
         inbox = self._delivered(sent)
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
-        confirmed = self.parties.ask_all(Call.CONFIRM, asked, self.session)
+        confirmed = self.peers.ask_all(Call.CONFIRM, asked, self.session)
         self._check_numbers(confirmed, {index: 1 + len(sent[index]) for index in sent})
         confirms = {index: frames[0] for index, frames in confirmed.items()}
         checks = self._delivered(
@@ -118,14 +118,14 @@ class SetUp:
             besides = witnesses_of(self.layout, roster, self.terms, index)
             seen = {*sent[index], *besides} - {index}
             last[index] = [*(confirms[i] for i in sorted(seen) if i in confirms), *checks[index]]
-        self.parties.ask_all(Call.FINISH, last, self.session)
+        self.peers.ask_all(Call.FINISH, last, self.session)
 
     @property
     def _everybody(self) -> range:
-        return range(1, len(self.parties.roster.parties))
+        return range(1, len(self.peers.roster.parties))
 
     def _all(self, call: Call, parts: Sequence[bytes]) -> dict[int, list[bytes]]:
-        return self.parties.ask_all(call, dict.fromkeys(self._everybody, parts), self.session)
+        return self.peers.ask_all(call, dict.fromkeys(self._everybody, parts), self.session)
 
     def _each(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's one frame, in the order of the roster."""
@@ -152,7 +152,7 @@ class SetUp:
             AbsentError: naming whose answer is not whole, which blames nobody.
         """
         absent = {
-            self.parties.roster.name(index): Absent(
+            self.peers.roster.name(index): Absent(
                 why="garbled", said=f"expected {expected[index]} frames, got {len(frames)}"
             )
             for index, frames in answers.items()
@@ -166,7 +166,7 @@ class SetUp:
         if not self.terms.joint:
             return None
         check = SeedCheck(
-            roster=self.parties.roster,
+            roster=self.peers.roster,
             study=self.study,
             session=self.session,
             steps=self.terms.steps,
@@ -184,7 +184,7 @@ class SetUp:
         if not self.every:
             return None
         return TokenLists(
-            parties=self.parties,
+            peers=self.peers,
             study=self.study,
             session=self.session,
             counts=self.counts,

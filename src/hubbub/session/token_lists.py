@@ -20,7 +20,7 @@ from hubbub.protocol.token_lists.list_context import ListContext, Payload
 from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
 from hubbub.protocol.token_lists.token_list import list_places
 from hubbub.protocol.wire import Tag, sender_of, tag_of, unverified
-from hubbub.session.ask import AbsentError, Call, Parties
+from hubbub.session.ask import AbsentError, Call, Peers
 from hubbub.session.silo_token_lists import OpenedList
 
 # By then everybody else has shown its key, or has the list in force and never shows it.
@@ -32,14 +32,14 @@ class TokenLists:
     """Has the silos of a session make their shuffled token lists, each when it is due.
 
     Args:
-        parties: everybody else.
+        peers: everybody else.
         study, session: what every frame is bound to.
         counts: records of each silo, in the order of the roster; public.
         every: attempts that a list serves.
         number: of the last list that was begun.
     """
 
-    parties: Parties
+    peers: Peers
     study: bytes
     session: bytes
     counts: Sequence[int]
@@ -58,7 +58,7 @@ class TokenLists:
             began, self.number = time.monotonic(), self.number + 1
             _Making(self, self.number).make()
             self._left, seconds = self.every, time.monotonic() - began
-            self.parties.note("list", number=self.number, records=sum(self.counts), seconds=seconds)
+            self.peers.note("list", number=self.number, records=sum(self.counts), seconds=seconds)
         self._left -= 1
 
 
@@ -66,8 +66,8 @@ class _Making:
     """One list while it is made."""
 
     def __init__(self, lists: TokenLists, number: int) -> None:
-        self._parties, self._session = lists.parties, lists.session
-        self._roster = lists.parties.roster
+        self._peers, self._session = lists.peers, lists.session
+        self._roster = lists.peers.roster
         self._silos = self._roster.silos
         self._counts = dict(zip(self._silos, lists.counts, strict=True))
         self._whole = sum(lists.counts)
@@ -152,7 +152,7 @@ class _Making:
         """Everybody's frames, of the tags that they should have; a complaint is settled."""
         asked = sum(len(part) for parts in requests.values() for part in parts)
         answered = sum(size for each in sizes.values() for size in each.values())
-        found = self._parties.ask_all(
+        found = self._peers.ask_all(
             call, requests, self._session, operations=operations, carried=asked + answered
         )
         for index, heard in found.items():
@@ -179,7 +179,7 @@ class _Making:
 
     def _garbled(self, index: int, said: str, culprit: str = "relay") -> AbsentError:
         """What a relay can have done counts as silence."""
-        absent = self._parties.garbled(index, said, culprit)
+        absent = self._peers.garbled(index, said, culprit)
         return AbsentError({self._roster.name(index): absent})
 
     # A list that is opened ---------------------------------------------------------------------
@@ -201,7 +201,7 @@ class _Making:
                 "expected a complaint about a list that was shown, got one before",
                 culprit=self._roster.name(sender),
             )
-        self._parties.warn("complaint", whom=self._roster.name(sender))
+        self._peers.warn("complaint", whom=self._roster.name(sender))
         keys = self._all(Call.GIVE_UP, [complaint], {Tag.MIX_OPENED: self._rules.key_bytes})
         evidence = Evidence(
             list_context=self._list_context,
@@ -219,7 +219,7 @@ class _Making:
         """Everybody tells who lied, for its own people; what was signed has said it already."""
         work, carried = len(self._silos) * self._whole, len(self._silos) * sum(map(len, frames))
         asked = dict.fromkeys(self._silos, frames)
-        answers = self._parties.ask(
+        answers = self._peers.ask(
             Call.JUDGE, asked, self._session, operations=work, carried=carried
         )
         for _ in answers:

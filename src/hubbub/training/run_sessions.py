@@ -112,7 +112,7 @@ class RunSessions:
         if self.folder is None:
             return NoRecorder()
         transcript = self.folder.new_transcript(
-            rounds.study, rounds.session, rounds.parties.roster, rounds.terms, purpose=purpose
+            rounds.study, rounds.session, rounds.peers.roster, rounds.terms, purpose=purpose
         )
         return self.stack.enter_context(transcript)
 

@@ -23,8 +23,8 @@ from hubbub.assurance.evidence.evidence_file import (
     part_words,
     with_signature,
 )
+from hubbub.assurance.transcript.frame_records import FOLDER, files, head_of, read, read_header
 from hubbub.assurance.transcript.header import plain_roster
-from hubbub.assurance.transcript.records import FOLDER, files, head_of, read, read_header
 from hubbub.planning import Plan
 from hubbub.protocol.identity import Identity, Keys, Roster
 from hubbub.version import VERSION

@@ -4,7 +4,7 @@
 are written. What they add up to is found out in `verification`.
 """
 
-from hubbub.assurance.transcript.records import files
+from hubbub.assurance.transcript.frame_records import files
 from hubbub.assurance.transcript.writer import Transcript, recover
 
 __all__ = ["Transcript", "files", "recover"]

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from hubbub.assurance.transcript.header import Header
-from hubbub.assurance.transcript.records import (
+from hubbub.assurance.transcript.frame_records import (
     end_of,
     files,
     first_head,
@@ -23,6 +22,7 @@ from hubbub.assurance.transcript.records import (
     record_of,
     start_of,
 )
+from hubbub.assurance.transcript.header import Header
 from hubbub.disk import fresh, sync_folder, write_all
 from hubbub.errors import IntegrityError
 from hubbub.planning import TRAINING

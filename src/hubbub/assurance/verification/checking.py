@@ -19,8 +19,8 @@ from hubbub.assurance.evidence.collecting import FILE, STANDARDISED
 from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, plain_json, read_whole
 from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, rederived, wrong
+from hubbub.assurance.transcript.frame_records import FOLDER, files, read_header
 from hubbub.assurance.transcript.header import Header, plain_roster
-from hubbub.assurance.transcript.records import FOLDER, files, read_header
 from hubbub.assurance.verification.damage import RESTORE, damage
 from hubbub.assurance.verification.metrics_check import METRICS, check_rows
 from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for

@@ -13,7 +13,7 @@ from pathlib import Path
 from hubbub.assurance.evidence.collecting import FILE, digests_of, summary_of
 from hubbub.assurance.evidence.evidence_file import Plain, load
 from hubbub.assurance.evidence.finding import Finding, wrong
-from hubbub.assurance.transcript.records import FOLDER, files
+from hubbub.assurance.transcript.frame_records import FOLDER, files
 from hubbub.errors import HubbubError
 
 RESTORE = "restore it from a backup, and rely on no result that rests on it until then"

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.assurance.transcript.frame_records import Kept, read
 from hubbub.assurance.transcript.header import Header
-from hubbub.assurance.transcript.records import Kept, read
 from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import ring

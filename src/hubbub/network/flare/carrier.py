@@ -23,7 +23,7 @@ from hubbub.network.engine import Missing, Phase
 _TRIM_EVERY = 20  # phases
 
 
-class AbortedError(HubbubError):
+class JobEndedError(HubbubError):
     """FLARE ends the job: an administrator's wish, or a failure of its own."""
 
 
@@ -31,7 +31,7 @@ def phase_over_collab() -> Phase:
     """The phase function inside a job's main.
 
     Raises:
-        AbortedError: from a phase, when the job is being ended.
+        JobEndedError: from a phase, when the job is being ended.
     """
     context, phases = collab.context, 0
 
@@ -81,7 +81,7 @@ def phase_over_collab() -> Phase:
 def _check_going() -> None:
     """Nobody is missing where the job is being ended: it is the engine that ends the calls."""
     if collab.is_aborted:
-        raise AbortedError("expected the job to go on, the engine is ending it")
+        raise JobEndedError("expected the job to go on, the engine is ending it")
 
 
 def _give_memory_back() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from nvflare.collab import collab
 
 from hubbub.errors import HubbubError, UserError
-from hubbub.network.flare.carrier import AbortedError, phase_over_collab
+from hubbub.network.flare.carrier import JobEndedError, phase_over_collab
 from hubbub.network.flare.outcome import leave_word, run_folder
 from hubbub.network.flare.site_settings import Settings
 from hubbub.network.serve import serve
@@ -42,7 +42,7 @@ class FlareAggregator:
                 )
             phase = phase_over_collab()
             serve(site, study, out, phase, event_log=event_log, timeouts=settings.timeouts)
-        except AbortedError:
+        except JobEndedError:
             event_log.warn("stopped", said="the engine has ended the job; it is submitted again")
             raise
         except HubbubError as error:
