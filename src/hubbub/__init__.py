@@ -24,16 +24,15 @@ from hubbub.privacy import (
     projection_bound,
     trade_off,
 )
-from hubbub.study import Study
-from hubbub.study.tabular import Column, Records
+from hubbub.study import Column, Records, Study
 from hubbub.version import VERSION
 
 if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
-    from hubbub.session.sums import PrivateSum, private_sum, secure_sum
-    from hubbub.training.result import Result
-    from hubbub.training.run_study import resume, run
+    from hubbub.session import PrivateSum, private_sum, secure_sum
+    from hubbub.training import Result, resume
+    from hubbub.training.run_study import run
 
 __version__ = VERSION
 

@@ -11,7 +11,7 @@ from typing import Any
 import hubbub
 from hubbub.cli.curve import write_curve
 from hubbub.cli.output import add_json, emit, say
-from hubbub.privacy.arguments import RELATIONS, SAMPLINGS
+from hubbub.privacy import RELATIONS, SAMPLINGS
 
 _EPSILON, _DELTA = "0.001 to 50", "1e-12 to below 1"
 _PLOT = (

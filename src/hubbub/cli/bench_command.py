@@ -19,13 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.cli.output import add_json, bar, emit, table
-from hubbub.protocol import ring
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.noise import standard_normal
-from hubbub.protocol.randomness import SecureSource, cipher_at
+from hubbub.protocol import SecureSource, cipher_at, ring, standard_normal
+from hubbub.protocol.agreement import MaskStream
 from hubbub.protocol.round import RoundParameters
-from hubbub.session.in_process import federate
-from hubbub.session.layout import Layout
+from hubbub.session import Layout, federate
 
 _COORDINATES = 1_000_000
 _KEY = bytes(range(16))

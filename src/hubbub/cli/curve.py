@@ -9,9 +9,7 @@ import numpy as np
 
 import hubbub
 from hubbub.cli.output import writing
-from hubbub.report import charts
-from hubbub.report.markup import tag
-from hubbub.report.scales import bounds, linear
+from hubbub.report import bounds, charts, linear, tag
 
 Point = tuple[float, float]  # of epsilon and delta
 

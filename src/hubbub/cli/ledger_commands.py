@@ -11,11 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.ledger.hash_chain import Progress
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.assurance.ledger.statement import Statement, Witnessed
-from hubbub.assurance.ledger.tally import Tally
-from hubbub.assurance.ledger.witness import Witness
+from hubbub.assurance.ledger import Ledger, Progress, Statement, Tally, Witness, Witnessed
+from hubbub.assurance.ledger.privacy_ledger import Cap
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import IntegrityError, UserError
 from hubbub.privacy import arguments

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import UserError
-from hubbub.planning import Plan, plan
-from hubbub.planning.joint_batches import as_table
+from hubbub.planning import Plan, as_table, plan
 from hubbub.study import Study
 
 if TYPE_CHECKING:
-    from hubbub.training.result import Result
+    from hubbub.training import Result
 
 _WORDS = {
     "federated": "hubbub: all hospitals together, nobody trusted",
@@ -128,7 +127,7 @@ def _started(options: argparse.Namespace) -> Result:
 
 def _resumed(options: argparse.Namespace) -> Result:
     """A run that was stopped, from where it stood."""
-    from hubbub.training.run_study import resume
+    from hubbub.training import resume
 
     for name in ("study", "out", "ledgers", "baseline", "audit"):
         if getattr(options, name) is not None:
@@ -148,7 +147,7 @@ def _resumed(options: argparse.Namespace) -> Result:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from hubbub.training.comparison import MODES, compare
+    from hubbub.training import MODES, compare
 
     if options.network:
         return _demo_network(options)

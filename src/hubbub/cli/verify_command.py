@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence.claims import check
-from hubbub.assurance.evidence.finding import Finding
+from hubbub.assurance.evidence import Finding, check
 from hubbub.cli.output import add_json, bar, emit, say, table
 from hubbub.errors import UserError
 
@@ -43,7 +42,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _folder(path: Path, *, quiet: bool) -> list[Finding]:
     """All findings about a run; its sums are made again, which takes as long as it is long."""
-    from hubbub.assurance.verification.checking import steps_of, verify
+    from hubbub.assurance.verification import steps_of, verify
 
     with bar(f"verifying {path}", steps_of(path), quiet=quiet) as progress:
         return verify(path, progress.advance)
@@ -63,7 +62,7 @@ def _short(one: Finding) -> str:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from hubbub.training.report_of_run import write_report
+    from hubbub.training import write_report
 
     path = write_report(options.folder)
     if options.json:

@@ -12,6 +12,7 @@ from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
+from hubbub.learning.study_model import lift_of, model_of, optimizer_of
 from hubbub.learning.task import TrainingTask, evaluate_records, method_for, try_out
 from hubbub.learning.threads import threads_for
 
@@ -33,9 +34,12 @@ __all__ = [
     "evaluate_records",
     "frozen_features",
     "held_back",
+    "lift_of",
     "load_model",
     "load_parameters",
     "method_for",
+    "model_of",
+    "optimizer_of",
     "parameters_vector",
     "save_model",
     "stepped",

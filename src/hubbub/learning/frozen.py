@@ -17,9 +17,7 @@ from torch import nn
 from hubbub.errors import DataError, ModelError
 from hubbub.learning.frozen_features import frozen_features
 from hubbub.learning.model_file import read_pinned
-from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.model import Frozen
-from hubbub.study.tabular import Records
+from hubbub.study import Frozen, Records, data_folder
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 

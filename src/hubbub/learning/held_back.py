@@ -18,7 +18,7 @@ from hubbub.learning.device import device_of, exact_products, plain_attention
 from hubbub.learning.models import default_loss
 from hubbub.learning.parameter_vector import load_parameters
 from hubbub.learning.task import REPLICA, outputs_of, pieces, replica, slots_of, unquoted
-from hubbub.study.tabular import Records
+from hubbub.study import Records
 
 # In nats. A loss beyond this counts as this, so that what a record adds is bounded.
 MOST_LOSS = 5.0

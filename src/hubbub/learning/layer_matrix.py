@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol.projection.exact_grid import Array, Integers
-from hubbub.protocol.randomness import CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.protocol import CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.protocol.projection import Array, Integers
 
 Signs = NDArray[np.int8]
 

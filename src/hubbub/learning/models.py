@@ -21,7 +21,7 @@ from hubbub.errors import StudyError
 from hubbub.learning.batches import Loss
 from hubbub.learning.generator import borrowed
 from hubbub.learning.linear_chain import Squeeze
-from hubbub.study.sources import attempted, named_object
+from hubbub.study import attempted, named_object
 
 KINDS = ("logistic", "mlp", "cnn", "python:module:factory")
 _CHANNELS = 64  # of both convolutions of the paper's network

@@ -34,7 +34,7 @@ from hubbub.learning.metrics import evaluate
 from hubbub.learning.models import default_loss
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
-from hubbub.study.tabular import Records
+from hubbub.study import Records
 
 Made = TypeVar("Made")
 

@@ -17,15 +17,10 @@ from hubbub.errors import BudgetError, HubbubError, ProtocolError
 from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
 from hubbub.planning import attempts_of_list
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse
-from hubbub.session.ask import Absent, AbsentError, Call
-from hubbub.session.layout import layout_of
-from hubbub.session.rounds import Rounds
-from hubbub.session.session_offer import SessionOffer
-from hubbub.session.setup import SetUp
-from hubbub.study import Study
-from hubbub.study.standardisation import Standardisation
-from hubbub.training.run_sessions import SessionPlan
+from hubbub.protocol import EVERYBODY, Frame, Tag, parse
+from hubbub.session import Absent, AbsentError, Call, Rounds, SessionOffer, SetUp, layout_of
+from hubbub.study import Standardisation, Study
+from hubbub.training import SessionPlan
 
 _PAUSE = 2.0  # seconds
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops

@@ -23,15 +23,10 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import MOST_GRAPHS, PartyFolder
 from hubbub.planning import Plan, is_sparse
 from hubbub.planning import plan as plan_study
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.identity import Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol import EVERYBODY, Frame, Roster, SecureSource, Tag, parse, unverified
+from hubbub.protocol.agreement import MaskStream
 from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse, unverified
-from hubbub.session.ask import Call
-from hubbub.session.layout import layout_of
-from hubbub.session.party import Membership, Party
-from hubbub.session.session_offer import RefusedError, SessionOffer
+from hubbub.session import Call, Membership, Party, RefusedError, SessionOffer, layout_of
 from hubbub.study import Study
 from hubbub.version import VERSION
 

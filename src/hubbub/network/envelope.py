@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
-from hubbub.protocol.wire import VERSION
-from hubbub.session.ask import Call
+from hubbub.protocol import VERSION
+from hubbub.protocol.agreement import SESSION_BYTES
+from hubbub.session import Call
 
 _ASKS, _ANSWERS = b"hub?", b"hub!"
 _MOST_PARTS = 1 << 20

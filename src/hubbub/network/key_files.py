@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import tomli_w
 
 from hubbub.errors import StudyError
-from hubbub.protocol.identity import ROLES, Identity, Keys, Roster
+from hubbub.protocol import ROLES, Identity, Keys, Roster
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # as a study's silos are called

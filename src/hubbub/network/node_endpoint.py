@@ -12,10 +12,16 @@ from typing import Any
 from hubbub.network.endpoint import Endpoint, SessionState, planned
 from hubbub.planning import Plan
 from hubbub.protocol.round import RoundParameters
-from hubbub.session.ask import Call
-from hubbub.session.layout import round_parameters_of
-from hubbub.session.party import Membership, NodeParty, Party
-from hubbub.session.session_offer import RefusedError, SessionOffer, part_of_plan
+from hubbub.session import (
+    Call,
+    Membership,
+    NodeParty,
+    Party,
+    RefusedError,
+    SessionOffer,
+    part_of_plan,
+    round_parameters_of,
+)
 from hubbub.study import Study
 
 

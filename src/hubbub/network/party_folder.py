@@ -25,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence.audit_result import write_audit
+from hubbub.assurance.evidence import write_audit
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
@@ -36,7 +36,7 @@ from hubbub.network.key_files import (
     keys_toml,
     roster_toml,
 )
-from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.protocol import Identity, Keys, Roster
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"

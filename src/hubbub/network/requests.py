@@ -16,10 +16,8 @@ from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.identity import Roster
-from hubbub.protocol.wire import Tag, parse, sender_of, tag_of, unverified
-from hubbub.session.ask import Absent, Answer, Call, Peers
-from hubbub.session.session_offer import REASONS
+from hubbub.protocol import Roster, Tag, parse, sender_of, tag_of, unverified
+from hubbub.session import REASONS, Absent, Answer, Call, Peers
 from hubbub.version import VERSION
 
 _MOST_ATTEMPTS = 10**9

@@ -19,9 +19,8 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub.assurance import evidence
-from hubbub.assurance.evidence.audit_result import read_audit
-from hubbub.assurance.transcript import files
-from hubbub.assurance.transcript.frame_records import read, read_header
+from hubbub.assurance.evidence import read_audit
+from hubbub.assurance.transcript import files, read, read_header
 from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.endpoint import planned
@@ -31,15 +30,19 @@ from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
 from hubbub.planning import TRAINING
-from hubbub.protocol.wire import Tag
+from hubbub.protocol import Tag
 from hubbub.study import Study, sources
-from hubbub.training.federated import train_federated
-from hubbub.training.loop import Progress, State
-from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.result import Result, conclude
-from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_sessions import RunSessions
-from hubbub.training.run_study import check_plan
+from hubbub.training import (
+    PreparedStudy,
+    Progress,
+    Result,
+    RunFolder,
+    RunSessions,
+    State,
+    check_plan,
+    conclude,
+    train_federated,
+)
 
 _TOLD_EPSILONS = 20
 

@@ -33,20 +33,24 @@ from hubbub.planning import (
     attempts_of_list,
     mechanism_of,
 )
-from hubbub.protocol.agreement.joint_seed import JointSeed
-from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol import Tag, parse
+from hubbub.protocol.agreement import JointSeed, Session
 from hubbub.protocol.round import Charge, LocalTask, Masking, RoundParameters, Silo
-from hubbub.protocol.token_lists.process_pool import process_pool
-from hubbub.protocol.wire import Tag, parse
-from hubbub.session.ask import Call
-from hubbub.session.layout import round_parameters_of
-from hubbub.session.party import Membership, Party, SiloParty, lists_of
-from hubbub.session.session_offer import RefusedError, SessionOffer, part_of_plan, purposes_of
-from hubbub.study import Study
-from hubbub.study.standardisation import FeatureSums
-from hubbub.training import run_folder
-from hubbub.training.auxiliary_sums import standardised
-from hubbub.training.prepared_study import PreparedStudy
+from hubbub.protocol.token_lists import process_pool
+from hubbub.session import (
+    Call,
+    Membership,
+    Party,
+    RefusedError,
+    SessionOffer,
+    SiloParty,
+    lists_of,
+    part_of_plan,
+    purposes_of,
+    round_parameters_of,
+)
+from hubbub.study import FeatureSums, Study
+from hubbub.training import PreparedStudy, run_folder, standardised
 
 _TELL_EVERY = 5.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hubbub.session.ask import Call
+from hubbub.session import Call
 
 PACE = 0.02  # a silo's answer leaves at a multiple of it
 

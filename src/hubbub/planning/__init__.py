@@ -6,21 +6,34 @@ how much), `batches` (what joint batches cost) and `planning` (how all of it bec
 `size` knows how large the model is.
 """
 
-from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, AuxiliaryQuery
+from hubbub.planning.auxiliary_queries import (
+    EVALUATION,
+    STANDARDISATION,
+    TRAINING,
+    AuxiliaryQuery,
+    features_of,
+)
 from hubbub.planning.exposure import (
     Exposure,
+    epsilon_against,
     noise_left,
     owned_records,
     sharing_silos,
     stated_adversary,
 )
-from hubbub.planning.joint_batches import JointBatches
+from hubbub.planning.joint_batches import JointBatches, as_table
 from hubbub.planning.mask_degree import is_sparse
 from hubbub.planning.model_size import is_dimension, model_dimension, record_shape, told_shape
 from hubbub.planning.pairing import (
+    BOUNDED,
+    EXACT,
+    LONGER,
+    UNPROJECTED,
+    WITHOUT_REPLACEMENT,
     Mechanism,
     Projected,
     attempts_of_list,
+    is_exact,
     joint_batch,
     mechanism_of,
     releases,
@@ -29,10 +42,15 @@ from hubbub.planning.precision import SUM_MARGIN, check_batches, largest_batch
 from hubbub.planning.study_plan import Plan, PlannedQuery, plan
 
 __all__ = [
+    "BOUNDED",
     "EVALUATION",
+    "EXACT",
+    "LONGER",
     "STANDARDISATION",
     "SUM_MARGIN",
     "TRAINING",
+    "UNPROJECTED",
+    "WITHOUT_REPLACEMENT",
     "AuxiliaryQuery",
     "Exposure",
     "JointBatches",
@@ -40,9 +58,13 @@ __all__ = [
     "Plan",
     "PlannedQuery",
     "Projected",
+    "as_table",
     "attempts_of_list",
     "check_batches",
+    "epsilon_against",
+    "features_of",
     "is_dimension",
+    "is_exact",
     "is_sparse",
     "joint_batch",
     "largest_batch",

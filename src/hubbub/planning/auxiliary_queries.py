@@ -14,9 +14,7 @@ from hubbub.errors import StudyError
 from hubbub.planning.model_size import record_shape
 from hubbub.planning.precision import CLIP_MARGIN
 from hubbub.privacy import Release, Step, release
-from hubbub.study import Study
-from hubbub.study.privacy import Privacy
-from hubbub.study.training import Training
+from hubbub.study import Privacy, Study, Training
 
 TRAINING, EVALUATION, STANDARDISATION = "training", "evaluation", "standardisation"
 # An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.

@@ -43,11 +43,11 @@ from hubbub.privacy import (
     projection_factor,
     release,
     release_at_quantile,
+    release_by_signs,
     release_projected,
     release_with_malicious,
     with_slack,
 )
-from hubbub.privacy.mechanism import release_by_signs
 from hubbub.study import Study
 
 WITHOUT_REPLACEMENT = "without-replacement"

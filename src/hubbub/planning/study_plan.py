@@ -30,11 +30,17 @@ from hubbub.planning.mask_degree import mask_degree
 from hubbub.planning.model_size import model_dimension
 from hubbub.planning.pairing import Mechanism, Projected, least_noise, mechanism_of, releases
 from hubbub.planning.precision import CLIP_MARGIN, certificate_for, grid_for
-from hubbub.privacy import Certificate, Composition, power_bound
-from hubbub.privacy.arguments import LEAST_DELTA, LEAST_EPSILON, MOST_DIMENSION, whole
-from hubbub.protocol.agreement.joint_seed import LINK_BYTES
-from hubbub.protocol.agreement.pair_secrets import SHARE_SEAL_BYTES
-from hubbub.protocol.wire import DIGEST_BYTES, OVERHEAD
+from hubbub.privacy import (
+    LEAST_DELTA,
+    LEAST_EPSILON,
+    MOST_DIMENSION,
+    Certificate,
+    Composition,
+    power_bound,
+    whole,
+)
+from hubbub.protocol import DIGEST_BYTES, OVERHEAD
+from hubbub.protocol.agreement import LINK_BYTES, SHARE_SEAL_BYTES
 from hubbub.study import Study
 
 

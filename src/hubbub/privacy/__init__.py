@@ -7,6 +7,15 @@ numerics, in the order in which the data go through.
 """
 
 from hubbub.privacy.accountant import Bound, Composition, calibrate
+from hubbub.privacy.arguments import (
+    LEAST_DELTA,
+    LEAST_EPSILON,
+    MOST_DIMENSION,
+    RELATIONS,
+    SAMPLINGS,
+    whole,
+)
+from hubbub.privacy.canary_guesses import Rates, Trials, chosen_rule, lower_bound, rates_of
 from hubbub.privacy.certificate import Certificate
 from hubbub.privacy.mechanism import (
     LEAST_SAMPLED_NOISE,
@@ -16,6 +25,7 @@ from hubbub.privacy.mechanism import (
     projection_factor,
     release,
     release_at_quantile,
+    release_by_signs,
     release_projected,
     release_with_malicious,
     with_slack,
@@ -34,29 +44,41 @@ from hubbub.privacy.questions import (
 from hubbub.privacy.tradeoff import TradeOff, power_bound
 
 __all__ = [
+    "LEAST_DELTA",
+    "LEAST_EPSILON",
     "LEAST_SAMPLED_NOISE",
+    "MOST_DIMENSION",
+    "RELATIONS",
+    "SAMPLINGS",
     "Bound",
     "Certificate",
     "Composition",
+    "Rates",
     "Release",
     "Step",
     "TradeOff",
+    "Trials",
     "attack_power",
     "calibrate",
+    "chosen_rule",
     "composed_epsilon",
     "delta",
     "epsilon",
     "honest_rate",
+    "lower_bound",
     "malicious_epsilon",
     "noise_multiplier",
     "power_bound",
     "projected_epsilon",
     "projection_bound",
     "projection_factor",
+    "rates_of",
     "release",
     "release_at_quantile",
+    "release_by_signs",
     "release_projected",
     "release_with_malicious",
     "trade_off",
+    "whole",
     "with_slack",
 ]

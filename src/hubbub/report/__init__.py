@@ -16,6 +16,9 @@ It works from the plain values in a run folder. It knows no plan, no model and n
 clock, and the page loads nothing and runs nothing: it can be mailed, archived and printed.
 """
 
+from hubbub.report.markup import tag
+from hubbub.report.number_format import at_least, at_most
 from hubbub.report.page import render
+from hubbub.report.scales import bounds, linear
 
-__all__ = ["render"]
+__all__ = ["at_least", "at_most", "bounds", "linear", "render", "tag"]

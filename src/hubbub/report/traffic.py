@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubbub.protocol.wire import OVERHEAD
+from hubbub.protocol import OVERHEAD
 from hubbub.report.markup import Html, section, table, tag
 from hubbub.report.number_format import NOT_KNOWN, amount, duration, size
 

@@ -1,1 +1,50 @@
 """The order of the protocol, once: set-up, rounds, token lists, and who answers what."""
+
+from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
+from hubbub.session.in_process import Federation, Notice, federate, raised_by
+from hubbub.session.layout import Layout, layout_of, round_parameters_of
+from hubbub.session.noisy_sums import NoisySums
+from hubbub.session.party import Membership, NodeParty, Party, SiloParty, lists_of
+from hubbub.session.rounds import NoRecorder, Recorder, Rounds
+from hubbub.session.session_offer import (
+    REASONS,
+    RefusedError,
+    SessionOffer,
+    part_of_plan,
+    purposes_of,
+)
+from hubbub.session.setup import SetUp
+from hubbub.session.sums import PrivateSum, private_sum, secure_sum
+
+__all__ = [
+    "REASONS",
+    "Absent",
+    "AbsentError",
+    "Answer",
+    "Call",
+    "Federation",
+    "Layout",
+    "Membership",
+    "NoRecorder",
+    "NodeParty",
+    "NoisySums",
+    "Notice",
+    "Party",
+    "Peers",
+    "PrivateSum",
+    "Recorder",
+    "RefusedError",
+    "Rounds",
+    "SessionOffer",
+    "SetUp",
+    "SiloParty",
+    "federate",
+    "layout_of",
+    "lists_of",
+    "part_of_plan",
+    "private_sum",
+    "purposes_of",
+    "raised_by",
+    "round_parameters_of",
+    "secure_sum",
+]

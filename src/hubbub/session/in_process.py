@@ -18,25 +18,13 @@ from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, IntegrityError
 from hubbub.planning import TRAINING
-from hubbub.protocol.agreement.joint_seed import JointSeed
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol import Keys, Roster, SecureSource
+from hubbub.protocol.agreement import JointSeed, MaskStream, Session
 from hubbub.protocol.round import Charge, LocalTask, Masking, Parameters, RoundParameters, Silo
-from hubbub.protocol.token_lists.onion_layers import Executor
-from hubbub.protocol.token_lists.process_pool import process_pool
+from hubbub.protocol.token_lists import Executor, process_pool
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.layout import Layout
-from hubbub.session.party import (
-    MakeSilo,
-    Membership,
-    NodeParty,
-    Party,
-    SiloParty,
-    Work,
-    lists_of,
-)
+from hubbub.session.party import MakeSilo, Membership, NodeParty, Party, SiloParty, Work, lists_of
 from hubbub.session.rounds import AbortedError, Rounds
 from hubbub.session.session_offer import SessionOffer
 from hubbub.session.setup import SetUp, new_session

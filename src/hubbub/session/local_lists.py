@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol import Keys, Roster
 from hubbub.protocol.token_lists import TokenList
 from hubbub.session.ask import Answer, Call, Peers
 from hubbub.session.in_process import SharedPool

@@ -18,13 +18,9 @@ from functools import partial
 from typing import Protocol
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol import Keys, Roster, SecureSource, Tag, tag_of
+from hubbub.protocol.agreement import Agreement, JointSeed, MaskStream, SeedCheck, Session
 from hubbub.protocol.round import Charge, ComputeNode, Masking, RoundParameters, Silo
-from hubbub.protocol.wire import Tag, tag_of
 from hubbub.session.ask import Call
 from hubbub.session.layout import Layout, witnesses_of
 from hubbub.session.session_offer import RefusedError, context_of

@@ -16,10 +16,9 @@ from typing import Any
 
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.planning import TRAINING, Plan
-from hubbub.protocol.identity import Keys
+from hubbub.protocol import EVERYBODY, Frame, Keys, Tag
 from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag
-from hubbub.study.standardisation import Standardisation
+from hubbub.study import Standardisation
 from hubbub.version import VERSION
 
 _LARGEST = 1 << 26  # bytes of an opening

@@ -21,12 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.joint_seed import SeedCheck
-from hubbub.protocol.agreement.key_agreement import SESSION_BYTES, sent_digest
-from hubbub.protocol.identity import Keys
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol import Keys, SecureSource, receiver_of
+from hubbub.protocol.agreement import SESSION_BYTES, SeedCheck, sent_digest
 from hubbub.protocol.round import Aggregator, RoundParameters
-from hubbub.protocol.wire import receiver_of
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout, witnesses_of
 from hubbub.session.rounds import Rounds

@@ -21,13 +21,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol import SIGNATURE_BYTES, Keys, Roster, Tag, parse, unverified
 from hubbub.protocol.round import Silo
-from hubbub.protocol.token_lists import Evidence, Mixer, Owned, verdict
-from hubbub.protocol.token_lists.list_context import ListContext
-from hubbub.protocol.token_lists.onion_layers import Executor
-from hubbub.protocol.token_lists.process_pool import process_pool
-from hubbub.protocol.wire import SIGNATURE_BYTES, Tag, parse, unverified
+from hubbub.protocol.token_lists import (
+    Evidence,
+    Executor,
+    ListContext,
+    Mixer,
+    Owned,
+    process_pool,
+    verdict,
+)
 from hubbub.session.ask import Call
 
 # Who works on so many HPKE operations.

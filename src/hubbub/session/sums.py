@@ -16,8 +16,7 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.planning import Exposure, plan
 from hubbub.privacy import arguments as parameters
 from hubbub.protocol import ring
-from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.agreement import JointSeed, mask_graph
 from hubbub.protocol.round import Attempt, Charge, Masking, Parameters, RoundParameters, decoded
 from hubbub.session.in_process import assemble, federate
 from hubbub.session.layout import Layout, layout_of, round_parameters_of

@@ -15,11 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.token_lists import Evidence
-from hubbub.protocol.token_lists.list_context import ListContext, Payload
-from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
-from hubbub.protocol.token_lists.token_list import list_places
-from hubbub.protocol.wire import Tag, sender_of, tag_of, unverified
+from hubbub.protocol import Tag, sender_of, tag_of, unverified
+from hubbub.protocol.token_lists import (
+    Evidence,
+    ListContext,
+    Payload,
+    Posts,
+    Publications,
+    Sizes,
+    list_places,
+)
 from hubbub.session.ask import AbsentError, Call, Peers
 from hubbub.session.silo_token_lists import OpenedList
 

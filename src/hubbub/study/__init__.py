@@ -13,10 +13,31 @@ which stands on `size` and `quoting`; `contradictions`, `written` and `study` st
 from __future__ import annotations
 
 from hubbub.study.data import Data
-from hubbub.study.model import Model
+from hubbub.study.datasets.cache_folder import data_folder
+from hubbub.study.model import Frozen, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
+from hubbub.study.sources import attempted, named_object
+from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.study.study import FORMAT, Study
+from hubbub.study.tabular import Column, Records
 from hubbub.study.training import Training
 
-__all__ = ["FORMAT", "Data", "Model", "Parties", "Privacy", "Study", "Training"]
+__all__ = [
+    "FORMAT",
+    "Column",
+    "Data",
+    "FeatureSums",
+    "Frozen",
+    "Model",
+    "Parties",
+    "Privacy",
+    "Records",
+    "Standardisation",
+    "Study",
+    "Training",
+    "attempted",
+    "data_folder",
+    "named_object",
+    "standardisation_from",
+]

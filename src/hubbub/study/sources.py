@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DataError, HubbubError, StudyError
-from hubbub.study import Data, Study
+from hubbub.study.data import Data
 from hubbub.study.import_path import BUILT_IN, OWN
+from hubbub.study.study import Study
 from hubbub.study.tabular import Records, read_table
 
 TEST = "test"

@@ -18,7 +18,7 @@ from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
 from hubbub.protocol.round import LocalTask
-from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
+from hubbub.study import FeatureSums, Standardisation, standardisation_from
 from hubbub.training.loop import Look, Row
 from hubbub.training.prepared_study import Parameters, PreparedStudy
 from hubbub.training.run_sessions import RunSessions

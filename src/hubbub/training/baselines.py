@@ -18,14 +18,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.noise import standard_normal
-from hubbub.protocol.projection import Draw, Lift
-from hubbub.protocol.projection.matrix import SEED_BYTES
-from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.round import LocalTask, RoundParameters
-from hubbub.protocol.round.projected_sum import clipped_sum, draw_of
+from hubbub.protocol import SecureSource, standard_normal
+from hubbub.protocol.projection import SEED_BYTES, Draw, Lift
+from hubbub.protocol.round import LocalTask, RoundParameters, clipped_sum, draw_of
 from hubbub.protocol.token_lists import chosen_records, partition, without_replacement
-from hubbub.session.layout import round_parameters_of
+from hubbub.session import round_parameters_of
 from hubbub.training.loop import Progress, State, Summation, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
 

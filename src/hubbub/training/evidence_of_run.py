@@ -6,8 +6,7 @@ from typing import Any
 
 from hubbub.assurance import evidence
 from hubbub.assurance.ledger import Ledger
-from hubbub.assurance.transcript import files
-from hubbub.assurance.transcript.frame_records import read_header
+from hubbub.assurance.transcript import files, read_header
 from hubbub.errors import StudyError
 from hubbub.planning import TRAINING, Plan, mechanism_of
 from hubbub.training.run_folder import RunFolder

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hubbub.assurance.evidence.collecting import STANDARDISED
+from hubbub.assurance.evidence import STANDARDISED
 from hubbub.planning import TRAINING
-from hubbub.study.standardisation import Standardisation
+from hubbub.study import Standardisation
 from hubbub.training.auxiliary_sums import evaluation, standardise, through
 from hubbub.training.loop import Progress, State, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy

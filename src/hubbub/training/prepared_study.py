@@ -12,21 +12,20 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.errors import DataError, StudyError
-from hubbub.learning.study_model import lift_of, model_of, optimizer_of
+from hubbub.learning import lift_of, model_of, optimizer_of
 from hubbub.planning import (
     SUM_MARGIN,
     Plan,
     check_batches,
+    features_of,
     largest_batch,
     owned_records,
     record_shape,
 )
 from hubbub.planning import plan as plan_study
-from hubbub.planning.auxiliary_queries import features_of
 from hubbub.protocol.projection import Lift
 from hubbub.protocol.round import LocalTask, RoundParameters
-from hubbub.study import Model, Study, sources
-from hubbub.study.tabular import Records
+from hubbub.study import Model, Records, Study, sources
 
 Parameters = NDArray[np.float32]
 

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence.claims import check_content
-from hubbub.assurance.evidence.collecting import FILE
-from hubbub.assurance.evidence.evidence_file import load, read_whole
+from hubbub.assurance.evidence import FILE, check_content, load, read_whole
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.report import render

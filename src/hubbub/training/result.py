@@ -11,7 +11,7 @@ from typing import Any
 from hubbub.assurance.evidence import FILE
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
-from hubbub.study.standardisation import Standardisation
+from hubbub.study import Standardisation
 from hubbub.training.loop import State
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.report_of_run import write_report

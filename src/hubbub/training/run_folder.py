@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.assurance.evidence.audit_result import AUDIT, write_audit
+from hubbub.assurance.evidence import AUDIT, write_audit
 from hubbub.assurance.transcript import Transcript, files, recover
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
-from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
-from hubbub.protocol.identity import Roster
+from hubbub.protocol import Roster
+from hubbub.protocol.agreement import SESSION_BYTES
 from hubbub.protocol.round import RoundParameters
 from hubbub.study import Study
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint

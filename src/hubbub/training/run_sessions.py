@@ -16,16 +16,24 @@ from typing import Protocol
 from hubbub.assurance.ledger import Entry, Kind, Ledger, entry_of, kind_of
 from hubbub.errors import BudgetError
 from hubbub.planning import TRAINING, Plan, attempts_of_list, mechanism_of
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol import Keys, Roster
+from hubbub.protocol.agreement import Session
 from hubbub.protocol.projection import Lift
 from hubbub.protocol.round import Charge, LocalTask, RoundParameters
-from hubbub.protocol.token_lists.process_pool import cores
-from hubbub.session.ask import AbsentError
-from hubbub.session.in_process import Federation, Notice, federate, raised_by
-from hubbub.session.layout import layout_of, round_parameters_of
-from hubbub.session.noisy_sums import NoisySums
-from hubbub.session.rounds import NoRecorder, Recorder, Rounds
+from hubbub.protocol.token_lists import cores
+from hubbub.session import (
+    AbsentError,
+    Federation,
+    NoisySums,
+    NoRecorder,
+    Notice,
+    Recorder,
+    Rounds,
+    federate,
+    layout_of,
+    raised_by,
+    round_parameters_of,
+)
 from hubbub.study import Study
 from hubbub.training.run_folder import RunFolder
 

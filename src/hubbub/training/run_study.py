@@ -16,14 +16,11 @@ from math import inf
 from pathlib import Path
 
 import hubbub.learning as learning
-from hubbub.assurance.evidence.audit_result import AUDIT, read_audit
-from hubbub.assurance.evidence.collecting import STANDARDISED
-from hubbub.assurance.evidence.comparing import difference
+from hubbub.assurance.evidence import AUDIT, STANDARDISED, difference, read_audit
 from hubbub.assurance.ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.planning import Plan
-from hubbub.session.in_process import Notice
-from hubbub.session.layout import layout_of
+from hubbub.session import Notice, layout_of
 from hubbub.study import Study
 from hubbub.training.auxiliary_sums import evaluation, exactly, standardise, through
 from hubbub.training.baselines import BASELINES, alone, central

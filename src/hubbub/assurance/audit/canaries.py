@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.planning import SUM_MARGIN, Plan, largest_batch
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol import SecureSource
 from hubbub.protocol.round import LocalTask
-from hubbub.study.tabular import Records
+from hubbub.study import Records
 
 Array = NDArray[np.float64]
 

@@ -19,18 +19,11 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub.assurance.audit.canaries import Canaries, losses
-from hubbub.assurance.evidence.audit_result import (
-    SIDES,
-    audit_to_dict,
-    bounds_of,
-    check_auditable,
-    check_size,
-)
+from hubbub.assurance.evidence import SIDES, audit_to_dict, bounds_of, check_auditable, check_size
 from hubbub.planning import Plan, plan
-from hubbub.privacy.canary_guesses import Rates, Trials, chosen_rule, rates_of
+from hubbub.privacy import Rates, Trials, chosen_rule, rates_of
 from hubbub.protocol.round import decoded
-from hubbub.session.in_process import federate
-from hubbub.session.layout import layout_of, round_parameters_of
+from hubbub.session import federate, layout_of, round_parameters_of
 from hubbub.study import Study
 from hubbub.version import VERSION
 

@@ -4,6 +4,69 @@
 thing that was checked.
 """
 
-from hubbub.assurance.evidence.collecting import FILE, checked_part, collect, part_of
+from hubbub.assurance.evidence.audit_result import (
+    AUDIT,
+    SIDES,
+    audit_to_dict,
+    bounds_of,
+    check_auditable,
+    check_size,
+    read_audit,
+    remedy,
+    write_audit,
+)
+from hubbub.assurance.evidence.claims import MODEL, check, check_content, remade
+from hubbub.assurance.evidence.collecting import (
+    FILE,
+    STANDARDISED,
+    checked_part,
+    collect,
+    digests_of,
+    part_of,
+    summary_of,
+)
+from hubbub.assurance.evidence.comparing import difference
+from hubbub.assurance.evidence.evidence_file import (
+    MALFORMED,
+    Plain,
+    check_ordinary,
+    load,
+    plain_json,
+    read_whole,
+)
+from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, rederived, wrong
 
-__all__ = ["FILE", "checked_part", "collect", "part_of"]
+__all__ = [
+    "AUDIT",
+    "FILE",
+    "MALFORMED",
+    "MODEL",
+    "SIDES",
+    "STANDARDISED",
+    "Finding",
+    "Plain",
+    "audit_to_dict",
+    "bounds_of",
+    "check",
+    "check_auditable",
+    "check_content",
+    "check_ordinary",
+    "check_size",
+    "checked_part",
+    "collect",
+    "difference",
+    "digests_of",
+    "judged",
+    "load",
+    "not_verifiable",
+    "part_of",
+    "plain_json",
+    "read_audit",
+    "read_whole",
+    "rederived",
+    "remade",
+    "remedy",
+    "summary_of",
+    "write_audit",
+    "wrong",
+]

@@ -19,11 +19,9 @@ from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, plain_json
 from hubbub.assurance.evidence.finding import Finding, signed, wrong
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
-from hubbub.planning import Plan
-from hubbub.planning.exposure import stated_adversary
-from hubbub.privacy import arguments
-from hubbub.privacy.canary_guesses import Rates, lower_bound
-from hubbub.report.number_format import at_least, at_most
+from hubbub.planning import Plan, stated_adversary
+from hubbub.privacy import Rates, arguments, lower_bound
+from hubbub.report import at_least, at_most
 from hubbub.study import Study
 
 FORMAT = "hubbub audit 1"

@@ -16,14 +16,20 @@ from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding
 from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, part_words
 from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, signed, wrong
-from hubbub.assurance.transcript.header import roster_of
+from hubbub.assurance.transcript import roster_of
 from hubbub.errors import IntegrityError
-from hubbub.planning import TRAINING, Exposure, Plan, is_dimension, told_shape
+from hubbub.planning import (
+    TRAINING,
+    Exposure,
+    Plan,
+    epsilon_against,
+    is_dimension,
+    mechanism_of,
+    told_shape,
+)
 from hubbub.planning import plan as plan_study
-from hubbub.planning.exposure import epsilon_against
-from hubbub.planning.pairing import mechanism_of
-from hubbub.protocol.identity import Roster
-from hubbub.report.number_format import at_most
+from hubbub.protocol import Roster
+from hubbub.report import at_most
 from hubbub.study import Study
 
 FORMAT = "hubbub evidence 1"

@@ -23,10 +23,9 @@ from hubbub.assurance.evidence.evidence_file import (
     part_words,
     with_signature,
 )
-from hubbub.assurance.transcript.frame_records import FOLDER, files, head_of, read, read_header
-from hubbub.assurance.transcript.header import plain_roster
+from hubbub.assurance.transcript import FOLDER, files, head_of, plain_roster, read, read_header
 from hubbub.planning import Plan
-from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.protocol import Identity, Keys, Roster
 from hubbub.version import VERSION
 
 __all__ = ["FILE", "ONE_PROCESS", "checked_part", "collect", "digests_of", "part_of", "summary_of"]

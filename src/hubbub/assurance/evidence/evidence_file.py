@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.transcript.header import roster_of
+from hubbub.assurance.transcript import roster_of
 from hubbub.errors import HubbubError, IntegrityError, UserError
 
 _WHOLE = b"hubbub evidence v1"

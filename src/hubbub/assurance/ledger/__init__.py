@@ -8,6 +8,22 @@ records.
 
 from hubbub.assurance.ledger.charging import entry_of, kind_of
 from hubbub.assurance.ledger.entry import Cap, Entry, Kind
+from hubbub.assurance.ledger.hash_chain import Progress
 from hubbub.assurance.ledger.privacy_ledger import Ledger
+from hubbub.assurance.ledger.statement import Statement, Witnessed
+from hubbub.assurance.ledger.tally import Tally
+from hubbub.assurance.ledger.witness import Witness
 
-__all__ = ["Cap", "Entry", "Kind", "Ledger", "entry_of", "kind_of"]
+__all__ = [
+    "Cap",
+    "Entry",
+    "Kind",
+    "Ledger",
+    "Progress",
+    "Statement",
+    "Tally",
+    "Witness",
+    "Witnessed",
+    "entry_of",
+    "kind_of",
+]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hubbub.assurance.ledger.entry import Entry, Kind
-from hubbub.planning import Plan, mechanism_of
-from hubbub.planning.pairing import WITHOUT_REPLACEMENT
-from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.planning import WITHOUT_REPLACEMENT, Plan, mechanism_of
+from hubbub.protocol.agreement import Session
 from hubbub.protocol.round import Charge
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hubbub.assurance.ledger.entry import Kind
-from hubbub.planning.pairing import (
+from hubbub.planning import (
     BOUNDED,
     EXACT,
     LONGER,

@@ -4,7 +4,27 @@
 are written. What they add up to is found out in `verification`.
 """
 
-from hubbub.assurance.transcript.frame_records import files
+from hubbub.assurance.transcript.frame_records import (
+    FOLDER,
+    Kept,
+    files,
+    head_of,
+    read,
+    read_header,
+)
+from hubbub.assurance.transcript.header import Header, plain_roster, roster_of
 from hubbub.assurance.transcript.writer import Transcript, recover
 
-__all__ = ["Transcript", "files", "recover"]
+__all__ = [
+    "FOLDER",
+    "Header",
+    "Kept",
+    "Transcript",
+    "files",
+    "head_of",
+    "plain_roster",
+    "read",
+    "read_header",
+    "recover",
+    "roster_of",
+]

@@ -36,7 +36,7 @@ from typing import BinaryIO
 
 from hubbub.assurance.transcript.header import Header, parsed, written
 from hubbub.errors import IntegrityError, UserError
-from hubbub.protocol.wire import HEADER, HEADER_BYTES, SIGNATURE_BYTES, SIGNED_FIRST, Tag
+from hubbub.protocol import HEADER, HEADER_BYTES, SIGNATURE_BYTES, SIGNED_FIRST, Tag
 
 FOLDER = "transcript"
 _FORMAT = 1

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from hubbub.protocol.identity import Identity, Roster
+from hubbub.protocol import Identity, Roster
 from hubbub.protocol.round import RoundParameters
 
 

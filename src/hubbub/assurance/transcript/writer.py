@@ -26,7 +26,7 @@ from hubbub.assurance.transcript.header import Header
 from hubbub.disk import fresh, sync_folder, write_all
 from hubbub.errors import IntegrityError
 from hubbub.planning import TRAINING
-from hubbub.protocol.identity import Roster
+from hubbub.protocol import Roster
 from hubbub.protocol.round import RoundParameters
 
 __all__ = ["TRAINING", "Transcript", "files", "path_of", "read", "recover"]

@@ -13,27 +13,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from hubbub.assurance.evidence.audit_result import AUDIT
-from hubbub.assurance.evidence.claims import MODEL, check_content, remade
-from hubbub.assurance.evidence.collecting import FILE, STANDARDISED
-from hubbub.assurance.evidence.comparing import difference
-from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, plain_json, read_whole
-from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, rederived, wrong
-from hubbub.assurance.transcript.frame_records import FOLDER, files, read_header
-from hubbub.assurance.transcript.header import Header, plain_roster
+from hubbub.assurance.evidence import (
+    AUDIT,
+    FILE,
+    MALFORMED,
+    MODEL,
+    STANDARDISED,
+    Finding,
+    Plain,
+    check_content,
+    difference,
+    judged,
+    load,
+    not_verifiable,
+    plain_json,
+    read_whole,
+    rederived,
+    remade,
+    wrong,
+)
+from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, read_header
 from hubbub.assurance.verification.damage import RESTORE, damage
 from hubbub.assurance.verification.metrics_check import METRICS, check_rows
 from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
 from hubbub.assurance.verification.model_course import Course
 from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.errors import HubbubError, IntegrityError, UserError
-from hubbub.learning.study_model import optimizer_of
+from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
-from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.session.layout import round_parameters_of
-from hubbub.study import Study
-from hubbub.study.standardisation import standardisation_from
+from hubbub.protocol.round import Parameters, RoundParameters
+from hubbub.session import round_parameters_of
+from hubbub.study import Study, standardisation_from
 
 
 def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:

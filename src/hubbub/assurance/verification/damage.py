@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hubbub.assurance.evidence.collecting import FILE, digests_of, summary_of
-from hubbub.assurance.evidence.evidence_file import Plain, load
-from hubbub.assurance.evidence.finding import Finding, wrong
-from hubbub.assurance.transcript.frame_records import FOLDER, files
+from hubbub.assurance.evidence import FILE, Finding, Plain, digests_of, load, summary_of, wrong
+from hubbub.assurance.transcript import FOLDER, files
 from hubbub.errors import HubbubError
 
 RESTORE = "restore it from a backup, and rely on no result that rests on it until then"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hubbub.assurance.evidence.evidence_file import Plain, plain_json, read_whole
-from hubbub.assurance.evidence.finding import Finding, judged
+from hubbub.assurance.evidence import Finding, Plain, judged, plain_json, read_whole
 from hubbub.assurance.verification.damage import RESTORE
 from hubbub.errors import HubbubError
 from hubbub.planning import Plan

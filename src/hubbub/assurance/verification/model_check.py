@@ -15,16 +15,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file
 
 from hubbub import learning
-from hubbub.assurance.evidence.evidence_file import check_ordinary
-from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, wrong
+from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.assurance.verification.damage import RESTORE
 from hubbub.errors import HubbubError
-from hubbub.learning.study_model import lift_of, model_of
+from hubbub.learning import lift_of, model_of
 from hubbub.planning import Plan, told_shape
 from hubbub.protocol.projection import Lift
-from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.round.projected_sum import LAYERS
-from hubbub.protocol.round.round_parameters import Parameters
+from hubbub.protocol.round import LAYERS, Parameters, RoundParameters
 
 
 def initial_of(plan: Plan) -> Parameters | None:

@@ -17,17 +17,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.assurance.transcript.frame_records import Kept, read
-from hubbub.assurance.transcript.header import Header
+from hubbub.assurance.transcript import Header, Kept, read
 from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.protocol import ring
-from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol import EVERYBODY, Frame, Tag, ring
+from hubbub.protocol.agreement import SeedCheck
 from hubbub.protocol.projection import Lift
-from hubbub.protocol.round import RoundParameters, decoded
-from hubbub.protocol.round.projected_sum import draw_of
-from hubbub.protocol.round.round_parameters import Parameters
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag
+from hubbub.protocol.round import Parameters, RoundParameters, decoded, draw_of
 
 Time = tuple[int, int]
 _ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.REQUEST, Tag.TOTAL})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.protocol.identity import Roster
+from hubbub.protocol import Roster
 from hubbub.study import Study
 
 SERVER = "server"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import UserError
-from hubbub.protocol.identity import Roster
+from hubbub.protocol import Roster
 
 ADMIN = "admin@hubbub.local"
 _ORG, _PROJECT = "hubbub", "consortium"

@@ -22,7 +22,7 @@ from hubbub.network.flare.job import job_name, write_job
 from hubbub.network.flare.outcome import OUTCOME
 from hubbub.network.flare.parent import Admin, Parent, UnreachableError, administered, follow
 from hubbub.network.flare.site_settings import Settings
-from hubbub.protocol.identity import Roster
+from hubbub.protocol import Roster
 from hubbub.study import Study
 
 Tell = Callable[[dict[str, Any]], None]

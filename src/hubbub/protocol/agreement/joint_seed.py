@@ -22,9 +22,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag, doubled_by, parse
+from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag, doubled_by, parse
 
 LINK_BYTES = 32
 MOST_LINKS = 1 << 24

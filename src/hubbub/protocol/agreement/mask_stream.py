@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from hubbub.protocol.randomness import BLOCK_BYTES, MOST_BYTES, cipher_at, keystream_into
-from hubbub.protocol.ring import Residues
+from hubbub.protocol import BLOCK_BYTES, MOST_BYTES, Residues, cipher_at, keystream_into
 
 _AT_ONCE = 64  # keystreams that are open together
 _WORTH_A_THREAD = 1 << 19  # bytes of a vector below which one thread is faster

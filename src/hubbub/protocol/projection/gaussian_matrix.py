@@ -19,9 +19,9 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.protocol import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.protocol.projection.exact_grid import LIMBS, Array, Integers, joined, limbs
 from hubbub.protocol.projection.matrix import Effort
-from hubbub.protocol.randomness import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 
 ENTRY_BITS = 20
 # Rows of one tile of the stream: one chunk of keystream is one pair of columns of a tile.

@@ -13,8 +13,8 @@ from math import isfinite, sqrt
 from typing import TypeVar
 
 from hubbub.errors import StudyError
+from hubbub.protocol import KEY_BYTES
 from hubbub.protocol.projection.exact_grid import MOST_SUM, quantum
-from hubbub.protocol.randomness import KEY_BYTES
 
 Part = TypeVar("Part")
 

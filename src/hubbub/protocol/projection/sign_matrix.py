@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
+from hubbub.protocol import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.protocol.projection.exact_grid import Array, Integers
 from hubbub.protocol.projection.matrix import Effort
-from hubbub.protocol.randomness import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 
 COLUMNS = 20
 _WORD_BITS = 16

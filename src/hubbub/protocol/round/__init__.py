@@ -7,7 +7,14 @@ from hubbub.protocol.round.aggregator import Aggregator
 from hubbub.protocol.round.compute_node import ComputeNode
 from hubbub.protocol.round.decoding import decoded
 from hubbub.protocol.round.masking import Attempt, Masking
-from hubbub.protocol.round.projected_sum import LAYERS, LocalTask, draw_key, draw_of, projection_of
+from hubbub.protocol.round.projected_sum import (
+    LAYERS,
+    LocalTask,
+    clipped_sum,
+    draw_key,
+    draw_of,
+    projection_of,
+)
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.protocol.round.silo import Charge, Silo
 
@@ -22,6 +29,7 @@ __all__ = [
     "Parameters",
     "RoundParameters",
     "Silo",
+    "clipped_sum",
     "decoded",
     "draw_key",
     "draw_of",

@@ -15,10 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import ring
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.wire import Frame, doubled_by
+from hubbub.protocol import Frame, SecureSource, doubled_by, ring
+from hubbub.protocol.agreement import Session
 
 # A key seals one share of one attempt, so the nonce need not vary.
 _NONCE = bytes(12)

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import ring
-from hubbub.protocol.agreement.joint_seed import SeedCheck
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, Tag, doubled_by, parse, ring
+from hubbub.protocol.agreement import SeedCheck
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 
 
 class Aggregator:

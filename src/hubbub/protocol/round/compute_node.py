@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Set
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import ring
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.agreement.pair_secrets import active_digest
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol import Frame, Keys, Roster, Tag, parse, ring
+from hubbub.protocol.agreement import MaskStream, Session, active_digest
 from hubbub.protocol.round.additive_shares import Collection, opened_share
 from hubbub.protocol.round.round_parameters import RoundParameters, Turn
-from hubbub.protocol.wire import Frame, Tag, parse
 
 
 class ComputeNode:

@@ -9,15 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import ring
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.agreement.pair_secrets import active_digest
-from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag, parse, ring
+from hubbub.protocol.agreement import MaskStream, Session, active_digest
 from hubbub.protocol.round.additive_shares import sealed_shares
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag, parse
 
 
 @dataclass(frozen=True, kw_only=True)

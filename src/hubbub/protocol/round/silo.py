@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import noise
-from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol import SecureSource, noise
+from hubbub.protocol.agreement import JointSeed
 from hubbub.protocol.projection import Draw
-from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round.joint_batch import Tokens
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of

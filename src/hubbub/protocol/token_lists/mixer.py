@@ -28,8 +28,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.identity import Keys, Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol import Keys, Roster, SecureSource, Tag
 from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
 from hubbub.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names
@@ -41,7 +40,6 @@ from hubbub.protocol.token_lists.token_list import (
     commitment,
     list_places,
 )
-from hubbub.protocol.wire import Tag
 
 MOST_RECORDS = 1 << 31
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.identity import Roster
+from hubbub.protocol import DIGEST_BYTES, Roster
 from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import (
     ListContext,
@@ -23,7 +23,6 @@ from hubbub.protocol.token_lists.list_context import (
 )
 from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES
 from hubbub.protocol.token_lists.token_list import commitment, doubled, joined
-from hubbub.protocol.wire import DIGEST_BYTES
 
 Posts = Mapping[int, Post]
 Sizes = dict[int, int]  # bytes of a payload, by who sends it

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
+from hubbub.protocol import Frame, Tag
 from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import ListContext, parted
 from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES, Executor, Names
 from hubbub.protocol.token_lists.publications import Publications
 from hubbub.protocol.token_lists.token_list import doubled, joined, list_places
-from hubbub.protocol.wire import Frame, Tag
 
 
 @dataclass(frozen=True, kw_only=True)
