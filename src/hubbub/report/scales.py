@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 _LOG_FROM = 20  # largest over smallest value from which a linear axis would hide the small ones
+_TICKS = 5  # of a linear axis, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +39,11 @@ class Scale:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
 
-def linear(
-    values: Iterable[float],
-    start: float,
-    end: float,
-    *,
-    whole: bool = False,
-    ticks: int = 5,
-) -> Scale:
+def linear(values: Iterable[float], start: float, end: float, *, whole: bool = False) -> Scale:
     """A linear scale over the values, widened to the ticks next to them."""
     known = list(values) or [0.0]
     low, high = min(known), max(known)
-    step = _round_step(_span(low, high) / ticks)
+    step = _round_step(_span(low, high) / _TICKS)
     step = max(1.0, step) if whole else step
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
     last = max(last, first + 1)

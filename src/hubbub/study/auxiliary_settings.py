@@ -47,7 +47,7 @@ def evaluate_from(section: Section) -> Evaluate | None:
     return Evaluate(
         every=inner.whole("every", None, least=1, most=1_000_000),
         epsilon=inner.number("epsilon", None, least=1e-3, most=50),
-        holdout=inner.number("holdout", 0.2, least=0.01, most=0.9),
+        holdout=inner.number("holdout", Evaluate.holdout, least=0.01, most=0.9),
     )
 
 
@@ -58,7 +58,7 @@ def standardise_from(section: Section) -> Standardise | None:
         return None
     return Standardise(
         epsilon=inner.number("epsilon", None, least=1e-3, most=50),
-        bound=inner.number("bound", 1.0, least=0, most=1e9, open_low=True),
+        bound=inner.number("bound", Standardise.bound, least=0, most=1e9, open_low=True),
     )
 
 

@@ -31,12 +31,12 @@ def data_from(table: Mapping[str, Any]) -> Data:
         source=source,
         files=files,
         test=_test(section),
-        target=section.text("target", "target" if source else None),
-        positive=section.texts("positive", ()),
+        target=section.text("target", Data.target if source else None),
+        positive=section.texts("positive", Data.positive),
         classes=_classes(section),
-        columns=_columns(section) if "columns" in section else (),
+        columns=_columns(section) if "columns" in section else Data.columns,
         options=_options(section),
-        records=section.whole("records", 0, least=0, most=10**12),
+        records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
         standardise=standardise_from(section),
     )
@@ -44,7 +44,7 @@ def data_from(table: Mapping[str, Any]) -> Data:
 
 def _origin(section: Section) -> tuple[str, str]:
     """The function or the files, one of which is empty."""
-    source, files = section.text("source", ""), section.text("files", "")
+    source, files = section.text("source", Data.source), section.text("files", Data.files)
     if bool(source) == bool(files):
         raise StudyError(
             f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
@@ -81,7 +81,7 @@ def _check_files(section: Section, files: str) -> None:
 
 def _test(section: Section) -> str:
     """The public test file, if there is one."""
-    test = section.text("test", "")
+    test = section.text("test", Data.test)
     if test and not test.endswith(_TABLES):
         raise section.refusal("test", "a path that ends in .csv or .parquet", "mend it")
     return test
@@ -91,7 +91,7 @@ def _classes(section: Section) -> tuple[str, ...]:
     """The spellings of the target; there is no loss for a target that is not a class."""
     if section.content.get("positive"):
         section.absent("classes", "when data.positive is given")
-    classes = section.texts("classes", ("0", "1"))
+    classes = section.texts("classes", Data.classes)
     if len({canonical(spelling) for spelling in classes}) < max(2, len(classes)):
         raise section.refusal("classes", "at least two different spellings", "list each class once")
     return classes

@@ -30,8 +30,8 @@ def model_from(table: Mapping[str, Any]) -> Model:
         kind=kind,
         hidden=_hidden(section, kind),
         inputs=_inputs(section, kind),
-        outputs=section.whole("outputs", 1, least=1, most=10**6),
-        bias=section.truth("bias", True),
+        outputs=section.whole("outputs", Model.outputs, least=1, most=10**6),
+        bias=section.truth("bias", Model.bias),
         frozen=_frozen(section, kind),
     )
 

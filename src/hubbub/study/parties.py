@@ -20,12 +20,12 @@ def parties_from(table: Mapping[str, Any]) -> Parties:
     section = Section("parties", table, (*_KEYS, "trust", "shares"))
     return Parties(
         names=_names(section),
-        compute_nodes=section.whole("compute_nodes", 0, least=0, most=1000),
-        nodes_per_silo=section.whole("nodes_per_silo", 0, least=0, most=1000),
+        compute_nodes=section.whole("compute_nodes", Parties.compute_nodes, least=0, most=1000),
+        nodes_per_silo=section.whole("nodes_per_silo", Parties.nodes_per_silo, least=0, most=1000),
         colluders=section.whole("colluders", None, least=0, most=10**6),
-        dropouts=section.whole("dropouts", 0, least=0, most=10**6),
-        trust=section.text("trust", "none", options=("none", "tee")),
-        shares=section.text("shares", "compressed", options=("compressed", "full")),
+        dropouts=section.whole("dropouts", Parties.dropouts, least=0, most=10**6),
+        trust=section.text("trust", Parties.trust, options=("none", "tee")),
+        shares=section.text("shares", Parties.shares, options=("compressed", "full")),
         roster=_roster(section),
     )
 
@@ -37,7 +37,7 @@ def numbered(count: int) -> tuple[str, ...]:
 
 def _roster(section: Section) -> str:
     """The digest of the roster, where the parties run apart."""
-    digest = section.text("roster", "")
+    digest = section.text("roster", Parties.roster)
     if not _ROSTER.fullmatch(digest):
         raise section.refusal(
             "roster", "the roster's digest, 64 hexadecimal digits", "ask `hubbub roster` for it"

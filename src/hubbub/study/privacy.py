@@ -8,6 +8,8 @@ from typing import Any
 
 from hubbub.study.section import Section
 
+_RELATIONS = ("add-remove", "substitute")
+
 
 def privacy_from(table: Mapping[str, Any]) -> Privacy:
     """The promise that a table states."""
@@ -15,7 +17,7 @@ def privacy_from(table: Mapping[str, Any]) -> Privacy:
     return Privacy(
         epsilon=section.number("epsilon", None, least=1e-3, most=50),
         delta=section.number("delta", None, least=1e-12, most=0.1),
-        relation=section.text("relation", "add-remove", options=("add-remove", "substitute")),
+        relation=section.text("relation", Privacy.relation, options=_RELATIONS),
     )
 
 

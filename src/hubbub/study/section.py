@@ -24,7 +24,7 @@ def _is_whole(value: object) -> bool:
 class Section:
     """One table of the file; every read checks a key, and unknown keys are refused at once.
 
-    A default of None means that the key must be there.
+    A default is the one that the settings' class has; None means that the key must be there.
     """
 
     def __init__(self, name: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:

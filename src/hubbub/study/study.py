@@ -38,7 +38,8 @@ def _head(table: Mapping[str, Any]) -> dict[str, str]:
     name = section.text("name", None)
     if not 1 <= len(name) <= 200:
         raise section.refusal("name", "1 to 200 printable characters", "choose another name")
-    return {"name": name, "transcript": section.text("transcript", "hashes", options=_TRANSCRIPTS)}
+    transcript = section.text("transcript", Study.transcript, options=_TRANSCRIPTS)
+    return {"name": name, "transcript": transcript}
 
 
 def _fault(error: Exception, text: str) -> str:
@@ -219,7 +220,7 @@ class Study:
             "privacy": self.privacy,
         }
         head = {"name": self.name}
-        if self.transcript != "hashes":
+        if self.transcript != Study.transcript:
             head["transcript"] = self.transcript
         text = written(head, tables)
         if Study.parse(text).id != self.id:

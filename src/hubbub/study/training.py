@@ -18,6 +18,7 @@ _KEYS = (
 _SAMPLINGS = ("poisson", "without-replacement", "none")
 _TOKENS = ("per-step", "per-epoch", "static")
 _PROJECTION_KINDS = ("gaussian", "sign", "layers")
+_DOWNLOADS = ("float32", "bfloat16")
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
@@ -32,15 +33,15 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
     section = Section("training", table, _KEYS)
     return Training(
         steps=section.whole("steps", None, least=1, most=1_000_000),
-        sampling=section.text("sampling", "poisson", options=_SAMPLINGS),
+        sampling=section.text("sampling", Training.sampling, options=_SAMPLINGS),
         sample_rate=_sample_rate(section, records),
-        clip=section.number("clip", 1.0, least=1e-29, most=1e9),
+        clip=section.number("clip", Training.clip, least=1e-29, most=1e9),
         optimizer=_optimizer(section),
-        projection=section.whole("projection", 0, least=0, most=10**7),
+        projection=section.whole("projection", Training.projection, least=0, most=10**7),
         projection_kind=_projection_kind(section),
         tokens=_tokens(section),
         evaluate=evaluate_from(section),
-        download=section.text("download", "float32", options=("float32", "bfloat16")),
+        download=section.text("download", Training.download, options=_DOWNLOADS),
     )
 
 
@@ -68,16 +69,16 @@ def _sample_rate(section: Section, records: object) -> float:
 
 def _projection_kind(section: Section) -> str:
     """Which matrices project; refused where nothing is projected."""
-    if section.content.get("projection", 0) == 0:
+    if not section.content.get("projection"):
         section.absent("projection_kind", "with training.projection = 0, which projects nothing")
-    return section.text("projection_kind", "gaussian", options=_PROJECTION_KINDS)
+    return section.text("projection_kind", Training.projection_kind, options=_PROJECTION_KINDS)
 
 
 def _tokens(section: Section) -> str:
     """For how many steps a list of tokens is used; nothing to say where there are none."""
     if section.content.get("sampling") != "without-replacement":
         section.absent("tokens", 'without training.sampling = "without-replacement"')
-    return section.text("tokens", "per-step", options=_TOKENS)
+    return section.text("tokens", Training.tokens, options=_TOKENS)
 
 
 def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:

@@ -146,13 +146,13 @@ def _column_from(name: str, entry: Any) -> Column:
                 f"expected {where} to hold only {', '.join(_KEYS)}, found {key!r}; remove or "
                 "correct that key"
             )
-    indicator = entry.get("indicator", False)
+    indicator = entry.get("indicator", Column.indicator)
     if not isinstance(indicator, bool):
         raise StudyError(
             f"expected {where}.indicator to be true or false, found {indicator!r}; write one of "
             "the two"
         )
-    default = entry.get("default")
+    default = entry.get("default", Column.default)
     categories = _spellings(entry, "categories", where)
     if categories and isinstance(default, int) and not isinstance(default, bool):
         default = str(default)
