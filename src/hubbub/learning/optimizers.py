@@ -201,5 +201,21 @@ def stepped(
     gradient: NDArray[np.float64],
     divisor: float,
 ) -> NDArray[np.float32]:
-    """The model after a step along a noisy sum; whoever verifies a run takes the same one."""
+    """The model after a step along a noisy sum; whoever verifies a run takes the same one.
+
+    Args:
+        optimizer: its state goes one step on.
+        parameters: (d,) float32; not changed.
+        gradient: (d,) float64, the noisy sum over records, in units of the gradient.
+        divisor: number of records by which the sum is divided, above 0.
+
+    Returns:
+        (d,) float32.
+
+    Raises:
+        StudyError: the shapes differ.
+
+    >>> stepped(Optimizer("sgd", lr=0.5), np.zeros(2, np.float32), np.array([8.0, -4.0]), 4.0)
+    array([-1. ,  0.5], dtype=float32)
+    """
     return optimizer.step(parameters, gradient / divisor).astype(np.float32)
