@@ -74,7 +74,7 @@ def test_images_are_not_standardised():
     text = HEART.replace("[data]", "[data]\nstandardise = { epsilon = 0.1 }")
     text = text.replace("[model]", "[model]\ninputs = [3, 32, 32]")
     with pytest.raises(StudyError, match=r"shape \[3, 32, 32\]"):
-        hubbub.planning(hubbub.Study.parse(text))
+        hubbub.plan(hubbub.Study.parse(text))
 
 
 def test_a_changed_extra_makes_another_study_and_is_written_to_its_file():
@@ -87,7 +87,7 @@ def test_a_changed_extra_makes_another_study_and_is_written_to_its_file():
 
 
 def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
-    plain, both = hubbub.planning(study()), hubbub.planning(BOTH)
+    plain, both = hubbub.plan(study()), hubbub.plan(BOTH)
     assert both.noise_multiplier > 1.02 * plain.noise_multiplier
     steps = [
         hubbub.Step(
@@ -111,7 +111,7 @@ def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
 
 
 def test_an_adversary_who_knows_more_shares_sees_more_of_the_extras_too():
-    plain, both = hubbub.planning(study()), hubbub.planning(BOTH)
+    plain, both = hubbub.plan(study()), hubbub.plan(BOTH)
     at = {one.adversary: one.epsilon for one in both.exposures}
     assert at["aggregator"] < at["aggregator + 1 silo"] < at["aggregator + 2 silos"]
     # With the training's noise alone the same adversary would be told less.
@@ -120,7 +120,7 @@ def test_an_adversary_who_knows_more_shares_sees_more_of_the_extras_too():
 
 
 def test_the_epsilon_so_far_counts_the_evaluations_so_far():
-    plan = hubbub.planning(BOTH)
+    plan = hubbub.plan(BOTH)
     growth = [plan.epsilon_after(n + 1) - plan.epsilon_after(n) for n in (3, 4, 5)]
     assert growth[1] > 1.3 * growth[0]  # the fifth step is looked at
     assert growth[1] > 1.3 * growth[2]
@@ -265,4 +265,4 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
 def test_noise_is_calibrated_beside_a_release_that_takes_nearly_all() -> None:
     """Its own estimate passes epsilon, which says nothing of what is left for the training."""
     asked = study(standardise="epsilon = 0.9", epsilon=1.0)
-    assert 0.999 < hubbub.planning(asked).stated.epsilon <= 1.0
+    assert 0.999 < hubbub.plan(asked).stated.epsilon <= 1.0

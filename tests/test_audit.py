@@ -99,7 +99,7 @@ def test_a_sound_study_is_not_contradicted(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_canaries_are_as_strong_as_the_account_takes_records_to_be(kind: str) -> None:
     """Their scores have the law of P1's pair: no weaker, or nothing would be found; no stronger."""
-    made, generator, count = hubbub.planning(study(**KINDS[kind])), np.random.default_rng(3), 50_000
+    made, generator, count = hubbub.plan(study(**KINDS[kind])), np.random.default_rng(3), 50_000
     z, rate = made.stated.noise_multiplier, made.study.training.sample_rate
     exchanged = made.study.privacy.relation == "substitute"
     trials = played(made, 3000, 0, lambda _: None)
@@ -321,7 +321,7 @@ def test_other_releases_do_not_cover_for_the_trainings_sums(
 
 
 def test_a_canary_is_one_coordinate_of_the_clipping_norm() -> None:
-    made = hubbub.planning(study(relation="substitute", silos=4, colluders=1))
+    made = hubbub.plan(study(relation="substitute", silos=4, colluders=1))
     canaries = Canaries.tossed(made, 9)
     tasks = canaries.tasks(made.shares)
     sums = [

@@ -158,7 +158,7 @@ def test_plan_prints_what_the_design_of_the_study_means(ask, study):
     stated = next(row for row in rows if row["adversary"] == "aggregator + 1 silo")
     assert 7.9 < stated["epsilon"] <= 8
     assert found["word_bits"] in (16, 32, 64)
-    assert found == json.loads(json.dumps(hubbub.planning(Study.load(study)).as_json()))
+    assert found == json.loads(json.dumps(hubbub.plan(Study.load(study)).as_json()))
 
 
 def test_run_prints_where_it_wrote_and_what_it_promises(ask, study, tmp_path):

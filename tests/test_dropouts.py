@@ -39,7 +39,7 @@ def study(**parties: int) -> hubbub.Study:
 
 def capped(folder: Path, one: hubbub.Study, steps: int) -> None:
     """Give hungary a cap that holds for so many steps of the study."""
-    made = hubbub.planning(one)
+    made = hubbub.plan(one)
     spent = hubbub.epsilon(
         noise_multiplier=made.noise_multiplier, sample_rate=0.2, steps=steps, delta=1e-5
     )
@@ -103,4 +103,4 @@ def test_a_plan_of_another_study_is_refused() -> None:
     """One step's noise under sixty steps would be reported as one step's epsilon."""
     cheap = replace(study(), training=replace(study().training, steps=1))
     with pytest.raises(StudyError, match="a plan of this study"):
-        run(study(), plan=hubbub.planning(cheap, dimension=27))
+        run(study(), plan=hubbub.plan(cheap, dimension=27))

@@ -159,6 +159,7 @@ def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
     assert len(orders) > 40  # of 720; chance has fewer with probability below 1e-6
 
 
+@pytest.mark.slow
 def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
     """The plan comes back to the noise that the table states, with every kind of batches."""
     study, hubbub = experiment("utility_study"), importlib.import_module("hubbub")
@@ -172,14 +173,14 @@ def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
     )
     for sampling, level in (("poisson", 4.0), ("fresh-lists", 1.0)):
         point = study.Point(method="hubbub", sampling=sampling, level=level)
-        planned = hubbub.planning(setting.study(point, 1), dimension=913_152)
+        planned = hubbub.plan(setting.study(point, 1), dimension=913_152)
         assert planned.total_noise_multiplier == pytest.approx(level, rel=1e-3)
         assert (planned.study.privacy.delta == 1e-5) == (setting.accounted(point) < study.LARGEST)
     # Who sees all sums adds what the claim says, though fewer silos are played.
     trusted = study.Point(method="trusted", sampling="fresh-lists", level=4.0)
     local = study.Point(method="local-dp-one-sum", level=4.0)
     for point, noise in ((trusted, 4.0), (local, 4.0 * sqrt(31))):
-        planned = hubbub.planning(setting.study(point, 1), dimension=913_152)
+        planned = hubbub.plan(setting.study(point, 1), dimension=913_152)
         assert planned.noise_multiplier == pytest.approx(noise, rel=1e-3)
         assert planned.study.parties.silos == 4
     assert setting.accounted(trusted) < setting.accounted(

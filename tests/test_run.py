@@ -223,7 +223,7 @@ def heart(*, nodes: int = 0, steps: int = 20, **replaced: str) -> Study:
 @lru_cache(maxsize=8)
 def planned(nodes: int = 0, steps: int = 20) -> Plan:
     """The plan of `heart`, made once."""
-    return hubbub.planning(heart(nodes=nodes, steps=steps))
+    return hubbub.plan(heart(nodes=nodes, steps=steps))
 
 
 @pytest.mark.parametrize("nodes", [0, 2])

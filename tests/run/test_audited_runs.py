@@ -175,7 +175,7 @@ def test_no_run_begins_with_an_audit_that_contradicts_it(made: Path, tmp_path: P
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": "hubbub audit 1"}', "\xff", "null"])
 def test_a_file_of_anything_else_is_refused(made: Path, tmp_path: Path, text: str) -> None:
-    made_plan = hubbub.planning(hubbub.Study.load(made / "study.toml"))
+    made_plan = hubbub.plan(hubbub.Study.load(made / "study.toml"))
     (tmp_path / "it").write_text(text, encoding="latin-1")
     with pytest.raises(StudyError, match="make it again with hubbub audit --out"):
         read_audit(tmp_path / "it", made_plan)
@@ -269,11 +269,11 @@ def test_an_audit_of_a_model_whose_size_was_not_known_yet_is_taken(
     """Ten million parameters are assumed then, which moves last digits of the bounds."""
     study = a_study(changes=(('kind = "logistic"', 'kind = "python:some:model"'),))
     found = json.loads((made / "found.json").read_text())
-    before, run = (bounds_of(hubbub.planning(study, dimension=size)) for size in (None, 2**39))
+    before, run = (bounds_of(hubbub.plan(study, dimension=size)) for size in (None, 2**39))
     assert before != run
     moved = {name: value * (1 - 1e-4) for name, value in before.items()}
     (tmp_path / "audit.json").write_text(json.dumps({**found, **moved, "study": study.id.hex()}))
-    taken = read_audit(tmp_path / "audit.json", hubbub.planning(study, dimension=2**39))
+    taken = read_audit(tmp_path / "audit.json", hubbub.plan(study, dimension=2**39))
     assert {name: taken[name] for name in run} == run
     assert taken["rule"] == found["rule"]
 
@@ -282,7 +282,7 @@ def test_an_audit_that_this_runs_plan_makes_a_contradiction_is_refused(
     made: Path, tmp_path: Path
 ) -> None:
     """The file's own bound is larger than the run's, and what was seen lies between the two."""
-    plan = hubbub.planning(
+    plan = hubbub.plan(
         a_study(steps=3, changes=(("[model]", "standardise = { epsilon = 0.4 }\n\n[model]"),))
     )
     assert plan.epsilon_of_training < 0.3
@@ -368,7 +368,7 @@ def test_the_report_tells_no_audit_that_does_not_hold(made: Path, tmp_path: Path
 def test_a_file_that_is_too_large_for_an_audit_is_not_read(made: Path, tmp_path: Path) -> None:
     (tmp_path / "it").write_text(" " * 100_000)
     with pytest.raises(UserError, match="more than 65536 bytes"):
-        read_audit(tmp_path / "it", hubbub.planning(hubbub.Study.load(made / "study.toml")))
+        read_audit(tmp_path / "it", hubbub.plan(hubbub.Study.load(made / "study.toml")))
 
 
 def test_evidence_is_checked_where_no_plan_can_be_made(
@@ -432,7 +432,7 @@ def test_no_audit_is_believed_of_what_cannot_be_audited(
     found = {**json.loads((made / "found.json").read_text()), "study": study.id.hex()}
     (tmp_path / "it.json").write_text(json.dumps(found))
     with pytest.raises(StudyError, match="for an audit"):
-        read_audit(tmp_path / "it.json", hubbub.planning(study))
+        read_audit(tmp_path / "it.json", hubbub.plan(study))
     with pytest.raises(StudyError, match="for an audit"):
         audit_finding(found, study, None)
 

@@ -88,7 +88,7 @@ def study(tokens: str = "per-step", **changed: dict[str, Any]) -> hubbub.Study:
 
 @lru_cache(maxsize=4)
 def planned(tokens: str) -> Plan:
-    return hubbub.planning(study(tokens), dimension=4)
+    return hubbub.plan(study(tokens), dimension=4)
 
 
 @pytest.fixture(autouse=True)
@@ -623,7 +623,7 @@ def hospitals(colluders: int, silos: int = 6) -> hubbub.Study:
 def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders(
     colluders: int,
 ) -> None:
-    plan = hubbub.planning(hospitals(colluders), dimension=4)
+    plan = hubbub.plan(hospitals(colluders), dimension=4)
     said = plan.as_json()["without_replacement"]["colluders"]
     assert [one["colluding_silos"] for one in said] == list(range(colluders + 1))
     # The one that looks on owns records too.
@@ -654,7 +654,7 @@ def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_collud
 
 
 def test_the_table_of_many_colluders_leaves_some_out_and_keeps_both_ends() -> None:
-    found = hubbub.planning(hospitals(30, silos=40), dimension=4).joint_batches
+    found = hubbub.plan(hospitals(30, silos=40), dimension=4).joint_batches
     shown = as_table(found)
     assert len(shown) == 9
     assert shown[0][0] == "aggregator + 0 silos"

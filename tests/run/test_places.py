@@ -35,7 +35,7 @@ STUDY = hubbub.Study.parse(
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return hubbub.planning(STUDY)
+    return hubbub.plan(STUDY)
 
 
 def stopped_run(folder: Path, plan: Plan, *, at: int = 4) -> Path:

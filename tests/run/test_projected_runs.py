@@ -303,7 +303,7 @@ def study(kind: str = "", *, k: int = SENT, steps: int = 8, **replaced: str) -> 
 
 @lru_cache(maxsize=16)
 def planned(kind: str = "", k: int = SENT, nodes: int = 0, dropouts: int = 0) -> Plan:
-    return hubbub.planning(shaped(kind, k, nodes, dropouts), dimension=WHOLE)
+    return hubbub.plan(shaped(kind, k, nodes, dropouts), dimension=WHOLE)
 
 
 def shaped(kind: str, k: int = SENT, nodes: int = 0, dropouts: int = 0) -> hubbub.Study:
