@@ -2,13 +2,15 @@
 #
 #   make demo    install hubbub and run the four-hospital study
 #   make demo-network   the same among processes: four hospitals and two compute nodes over FLARE
-#   make test    install the developer's tools too, then check the code and run the tests
+#   make test    install the developer's tools too, then check the code and run the quick tests
+#   make test-all   the same with the slow tests: random kills, every combination, long calibrations
 #   make check   formatting, lint, types and layers only
 #   make bench   measure this machine against its physical limits
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
 #   make clean   remove .venv and all that the tools left behind
 #
-# PYTHON=python3.12 picks another interpreter; ARGS="..." is handed to hubbub or to pytest.
+# PYTHON=python3.12 picks another interpreter; ARGS="..." is handed to hubbub or to pytest, where
+# ARGS="-n 0 tests/test_plan.py" runs one file in one process.
 
 PYTHON ?= python3
 ARGS ?=
@@ -17,6 +19,10 @@ BIN := $(VENV)/bin
 
 # Errors still show at this level; pip's own settings (PIP_* variables, pip.conf) are honoured.
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+
+# A process for each core, of half a gigabyte. Each begins with its own part of the files and
+# steals from another's end, so that what a file makes once is seldom made twice.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 SAY := @echo "hubbub:"
 
@@ -27,7 +33,7 @@ RUNTIME := $(VENV)/.installed-runtime
 ENGINE := $(VENV)/.installed-engine
 TOOLS := $(VENV)/.installed-tools
 
-.PHONY: help demo demo-network test check bench experiments clean
+.PHONY: help demo demo-network test test-all check bench experiments clean
 .DELETE_ON_ERROR:
 
 help:
@@ -44,7 +50,11 @@ demo-network: $(ENGINE)
 
 test: check
 	$(SAY) running the tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: check
+	$(SAY) running all tests
+	@$(PYTEST) $(ARGS)
 
 check: $(TOOLS)
 	$(SAY) checking lint and formatting

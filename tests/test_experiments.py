@@ -161,6 +161,7 @@ def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
     assert len(orders) > 40  # of 720; chance has fewer with probability below 1e-6
 
 
+@pytest.mark.slow
 def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
     """The plan comes back to the noise that the table states, with every kind of batches."""
     study, hubbub = experiment("utility_study"), importlib.import_module("hubbub")

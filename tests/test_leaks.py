@@ -20,14 +20,14 @@ import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from torch import nn
 
-from hubbub import Study, learning, run
+from hubbub import Study, learning, plan, run
 from hubbub.errors import DataError, HubbubError, ModelError, ProtocolError
 from hubbub.learning import TrainingTask
 from hubbub.protocol.wire import Frame, Tag
@@ -243,10 +243,16 @@ def outside(capfd, caplog, monkeypatch) -> Outside:
     return Outside(capfd, caplog, monkeypatch)
 
 
+planned = lru_cache(partial(plan, dimension=4))
+
+
 def training(nodes: int = 0, kind: str = "logistic") -> Callable[[Path], object]:
     """A whole run, whose progress is written to the screen as the command line does."""
     study = Study.parse(STUDY.format(nodes=nodes, kind=kind))
-    return lambda folder: run(study, folder / "run", ledgers=folder / "ledgers", progress=print)
+    made = planned(study)
+    return lambda folder: run(
+        study, folder / "run", ledgers=folder / "ledgers", progress=print, plan=made
+    )
 
 
 @pytest.mark.parametrize("nodes", [0, 2])

@@ -125,7 +125,7 @@ def studies(draw, most=40):
     )
 
 
-@settings(max_examples=12, deadline=None, phases=WITHOUT_SHRINKING)
+@settings(max_examples=6, deadline=None, phases=WITHOUT_SHRINKING)
 @given(studies())
 def test_the_stated_adversary_gets_at_most_the_epsilon_of_the_study(one):
     made = plan_in_short(one)
@@ -144,7 +144,7 @@ def test_the_stated_adversary_gets_at_most_the_epsilon_of_the_study(one):
     assert made.stated.epsilon >= 0.97 * one.privacy.epsilon
 
 
-@settings(max_examples=4, deadline=None, phases=WITHOUT_SHRINKING)
+@settings(max_examples=3, deadline=None, phases=WITHOUT_SHRINKING)
 @given(studies(most=7))
 def test_epsilon_grows_with_the_colluders(one):
     made = plan(one)
@@ -163,6 +163,7 @@ def test_epsilon_grows_with_the_colluders(one):
     assert outsider <= made.epsilon("one silo") <= made.stated.epsilon
 
 
+@pytest.mark.slow
 def test_a_delta_at_which_hardly_any_noise_is_needed_is_planned_all_the_same():
     # One step that takes a record as rarely as delta allows: epsilon jumps as the noise shrinks.
     made = plan_in_short(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from importlib import resources
 from math import ceil
 
@@ -33,6 +34,9 @@ def study(relation: str, projection: str, batches: str) -> hubbub.Study:
     return hubbub.Study.parse(text.replace('"add-remove"', f'"{relation}"'))
 
 
+planned = lru_cache(hubbub.plan)
+
+
 def upper(kind: Kind, count: int, relation: str, delta: float) -> float:
     try:
         return Composition(cost_of(kind, count, relation)).epsilon(delta).upper
@@ -51,7 +55,7 @@ CASES = [
 
 @pytest.mark.parametrize(("relation", "projection", "batches"), CASES)
 def test_p15_the_ledger_charges_what_the_plan_says(relation, projection, batches):
-    plan = hubbub.plan(study(relation, projection, batches))
+    plan = planned(study(relation, projection, batches))
     kind, mechanism = kind_of(plan), mechanism_of(plan.study)
     rows = ceil(STEPS / mechanism.epoch)
     ideal = plan.certificate.ideal_delta(1e-5, plan.stated.epsilon)
@@ -65,7 +69,7 @@ def test_p15_the_ledger_charges_what_the_plan_says(relation, projection, batches
 @pytest.mark.parametrize("projection", PROJECTIONS)
 def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):
     """Exchanging a record is taking one away and adding one, so it costs more."""
-    plan = hubbub.plan(study("substitute", projection, batches))
+    plan = planned(study("substitute", projection, batches))
     kind = kind_of(plan)
     other = upper(kind, 2, "add-remove", 1e-5)
     assert other > 0
@@ -74,7 +78,7 @@ def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):
 
 
 def test_p10_records_that_the_adversary_owns_are_charged():
-    plan = hubbub.plan(study("substitute", "", "per-step"))
+    plan = planned(study("substitute", "", "per-step"))
     kind = kind_of(plan)
     assert kind.known_records == plan.stated.known_records > 0
     none = replace(kind, known_records=0)
@@ -82,7 +86,7 @@ def test_p10_records_that_the_adversary_owns_are_charged():
 
 
 def test_p8_a_projection_is_charged():
-    plan = hubbub.plan(study("add-remove", "gaussian", "poisson"))
+    plan = planned(study("add-remove", "gaussian", "poisson"))
     kind = kind_of(plan)
     plain = replace(kind, projection="", dimension=0)
     assert upper(kind, STEPS, "add-remove", 1e-5) > 1.1 * upper(plain, STEPS, "add-remove", 1e-5)
@@ -91,6 +95,6 @@ def test_p8_a_projection_is_charged():
 @pytest.mark.parametrize("batches", ["per-epoch", "static"])
 def test_p15_a_record_less_on_a_kept_list_costs_no_less_than_one_exchanged(batches):
     """All after it move up, or the last one takes its place: two batches of an epoch change."""
-    kind = kind_of(hubbub.plan(study("substitute", "", batches)))
+    kind = kind_of(planned(study("substitute", "", batches)))
     exchanged = upper(kind, 2, "substitute", 1e-5)
     assert exchanged < upper(kind, 2, "add-remove", 1e-5) < 1.3 * exchanged

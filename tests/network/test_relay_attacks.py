@@ -368,7 +368,8 @@ def test_a_relay_that_takes_parts_of_an_answer_away_has_nobody_blamed(
     gather: Any, what: str
 ) -> None:
     call, change, nodes = STRIPPED[what]
-    changes = {"training": {"steps": 4, "sample_rate": 1.0, "projection": 3}}
+    projected = {"projection": 3, "projection_kind": "layers"}  # the kind that is soonest planned
+    changes = {"training": {"steps": 4, "sample_rate": 1.0, **projected}}
     parties = gather(nodes, **(changes if call == "open" else {}))
     relay = Relay(parties.phase, tells=at(call, on_parts(change), "ann"))
     with pytest.raises(ProtocolError, match=r"ann: .*expected \d frames, got \d") as stopped:

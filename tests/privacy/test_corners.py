@@ -131,6 +131,7 @@ def test_rare_large_losses_leave_a_narrow_bracket() -> None:
     assert 0.00044 < found.lower <= found.upper < 0.00046
 
 
+@pytest.mark.slow
 def test_calibration_where_some_noise_has_no_certified_epsilon_gives_a_number() -> None:
     noise = hubbub.noise_multiplier(epsilon=0.1, sample_rate=1e-6, steps=10_000, delta=1e-6)
     assert 0.40 < noise < 0.42

@@ -23,7 +23,7 @@ KINDS = st.sampled_from(
     ]
 )
 # Examples are not shrunk: a failing one is a setting already, and each try costs a composition.
-few = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.generate])
+few = settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
 
 
 @dataclass(frozen=True, kw_only=True)

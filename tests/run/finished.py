@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hubbub import Study
 from hubbub.assurance.evidence.collecting import FILE, collect, part_of
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript.frame_records import files, read_header
-from hubbub.planning import TRAINING
+from hubbub.planning import TRAINING, plan
 from hubbub.session.in_process import Federation
 from hubbub.training import run_sessions
 from hubbub.training.result import Result
@@ -34,6 +35,9 @@ def a_study(
     return Study.parse(text)
 
 
+planned = lru_cache(plan)
+
+
 def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
     """A run of it, with evidence; and the parties, whose keys are the only ones that can sign."""
     seen: list[Federation] = []
@@ -45,7 +49,7 @@ def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_sessions, "federate", spied)
-        result = run(study, folder)
+        result = run(study, folder, plan=planned(study, dimension=27))
     if not (folder / FILE).exists():
         write_evidence(result, seen[-1], folder)
     return result, seen[-1]

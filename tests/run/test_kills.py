@@ -6,7 +6,8 @@ killed again perhaps, and in the end ledgers, wire and result are laid beside ea
 
     HUBBUB_KILLS=300 python -m pytest tests/run/test_kills.py
 
-kills that many times at random moments instead of the few that every test run affords.
+kills that many times at random moments instead of the 16 of `make test-all`; `make test` affords 3,
+and kills at every named point once, before or after it.
 """
 
 from __future__ import annotations
@@ -147,14 +148,15 @@ def finished(folder: Path) -> None:
     assert code == 0 or "it is finished" in said, said
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [3, pytest.param(KILLS, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(tmp_path: Path, most: int) -> None:
     chance = random.Random(20261121)
     started = time.monotonic()
     assert outcome(child(lambda: step(tmp_path), tmp_path, lambda: None)) == 0
     whole = time.monotonic() - started
     kills = 0
-    for number in range(10 * KILLS):
-        if kills >= KILLS:
+    for number in range(10 * most):
+        if kills >= most:
             break
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -167,7 +169,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
             kills += 1
         finished(folder)
         assert_nothing_lost(folder)
-    assert kills >= KILLS
+    assert kills >= most
 
 
 POINTS = [
@@ -191,10 +193,19 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(
-    "place", POINTS, ids=[f"{one[0].__name__.split('.')[-1]}-{one[1]}" for one in POINTS]
-)
+MOMENTS = [
+    pytest.param(
+        one,
+        after,
+        id=f"{one[0].__name__.split('.')[-1]}-{one[1]}-{'after' if after else 'before'}",
+        marks=[] if after == bool(number % 2) else pytest.mark.slow,
+    )
+    for number, one in enumerate(POINTS)
+    for after in (False, True)
+]
+
+
+@pytest.mark.parametrize(("place", "after"), MOMENTS)
 def test_killed_at_a_named_point(tmp_path: Path, place, after) -> None:
     owner, name, turn = place
 
