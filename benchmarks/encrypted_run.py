@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 import hubbub
 from hubbub import learning
 from hubbub.planning import SUM_MARGIN, Plan, largest_batch
-from hubbub.protocol import noise, ring
+from hubbub.protocol.primitives import noise, ring
 from hubbub.protocol.agreement.mask_stream import add_mask
-from hubbub.protocol.identity import Keys
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import LocalTask, RoundParameters
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of, round_parameters_of

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from hubbub.cli.bench_command import Array, Pair, Work, bare_keystream, measure
-from hubbub.protocol import ring
+from hubbub.protocol.primitives import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.identity import Keys
-from hubbub.protocol.noise import add_noise_and_round, standard_normal
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.noise import add_noise_and_round, standard_normal
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.token_lists.process_pool import cores
 
 COORDINATES, SILOS, SIGMA = 1_000_000, 10, 8.0  # as `hubbub bench` has them

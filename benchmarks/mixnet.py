@@ -28,7 +28,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.protocol.token_lists.process_pool import cores
 from hubbub.session.local_lists import shuffled_list
 

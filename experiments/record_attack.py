@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from experiments.command import Shown
-from hubbub.protocol.noise import standard_normal
-from hubbub.protocol.randomness import KEY_BYTES, SecureSource
+from hubbub.protocol.primitives.noise import standard_normal
+from hubbub.protocol.primitives.randomness import KEY_BYTES, SecureSource
 from hubbub.protocol.token_lists import Scheme, partition, without_replacement
 
 NOISE = 2.0  # noise multiplier: the noise of a sum divided by C

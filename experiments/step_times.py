@@ -42,7 +42,7 @@ from benchmarks.encrypted_run import (
 from experiments.datasets import mnist
 from hubbub import learning
 from hubbub.errors import DataError
-from hubbub.protocol import ring, wire
+from hubbub.protocol.primitives import ring, wire
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest

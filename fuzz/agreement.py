@@ -16,7 +16,7 @@ from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
-from hubbub.protocol.wire import Tag
+from hubbub.protocol.primitives.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 
 _MOST_CHANGES = 3

@@ -19,8 +19,8 @@ from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import joint_seed
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
 from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, world
 

@@ -20,7 +20,13 @@ from fuzz.reading import Reader, hold, likeness
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
-from hubbub.protocol.wire import DIGEST_BYTES, HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
+from hubbub.protocol.primitives.wire import (
+    DIGEST_BYTES,
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Tag,
+    unverified,
+)
 from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
 
 _MOST_MOVES = 40

@@ -20,8 +20,8 @@ from hubbub.assurance.audit.canary_audit import played
 from hubbub.cli import main
 from hubbub.errors import StudyError
 from hubbub.privacy.canary_guesses import Rates, Rule, Trials, chosen_rule, lower_bound, rates_of
-from hubbub.protocol import noise
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives import noise
+from hubbub.protocol.primitives.randomness import SecureSource
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999

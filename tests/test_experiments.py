@@ -149,7 +149,7 @@ def test_joint_batches_are_charged_by_the_life_of_their_lists(small):
 
 
 def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
-    randomness = importlib.import_module("hubbub.protocol.randomness")
+    randomness = importlib.import_module("hubbub.protocol.primitives.randomness")
     lists = experiment("joint_batches").dealt((3, 1, 2), randomness.SecureSource(bytes(16)))
     orders = set()
     for attempt in range(50):

@@ -30,7 +30,7 @@ from torch import nn
 from hubbub import Study, learning, plan, run
 from hubbub.errors import DataError, HubbubError, ModelError, ProtocolError
 from hubbub.learning import TrainingTask
-from hubbub.protocol.wire import Frame, Tag
+from hubbub.protocol.primitives.wire import Frame, Tag
 from hubbub.training import prepared_study
 
 DOSE, AGE = 0.7317529481, 62.83917361

@@ -17,8 +17,8 @@ from scipy.special import ndtr
 from scipy.stats import binom, chi2, kstest, norm
 
 from hubbub.errors import HubbubError
-from hubbub.protocol import ring
-from hubbub.protocol.noise import (
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.noise import (
     _EDGE,
     _INNER,
     _SCALE,
@@ -27,7 +27,7 @@ from hubbub.protocol.noise import (
     add_noise_and_round,
     standard_normal,
 )
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.randomness import SecureSource
 
 Array = NDArray[np.float64]
 

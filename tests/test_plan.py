@@ -33,7 +33,7 @@ from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
-from hubbub.protocol.wire import OVERHEAD
+from hubbub.protocol.primitives.wire import OVERHEAD
 from hubbub.report import render
 from hubbub.session.layout import Layout
 

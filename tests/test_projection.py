@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.errors import StudyError, UserError
+from hubbub.protocol.primitives.randomness import cipher_at, keystream_into
 from hubbub.protocol.projection import (
     KINDS,
     Draw,
@@ -30,7 +31,6 @@ from hubbub.protocol.projection import (
     sign_matrix,
 )
 from hubbub.protocol.projection.exact_grid import joined, limbs, quantum
-from hubbub.protocol.randomness import cipher_at, keystream_into
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")
 SEED = bytes(range(32))

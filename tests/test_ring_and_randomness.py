@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from hubbub.errors import StudyError
-from hubbub.protocol import ring
-from hubbub.protocol.randomness import (
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.randomness import (
     CHUNK_BYTES,
     MOST_BYTES,
     SecureSource,
@@ -287,7 +287,7 @@ def test_p9_equal_words_are_drawn_again_and_not_ranked_by_place():
 def test_a_fork_does_not_repeat_its_parent(key):
     script = (
         "import os, sys\n"
-        "from hubbub.protocol.randomness import SecureSource\n"
+        "from hubbub.protocol.primitives.randomness import SecureSource\n"
         f"one = SecureSource({key})\n"
         "one.bytes(8)\n"
         "child = os.fork()\n"

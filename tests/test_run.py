@@ -30,12 +30,12 @@ from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, DataError, HubbubError, ProtocolError, StudyError, UserError
 from hubbub.planning import Plan
-from hubbub.protocol import noise
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.identity import Keys
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives import noise
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters, Silo
-from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout
 from hubbub.study import sources

@@ -20,8 +20,8 @@ from scipy.stats import norm
 
 import hubbub
 from hubbub.errors import HubbubError, StudyError
-from hubbub.protocol import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.primitives import ring
 from hubbub.protocol.round import Masking, RoundParameters
 from hubbub.session.in_process import assemble
 from hubbub.session.layout import Layout

@@ -14,7 +14,7 @@ from benchmarks.network.stage import Run
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript import records
 from hubbub.assurance.verification.checking import verify
-from hubbub.protocol.wire import Tag
+from hubbub.protocol.primitives.wire import Tag
 
 
 @dataclass(frozen=True, kw_only=True)

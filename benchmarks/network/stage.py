@@ -24,7 +24,7 @@ from benchmarks.network.link import Link
 from hubbub.network.flare.demo import Consortium
 from hubbub.network.flare.outcome import run_folder
 from hubbub.network.party_folder import PartyFolder, read_roster
-from hubbub.protocol.identity import Roster
+from hubbub.protocol.primitives.identity import Roster
 from hubbub.study import Study
 
 SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")

@@ -31,10 +31,10 @@ from statistics import median
 import numpy as np
 
 from benchmarks.secure_sum import paper
-from hubbub.protocol import ring
+from hubbub.protocol.primitives import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.noise import add_noise_and_round
-from hubbub.protocol.randomness import SecureSource, cipher_at
+from hubbub.protocol.primitives.noise import add_noise_and_round
+from hubbub.protocol.primitives.randomness import SecureSource, cipher_at
 
 COORDINATES = 1_000_000
 SILOS = (10, 100)

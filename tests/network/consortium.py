@@ -16,7 +16,7 @@ from hubbub.network.party_folder import PartyFolder
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.study import Study
 from hubbub.training.result import Result
 

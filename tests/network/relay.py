@@ -27,8 +27,8 @@ from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.planning import TRAINING, Plan
 from hubbub.planning import plan as planned
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.session.ask import Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.session.rounds import Rounds

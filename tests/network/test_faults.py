@@ -25,9 +25,9 @@ from hubbub.network.engine import Missing
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement.pair_secrets import PairSecret
+from hubbub.protocol.primitives.wire import Frame
 from hubbub.protocol.round import Masking
 from hubbub.protocol.round.round_parameters import Turn
-from hubbub.protocol.wire import Frame
 from hubbub.session.ask import AbsentError
 from network.relay import NAMES, Watched, flipped, gathered, opened
 
@@ -35,9 +35,7 @@ from network.relay import NAMES, Watched, flipped, gathered, opened
 Operation = tuple[str, int, str, str, int]
 Blob = bytes | Missing
 
-MANY = pytest.mark.parametrize(
-    "schedules", [25, pytest.param(100, marks=pytest.mark.slow)]
-)
+MANY = pytest.mark.parametrize("schedules", [25, pytest.param(100, marks=pytest.mark.slow)])
 ROUNDS = 3
 CALLS = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")
 HAPPENS = (

@@ -22,7 +22,7 @@ from hubbub.network.flare.job import write_job
 from hubbub.network.flare.kit import check_code, is_admin, is_server, prepare
 from hubbub.network.flare.site_settings import FILE, Settings
 from hubbub.network.key_files import roster_of
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.primitives.identity import Keys, Roster
 from network.consortium import HOSPITALS, Consortium, table
 
 ENGINE = pytest.mark.skipif(

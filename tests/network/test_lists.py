@@ -25,12 +25,12 @@ from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import Plan, exposure, mechanism_of, plan
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import Silo, decoded
 from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
 from hubbub.protocol.token_lists.list_context import repeated
 from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.session import silo_token_lists
 from hubbub.session.ask import Call
 from hubbub.session.in_process import Federation

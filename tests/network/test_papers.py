@@ -22,7 +22,7 @@ from hubbub.network.key_files import (
     roster_of,
     roster_toml,
 )
-from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from protocol.parties import fixed_keys, fixed_opening
 
 ROLES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}

@@ -21,7 +21,7 @@ from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.planning import plan as planned
-from hubbub.protocol.wire import EVERYBODY, Tag, unverified
+from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.auxiliary_sums import Standardisation

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hubbub import learning
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import decoded
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of, round_parameters_of

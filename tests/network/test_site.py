@@ -29,7 +29,7 @@ from hubbub.network.party_folder import (
 )
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.identity import Roster
+from hubbub.protocol.primitives.identity import Roster
 from hubbub.session.ask import Call
 from hubbub.study import Study
 from network.consortium import Consortium

@@ -9,7 +9,7 @@ from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import in_process
 from hubbub.network.envelope import request
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.wire import VERSION
+from hubbub.protocol.primitives.wire import VERSION
 from hubbub.session import session_offer
 from hubbub.session.ask import Call
 from network.consortium import HOSPITALS, Consortium, table

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from mpmath import binomial, erfc, exp, log, mp, mpf, ncdf, npdf, pi, quad, sqrt
 
-from hubbub.protocol.noise import _EDGE, _INNER, _TAIL_START
+from hubbub.protocol.primitives.noise import _EDGE, _INNER, _TAIL_START
 
 
 @pytest.fixture(autouse=True)

@@ -28,12 +28,12 @@ from functools import lru_cache
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import ring
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Frame, Tag, parse
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
 from hubbub.protocol.round.masking import Attempt
-from hubbub.protocol.wire import Frame, Tag, parse
 from protocol.parties import DIMENSION, STUDY, World
 from protocol.view import Spy
 

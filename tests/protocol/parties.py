@@ -24,10 +24,10 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.identity import Identity, Keys, Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
-from hubbub.protocol.wire import EVERYBODY, Frame, Tag
 from hubbub.session.layout import Layout
 
 STUDY = hashlib.sha256(b"a study for tests").digest()

@@ -21,13 +21,13 @@ from math import sqrt
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import ring
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
 from hubbub.protocol.round.masking import Attempt
-from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from protocol import faults
 from protocol import reference as ref
 from protocol import reference_draws as draws

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from hubbub.protocol.wire import HEADER_BYTES, OVERHEAD, Frame, Tag, doubled_by, parse
+from hubbub.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, Frame, Tag, doubled_by, parse
 from protocol.parties import SESSION, STUDY, flipped, refused, world
 
 W = world()

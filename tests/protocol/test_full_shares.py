@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Tag
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 from hubbub.protocol.round.additive_shares import divided, sealed_shares
-from hubbub.protocol.wire import Tag
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, world
 
 

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hubbub.errors import StudyError
-from hubbub.protocol.identity import Identity, Keys, Roster
+from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from protocol.parties import fixed_keys, sessions_of, world
 
 W = world(nodes=1)

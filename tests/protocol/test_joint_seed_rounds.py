@@ -19,10 +19,10 @@ import pytest
 from hubbub.errors import BudgetError, ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck, _below
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.protocol.round import Aggregator, RoundParameters, Silo
 from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.session.in_process import Federation, Record, federate
 from hubbub.session.layout import Layout
 from hubbub.session.rounds import AbortedError

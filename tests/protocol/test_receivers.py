@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import joint_seed
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.protocol.primitives.wire import EVERYBODY, Tag
 from hubbub.protocol.token_lists import Mixer
-from hubbub.protocol.wire import EVERYBODY, Tag
 from protocol.parties import SESSION, STUDY, world
 
 W = world(3, quorum=2, joint=True)

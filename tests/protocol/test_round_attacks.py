@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError
-from hubbub.protocol import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
-from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.session.in_process import federate
 from protocol.parties import DIMENSION, STUDY, World, flipped, refused, sessions_of, set_up, world
 

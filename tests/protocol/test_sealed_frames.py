@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hubbub.protocol import wire
-from hubbub.protocol.wire import HEADER_BYTES, Frame, Tag, parse
+from hubbub.protocol.primitives import wire
+from hubbub.protocol.primitives.wire import HEADER_BYTES, Frame, Tag, parse
 from protocol.parties import SESSION, STUDY, flipped, refused, world
 
 W = world()

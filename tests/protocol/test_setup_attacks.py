@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hubbub.protocol.agreement.key_agreement import Agreement
-from hubbub.protocol.identity import Roster
-from hubbub.protocol.wire import EVERYBODY, Tag, parse
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import EVERYBODY, Tag, parse
 from protocol.parties import (
     SESSION,
     STUDY,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from hubbub.protocol import ring
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
+from hubbub.protocol.primitives import ring
 from protocol.parties import World
 
 Row = list[Fraction]

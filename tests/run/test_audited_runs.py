@@ -26,7 +26,7 @@ from hubbub.cli import main
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.privacy.canary_guesses import Rates, lower_bound
-from hubbub.protocol.identity import Keys
+from hubbub.protocol.primitives.identity import Keys
 from hubbub.training import run_study as local
 from hubbub.training.report_of_run import write_report
 from run.finished import a_study

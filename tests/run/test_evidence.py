@@ -29,7 +29,7 @@ from hubbub.assurance.evidence.evidence_file import load, part_words, with_signa
 from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, SIGNED, Finding
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.protocol.identity import Keys
+from hubbub.protocol.primitives.identity import Keys
 from hubbub.session.in_process import Federation
 from hubbub.training.result import Result
 from run.finished import a_study, finished

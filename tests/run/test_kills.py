@@ -30,8 +30,8 @@ from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript.writer import Transcript
 from hubbub.errors import HubbubError
 from hubbub.planning import Plan
+from hubbub.protocol.primitives.wire import HEADER, HEADER_BYTES, Frame, Tag
 from hubbub.protocol.round import Aggregator, Silo
-from hubbub.protocol.wire import HEADER, HEADER_BYTES, Frame, Tag
 from hubbub.training import checkpoint, run_folder
 from hubbub.training import run_study as local
 from hubbub.training.run_folder import RunFolder

@@ -21,11 +21,11 @@ import hubbub
 from hubbub import learning
 from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.planning import Plan
-from hubbub.protocol import noise
+from hubbub.protocol.primitives import noise
+from hubbub.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
 from hubbub.protocol.projection import Draw, Projection, lift, project
 from hubbub.protocol.round import Aggregator, RoundParameters, Silo, decoded, silo
 from hubbub.protocol.round import projected_sum as projected
-from hubbub.protocol.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
 from hubbub.session.ask import Absent
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout, round_parameters_of

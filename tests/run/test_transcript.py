@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 from hubbub.assurance.transcript.frame_records import Kept, end_of, head_of, read_header
 from hubbub.assurance.transcript.writer import Transcript, files, path_of, read, recover
 from hubbub.errors import IntegrityError, ProtocolError, UserError
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.wire import (
+    EVERYBODY,
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Frame,
+    Tag,
+    parse,
+)
 from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag, parse
 
 KEYS = [Keys.generate("aggregator", "aggregator")] + [
     Keys.generate(f"silo-{k}", "silo") for k in (1, 2, 3)

@@ -35,8 +35,8 @@ from hubbub.assurance.verification.damage import damage
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import plan
+from hubbub.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
-from hubbub.protocol.wire import Frame, Tag, unverified
 from hubbub.session.in_process import Federation
 from hubbub.study import Study
 from hubbub.training import federated

@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hubbub.protocol.identity import Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.protocol.token_lists import Evidence, Mixer, Owned, Publication
 from hubbub.protocol.token_lists.list_context import ListContext, parted
 from hubbub.protocol.token_lists.onion_layers import Executor, in_this_thread
-from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from protocol.parties import fixed_keys
 
 STUDY = hashlib.sha256(b"a study with tokens").digest()

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.identity import Roster
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import Tag
 from hubbub.protocol.token_lists import Mixer, Verdict, onion_layers, verdict
 from hubbub.protocol.token_lists.list_context import statement_bytes
 from hubbub.protocol.token_lists.onion_layers import Done, Executor, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
-from hubbub.protocol.wire import Tag
 from protocol.parties import fixed_keys, flipped, refused
 from sampling.silos import (
     COUNTS,

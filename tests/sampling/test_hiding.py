@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2
 
-from hubbub.protocol.identity import Identity, Keys, Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.token_lists import Mixer, onion_layers
 from hubbub.protocol.token_lists.token_list import list_places
 from sampling.silos import KEYS, SESSION, STUDY, list_context, payload_of, pieces

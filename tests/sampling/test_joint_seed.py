@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.agreement import joint_seed
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.identity import Roster
-from hubbub.protocol.randomness import SecureSource
-from hubbub.protocol.wire import Frame, Tag
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Frame, Tag
 from protocol.parties import flipped, refused
 from sampling.silos import KEYS, ROSTER, SESSION, STUDY, payload_of
 

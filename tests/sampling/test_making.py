@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.errors import HubbubError, StudyError
-from hubbub.protocol.identity import Roster
+from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.token_lists import onion_layers, process_pool
 from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
 from hubbub.protocol.token_lists.process_pool import process_pool as opened_pool

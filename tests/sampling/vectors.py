@@ -17,8 +17,8 @@ from unittest import mock
 import numpy as np
 
 from hubbub.protocol.agreement.joint_seed import JointSeed
-from hubbub.protocol.identity import Roster
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.token_lists import Mixer, onion_layers
 from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.protocol.token_lists.token_list import list_places

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.cli.output import add_json, bar, emit, table
-from hubbub.protocol import SecureSource, cipher_at, ring, standard_normal
-from hubbub.protocol.agreement import MaskStream
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol import MaskStream, RoundParameters, SecureSource, cipher_at, standard_normal
+from hubbub.protocol.primitives import ring
 from hubbub.session import Layout, federate
 
 _COORDINATES = 1_000_000

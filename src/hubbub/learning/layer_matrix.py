@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol import CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.protocol.projection import Array, Integers
+from hubbub.protocol import CHUNK_BYTES, Array, Integers, cipher_at, keystream_into
 
 Signs = NDArray[np.int8]
 

@@ -30,8 +30,7 @@ from hubbub.learning.gradients import ClippedSum, Space, sum_in
 from hubbub.learning.layer_matrix import LayerMatrix, layer_matrices
 from hubbub.learning.parameter_vector import layout_of
 from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack
-from hubbub.protocol import KEY_BYTES
-from hubbub.protocol.projection import quantum, to_grid
+from hubbub.protocol import KEY_BYTES, quantum, to_grid
 
 Side = torch.Tensor | None  # the sign vectors of one side, or None where nothing is projected
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.protocol.projection import Lift, lift
-from hubbub.protocol.round import LAYERS, RoundParameters, draw_key, projection_of
+from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import Study
 
 Array = NDArray[np.float64]

@@ -23,9 +23,17 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import MOST_GRAPHS, PartyFolder
 from hubbub.planning import Plan, is_sparse
 from hubbub.planning import plan as plan_study
-from hubbub.protocol import EVERYBODY, Frame, Roster, SecureSource, Tag, parse, unverified
-from hubbub.protocol.agreement import MaskStream
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol import (
+    EVERYBODY,
+    Frame,
+    MaskStream,
+    Roster,
+    RoundParameters,
+    SecureSource,
+    Tag,
+    parse,
+    unverified,
+)
 from hubbub.session import Call, Membership, Party, RefusedError, SessionOffer, layout_of
 from hubbub.study import Study
 from hubbub.version import VERSION

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import VERSION
-from hubbub.protocol.agreement import SESSION_BYTES
+from hubbub.protocol import SESSION_BYTES, VERSION
 from hubbub.session import Call
 
 _ASKS, _ANSWERS = b"hub?", b"hub!"

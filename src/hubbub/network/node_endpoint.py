@@ -11,7 +11,7 @@ from typing import Any
 
 from hubbub.network.endpoint import Endpoint, SessionState, planned
 from hubbub.planning import Plan
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol import RoundParameters
 from hubbub.session import (
     Call,
     Membership,

@@ -33,9 +33,17 @@ from hubbub.planning import (
     attempts_of_list,
     mechanism_of,
 )
-from hubbub.protocol import Tag, parse
-from hubbub.protocol.agreement import JointSeed, Session
-from hubbub.protocol.round import Charge, LocalTask, Masking, RoundParameters, Silo
+from hubbub.protocol import (
+    Charge,
+    JointSeed,
+    LocalTask,
+    Masking,
+    RoundParameters,
+    Session,
+    Silo,
+    Tag,
+    parse,
+)
 from hubbub.protocol.token_lists import process_pool
 from hubbub.session import (
     Call,

@@ -12,7 +12,7 @@ from hubbub.errors import DataError, StudyError
 from hubbub.planning.mask_degree import FAILURE, is_sparse
 from hubbub.planning.pairing import paid_attempts
 from hubbub.privacy import Certificate
-from hubbub.protocol.projection import KINDS, Projection
+from hubbub.protocol import KINDS, Projection
 from hubbub.study import Study
 
 # Share of the record's clipping norm that is given up so that finite precision stays within it: a

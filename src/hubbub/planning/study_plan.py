@@ -39,8 +39,7 @@ from hubbub.privacy import (
     power_bound,
     whole,
 )
-from hubbub.protocol import DIGEST_BYTES, OVERHEAD
-from hubbub.protocol.agreement import LINK_BYTES, SHARE_SEAL_BYTES
+from hubbub.protocol import DIGEST_BYTES, LINK_BYTES, OVERHEAD, SHARE_SEAL_BYTES
 from hubbub.study import Study
 
 

@@ -20,5 +20,3 @@ from hubbub.report.markup import tag
 from hubbub.report.number_format import at_least, at_most
 from hubbub.report.page import render
 from hubbub.report.scales import bounds, linear
-
-__all__ = ["at_least", "at_most", "bounds", "linear", "render", "tag"]

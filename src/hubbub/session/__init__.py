@@ -15,36 +15,3 @@ from hubbub.session.session_offer import (
 )
 from hubbub.session.setup import SetUp
 from hubbub.session.sums import PrivateSum, private_sum, secure_sum
-
-__all__ = [
-    "REASONS",
-    "Absent",
-    "AbsentError",
-    "Answer",
-    "Call",
-    "Federation",
-    "Layout",
-    "Membership",
-    "NoRecorder",
-    "NodeParty",
-    "NoisySums",
-    "Notice",
-    "Party",
-    "Peers",
-    "PrivateSum",
-    "Recorder",
-    "RefusedError",
-    "Rounds",
-    "SessionOffer",
-    "SetUp",
-    "SiloParty",
-    "federate",
-    "layout_of",
-    "lists_of",
-    "part_of_plan",
-    "private_sum",
-    "purposes_of",
-    "raised_by",
-    "round_parameters_of",
-    "secure_sum",
-]

@@ -18,10 +18,22 @@ from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, IntegrityError
 from hubbub.planning import TRAINING
-from hubbub.protocol import Keys, Roster, SecureSource
-from hubbub.protocol.agreement import JointSeed, MaskStream, Session
-from hubbub.protocol.round import Charge, LocalTask, Masking, Parameters, RoundParameters, Silo
-from hubbub.protocol.token_lists import Executor, process_pool
+from hubbub.protocol import (
+    Charge,
+    Executor,
+    JointSeed,
+    Keys,
+    LocalTask,
+    Masking,
+    MaskStream,
+    Parameters,
+    Roster,
+    RoundParameters,
+    SecureSource,
+    Session,
+    Silo,
+)
+from hubbub.protocol.token_lists import process_pool
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.party import MakeSilo, Membership, NodeParty, Party, SiloParty, Work, lists_of

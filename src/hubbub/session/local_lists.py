@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol import Keys, Roster
-from hubbub.protocol.token_lists import TokenList
+from hubbub.protocol import Keys, Roster, TokenList
 from hubbub.session.ask import Answer, Call, Peers
 from hubbub.session.in_process import SharedPool
 from hubbub.session.setup import new_session

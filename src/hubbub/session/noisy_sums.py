@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.projection import Lift
-from hubbub.protocol.round import Parameters, RoundParameters, decoded, draw_of
+from hubbub.protocol import Lift, Parameters, RoundParameters, decoded, draw_of
 from hubbub.session.ask import AbsentError
 from hubbub.session.rounds import Recorder, Rounds
 

@@ -18,9 +18,23 @@ from functools import partial
 from typing import Protocol
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol import Keys, Roster, SecureSource, Tag, tag_of
-from hubbub.protocol.agreement import Agreement, JointSeed, MaskStream, SeedCheck, Session
-from hubbub.protocol.round import Charge, ComputeNode, Masking, RoundParameters, Silo
+from hubbub.protocol import (
+    Agreement,
+    Charge,
+    ComputeNode,
+    JointSeed,
+    Keys,
+    Masking,
+    MaskStream,
+    Roster,
+    RoundParameters,
+    SecureSource,
+    SeedCheck,
+    Session,
+    Silo,
+    Tag,
+    tag_of,
+)
 from hubbub.session.ask import Call
 from hubbub.session.layout import Layout, witnesses_of
 from hubbub.session.session_offer import RefusedError, context_of

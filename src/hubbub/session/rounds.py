@@ -24,9 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol import EVERYBODY, Tag, parse, receiver_of, tag_of
-from hubbub.protocol.agreement import LINK_BYTES
-from hubbub.protocol.round import Aggregator, Parameters, RoundParameters
+from hubbub.protocol import (
+    EVERYBODY,
+    LINK_BYTES,
+    Aggregator,
+    Parameters,
+    RoundParameters,
+    Tag,
+    parse,
+    receiver_of,
+    tag_of,
+)
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.token_lists import TokenLists

@@ -16,8 +16,7 @@ from typing import Any
 
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.planning import TRAINING, Plan
-from hubbub.protocol import EVERYBODY, Frame, Keys, Tag
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
 from hubbub.study import Standardisation
 from hubbub.version import VERSION
 

@@ -21,9 +21,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import Keys, SecureSource, receiver_of
-from hubbub.protocol.agreement import SESSION_BYTES, SeedCheck, sent_digest
-from hubbub.protocol.round import Aggregator, RoundParameters
+from hubbub.protocol import (
+    SESSION_BYTES,
+    Aggregator,
+    Keys,
+    RoundParameters,
+    SecureSource,
+    SeedCheck,
+    receiver_of,
+    sent_digest,
+)
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout, witnesses_of
 from hubbub.session.rounds import Rounds

@@ -21,17 +21,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import SIGNATURE_BYTES, Keys, Roster, Tag, parse, unverified
-from hubbub.protocol.round import Silo
-from hubbub.protocol.token_lists import (
+from hubbub.protocol import (
+    SIGNATURE_BYTES,
     Evidence,
     Executor,
+    Keys,
     ListContext,
     Mixer,
     Owned,
-    process_pool,
-    verdict,
+    Roster,
+    Silo,
+    Tag,
+    parse,
+    unverified,
 )
+from hubbub.protocol.token_lists import process_pool, verdict
 from hubbub.session.ask import Call
 
 # Who works on so many HPKE operations.

@@ -15,9 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.planning import Exposure, plan
 from hubbub.privacy import arguments as parameters
-from hubbub.protocol import ring
-from hubbub.protocol.agreement import JointSeed, mask_graph
-from hubbub.protocol.round import Attempt, Charge, Masking, Parameters, RoundParameters, decoded
+from hubbub.protocol import (
+    Attempt,
+    Charge,
+    JointSeed,
+    Masking,
+    Parameters,
+    RoundParameters,
+    decoded,
+)
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.primitives import ring
 from hubbub.session.in_process import assemble, federate
 from hubbub.session.layout import Layout, layout_of, round_parameters_of
 from hubbub.session.party import Membership

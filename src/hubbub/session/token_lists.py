@@ -15,15 +15,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import Tag, sender_of, tag_of, unverified
-from hubbub.protocol.token_lists import (
+from hubbub.protocol import (
     Evidence,
     ListContext,
     Payload,
     Posts,
     Publications,
     Sizes,
+    Tag,
     list_places,
+    sender_of,
+    tag_of,
+    unverified,
 )
 from hubbub.session.ask import AbsentError, Call, Peers
 from hubbub.session.silo_token_lists import OpenedList

@@ -22,22 +22,3 @@ from hubbub.study.standardisation import FeatureSums, Standardisation, standardi
 from hubbub.study.study import FORMAT, Study
 from hubbub.study.tabular import Column, Records
 from hubbub.study.training import Training
-
-__all__ = [
-    "FORMAT",
-    "Column",
-    "Data",
-    "FeatureSums",
-    "Frozen",
-    "Model",
-    "Parties",
-    "Privacy",
-    "Records",
-    "Standardisation",
-    "Study",
-    "Training",
-    "attempted",
-    "data_folder",
-    "named_object",
-    "standardisation_from",
-]

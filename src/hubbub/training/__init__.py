@@ -13,21 +13,3 @@ from hubbub.training.result import Result, conclude
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions, SessionPlan
 from hubbub.training.run_study import check_plan, resume
-
-__all__ = [
-    "MODES",
-    "PreparedStudy",
-    "Progress",
-    "Result",
-    "RunFolder",
-    "RunSessions",
-    "SessionPlan",
-    "State",
-    "check_plan",
-    "compare",
-    "conclude",
-    "resume",
-    "standardised",
-    "train_federated",
-    "write_report",
-]

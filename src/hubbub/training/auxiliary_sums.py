@@ -17,7 +17,7 @@ import hubbub.learning as learning
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
-from hubbub.protocol.round import LocalTask
+from hubbub.protocol import LocalTask
 from hubbub.study import FeatureSums, Standardisation, standardisation_from
 from hubbub.training.loop import Look, Row
 from hubbub.training.prepared_study import Parameters, PreparedStudy

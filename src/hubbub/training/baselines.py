@@ -18,10 +18,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import SecureSource, standard_normal
-from hubbub.protocol.projection import SEED_BYTES, Draw, Lift
-from hubbub.protocol.round import LocalTask, RoundParameters, clipped_sum, draw_of
-from hubbub.protocol.token_lists import chosen_records, partition, without_replacement
+from hubbub.protocol import (
+    SEED_BYTES,
+    Draw,
+    Lift,
+    LocalTask,
+    RoundParameters,
+    SecureSource,
+    chosen_records,
+    clipped_sum,
+    draw_of,
+    partition,
+    standard_normal,
+    without_replacement,
+)
 from hubbub.session import round_parameters_of
 from hubbub.training.loop import Progress, State, Summation, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy

@@ -23,8 +23,7 @@ from hubbub.planning import (
     record_shape,
 )
 from hubbub.planning import plan as plan_study
-from hubbub.protocol.projection import Lift
-from hubbub.protocol.round import LocalTask, RoundParameters
+from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.study import Model, Records, Study, sources
 
 Parameters = NDArray[np.float32]

@@ -33,9 +33,7 @@ from hubbub.assurance.transcript import Transcript, files, recover
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
-from hubbub.protocol import Roster
-from hubbub.protocol.agreement import SESSION_BYTES
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
 from hubbub.study import Study
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State

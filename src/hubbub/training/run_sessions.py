@@ -16,11 +16,7 @@ from typing import Protocol
 from hubbub.assurance.ledger import Entry, Kind, Ledger, entry_of, kind_of
 from hubbub.errors import BudgetError
 from hubbub.planning import TRAINING, Plan, attempts_of_list, mechanism_of
-from hubbub.protocol import Keys, Roster
-from hubbub.protocol.agreement import Session
-from hubbub.protocol.projection import Lift
-from hubbub.protocol.round import Charge, LocalTask, RoundParameters
-from hubbub.protocol.token_lists import cores
+from hubbub.protocol import Charge, Keys, Lift, LocalTask, Roster, RoundParameters, Session, cores
 from hubbub.session import (
     AbsentError,
     Federation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hubbub.protocol.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from protocol.parties import World
 
 JSON = dict[str, Any]

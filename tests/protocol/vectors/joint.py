@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from hubbub.learning.layer_matrix import layer_matrices
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import HEADER_BYTES
 from hubbub.protocol.projection import Draw, Projection, lift
-from hubbub.protocol.randomness import SecureSource
 from hubbub.protocol.round import Silo, decoded
 from hubbub.protocol.round.projected_sum import LAYERS, draw_key, draw_of, projection_of
 from hubbub.protocol.round.round_parameters import Parameters
 from hubbub.protocol.token_lists import chosen_records, partition, without_replacement
-from hubbub.protocol.wire import HEADER_BYTES
 from protocol.parties import PROJECTED, SESSION, STUDY, World
 
 JSON = dict[str, Any]

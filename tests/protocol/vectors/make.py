@@ -20,16 +20,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from hubbub.protocol import ring
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
 from hubbub.protocol.agreement.mask_stream import add_mask
 from hubbub.protocol.agreement.pair_secrets import PairSecret, active_digest
-from hubbub.protocol.identity import Identity
-from hubbub.protocol.noise import add_noise_and_round
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.identity import Identity
+from hubbub.protocol.primitives.noise import add_noise_and_round
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Tag
 from hubbub.protocol.round.additive_shares import sealed_shares
-from hubbub.protocol.wire import Tag
 from hubbub.session.layout import Layout
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad

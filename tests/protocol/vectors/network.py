@@ -13,7 +13,7 @@ from typing import Any
 
 from hubbub.assurance.evidence import part_of
 from hubbub.network.envelope import NO_SESSION, answer, request
-from hubbub.protocol.wire import Tag
+from hubbub.protocol.primitives.wire import Tag
 from hubbub.session.ask import Call
 from hubbub.session.session_offer import SessionOffer, context_of
 from protocol.parties import SESSION, STUDY, World

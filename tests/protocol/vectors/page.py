@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.protocol.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.session.ask import Call
 
 DOCS = Path(__file__).parents[3] / "docs"

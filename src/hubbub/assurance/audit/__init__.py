@@ -7,5 +7,3 @@ guesses become a bound in `privacy/canary_guesses.py`. It finds mistakes, and is
 """
 
 from hubbub.assurance.audit.canary_audit import Audit, audit
-
-__all__ = ["Audit", "audit"]

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.planning import SUM_MARGIN, Plan, largest_batch
-from hubbub.protocol import SecureSource
-from hubbub.protocol.round import LocalTask
+from hubbub.protocol import LocalTask, SecureSource
 from hubbub.study import Records
 
 Array = NDArray[np.float64]

@@ -22,7 +22,7 @@ from hubbub.assurance.audit.canaries import Canaries, losses
 from hubbub.assurance.evidence import SIDES, audit_to_dict, bounds_of, check_auditable, check_size
 from hubbub.planning import Plan, plan
 from hubbub.privacy import Rates, Trials, chosen_rule, rates_of
-from hubbub.protocol.round import decoded
+from hubbub.protocol import decoded
 from hubbub.session import federate, layout_of, round_parameters_of
 from hubbub.study import Study
 from hubbub.version import VERSION

@@ -13,17 +13,3 @@ from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.ledger.statement import Statement, Witnessed
 from hubbub.assurance.ledger.tally import Tally
 from hubbub.assurance.ledger.witness import Witness
-
-__all__ = [
-    "Cap",
-    "Entry",
-    "Kind",
-    "Ledger",
-    "Progress",
-    "Statement",
-    "Tally",
-    "Witness",
-    "Witnessed",
-    "entry_of",
-    "kind_of",
-]

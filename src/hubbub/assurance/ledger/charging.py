@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hubbub.assurance.ledger.entry import Entry, Kind
 from hubbub.planning import WITHOUT_REPLACEMENT, Plan, mechanism_of
-from hubbub.protocol.agreement import Session
-from hubbub.protocol.round import Charge
+from hubbub.protocol import Charge, Session
 
 
 def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:

@@ -14,17 +14,3 @@ from hubbub.assurance.transcript.frame_records import (
 )
 from hubbub.assurance.transcript.header import Header, plain_roster, roster_of
 from hubbub.assurance.transcript.writer import Transcript, recover
-
-__all__ = [
-    "FOLDER",
-    "Header",
-    "Kept",
-    "Transcript",
-    "files",
-    "head_of",
-    "plain_roster",
-    "read",
-    "read_header",
-    "recover",
-    "roster_of",
-]

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from hubbub.protocol import Identity, Roster
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol import Identity, Roster, RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)

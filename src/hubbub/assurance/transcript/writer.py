@@ -18,7 +18,6 @@ from hubbub.assurance.transcript.frame_records import (
     files,
     first_head,
     path_of,
-    read,
     record_of,
     start_of,
 )
@@ -26,10 +25,7 @@ from hubbub.assurance.transcript.header import Header
 from hubbub.disk import fresh, sync_folder, write_all
 from hubbub.errors import IntegrityError
 from hubbub.planning import TRAINING
-from hubbub.protocol import Roster
-from hubbub.protocol.round import RoundParameters
-
-__all__ = ["TRAINING", "Transcript", "files", "path_of", "read", "recover"]
+from hubbub.protocol import Roster, RoundParameters
 
 
 class Transcript:

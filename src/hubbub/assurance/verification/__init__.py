@@ -6,5 +6,3 @@
 """
 
 from hubbub.assurance.verification.checking import steps_of, verify
-
-__all__ = ["steps_of", "verify"]

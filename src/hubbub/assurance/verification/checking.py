@@ -41,7 +41,7 @@ from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
-from hubbub.protocol.round import Parameters, RoundParameters
+from hubbub.protocol import Parameters, RoundParameters
 from hubbub.session import round_parameters_of
 from hubbub.study import Study, standardisation_from
 

@@ -20,8 +20,7 @@ from hubbub.assurance.verification.damage import RESTORE
 from hubbub.errors import HubbubError
 from hubbub.learning import lift_of, model_of
 from hubbub.planning import Plan, told_shape
-from hubbub.protocol.projection import Lift
-from hubbub.protocol.round import LAYERS, Parameters, RoundParameters
+from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
 
 
 def initial_of(plan: Plan) -> Parameters | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.learning import Optimizer, stepped
-from hubbub.protocol.round import Parameters, RoundParameters
+from hubbub.protocol import Parameters, RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)

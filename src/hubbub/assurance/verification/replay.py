@@ -20,10 +20,18 @@ from numpy.typing import NDArray
 from hubbub.assurance.transcript import Header, Kept, read
 from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.protocol import EVERYBODY, Frame, Tag, ring
-from hubbub.protocol.agreement import SeedCheck
-from hubbub.protocol.projection import Lift
-from hubbub.protocol.round import Parameters, RoundParameters, decoded, draw_of
+from hubbub.protocol import (
+    EVERYBODY,
+    Frame,
+    Lift,
+    Parameters,
+    RoundParameters,
+    SeedCheck,
+    Tag,
+    decoded,
+    draw_of,
+)
+from hubbub.protocol.primitives import ring
 
 Time = tuple[int, int]
 _ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.REQUEST, Tag.TOTAL})

@@ -4,16 +4,3 @@ from hubbub.protocol.agreement.joint_seed import LINK_BYTES, JointSeed, SeedChec
 from hubbub.protocol.agreement.key_agreement import SESSION_BYTES, Agreement, Session, sent_digest
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import SHARE_SEAL_BYTES, active_digest
-
-__all__ = [
-    "LINK_BYTES",
-    "SESSION_BYTES",
-    "SHARE_SEAL_BYTES",
-    "Agreement",
-    "JointSeed",
-    "MaskStream",
-    "SeedCheck",
-    "Session",
-    "active_digest",
-    "sent_digest",
-]

@@ -22,7 +22,16 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag, doubled_by, parse
+from hubbub.protocol.primitives import (
+    EVERYBODY,
+    Frame,
+    Keys,
+    Roster,
+    SecureSource,
+    Tag,
+    doubled_by,
+    parse,
+)
 
 LINK_BYTES = 32
 MOST_LINKS = 1 << 24

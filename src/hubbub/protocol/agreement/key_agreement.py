@@ -25,8 +25,17 @@ from typing import Concatenate, ParamSpec, TypeVar
 from cryptography.exceptions import InvalidTag
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag, doubled_by, parse
 from hubbub.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
+from hubbub.protocol.primitives import (
+    EVERYBODY,
+    Frame,
+    Keys,
+    Roster,
+    SecureSource,
+    Tag,
+    doubled_by,
+    parse,
+)
 
 SESSION_BYTES = 16
 SEED_BYTES = 32

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from functools import lru_cache
 from math import exp, inf, lgamma, log
 
-from hubbub.protocol import KEY_BYTES, SecureSource
+from hubbub.protocol.primitives import KEY_BYTES, SecureSource
 
 FAILURE_BITS = 40
 # Up to this many silos everybody shares a mask with everybody.

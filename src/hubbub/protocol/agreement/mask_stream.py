@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from hubbub.protocol import BLOCK_BYTES, MOST_BYTES, Residues, cipher_at, keystream_into
+from hubbub.protocol.primitives import BLOCK_BYTES, MOST_BYTES, Residues, cipher_at, keystream_into
 
 _AT_ONCE = 64  # keystreams that are open together
 _WORTH_A_THREAD = 1 << 19  # bytes of a vector below which one thread is faster

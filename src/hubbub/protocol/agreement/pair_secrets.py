@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from hubbub.protocol import KEY_BYTES
+from hubbub.protocol.primitives import KEY_BYTES
 
 CONTRIBUTION_BYTES = 32
 CHECK_BYTES = 32

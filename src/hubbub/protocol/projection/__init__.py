@@ -18,18 +18,3 @@ from __future__ import annotations
 from hubbub.protocol.projection.exact_grid import Array, Integers, quantum, to_grid
 from hubbub.protocol.projection.matrix import KINDS, SEED_BYTES, Draw, Effort, Projection
 from hubbub.protocol.projection.product import Lift, lift, project
-
-__all__ = [
-    "KINDS",
-    "SEED_BYTES",
-    "Array",
-    "Draw",
-    "Effort",
-    "Integers",
-    "Lift",
-    "Projection",
-    "lift",
-    "project",
-    "quantum",
-    "to_grid",
-]

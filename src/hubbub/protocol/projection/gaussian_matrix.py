@@ -19,7 +19,7 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.protocol.projection.exact_grid import LIMBS, Array, Integers, joined, limbs
 from hubbub.protocol.projection.matrix import Effort
 

@@ -13,7 +13,7 @@ from math import isfinite, sqrt
 from typing import TypeVar
 
 from hubbub.errors import StudyError
-from hubbub.protocol import KEY_BYTES
+from hubbub.protocol.primitives import KEY_BYTES
 from hubbub.protocol.projection.exact_grid import MOST_SUM, quantum
 
 Part = TypeVar("Part")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from hubbub.protocol import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.protocol.projection.exact_grid import Array, Integers
 from hubbub.protocol.projection.matrix import Effort
 

@@ -17,21 +17,3 @@ from hubbub.protocol.round.projected_sum import (
 )
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.protocol.round.silo import Charge, Silo
-
-__all__ = [
-    "LAYERS",
-    "Aggregator",
-    "Attempt",
-    "Charge",
-    "ComputeNode",
-    "LocalTask",
-    "Masking",
-    "Parameters",
-    "RoundParameters",
-    "Silo",
-    "clipped_sum",
-    "decoded",
-    "draw_key",
-    "draw_of",
-    "projection_of",
-]

@@ -15,8 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import Frame, SecureSource, doubled_by, ring
 from hubbub.protocol.agreement import Session
+from hubbub.protocol.primitives import Frame, SecureSource, doubled_by, ring
 
 # A key seals one share of one attempt, so the nonce need not vary.
 _NONCE = bytes(12)

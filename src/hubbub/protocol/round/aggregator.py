@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, Tag, doubled_by, parse, ring
 from hubbub.protocol.agreement import SeedCheck
+from hubbub.protocol.primitives import EVERYBODY, Frame, Keys, Roster, Tag, doubled_by, parse, ring
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
 
 

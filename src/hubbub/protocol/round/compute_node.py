@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Set
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import Frame, Keys, Roster, Tag, parse, ring
 from hubbub.protocol.agreement import MaskStream, Session, active_digest
+from hubbub.protocol.primitives import Frame, Keys, Roster, Tag, parse, ring
 from hubbub.protocol.round.additive_shares import Collection, opened_share
 from hubbub.protocol.round.round_parameters import RoundParameters, Turn
 

@@ -9,8 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag, parse, ring
 from hubbub.protocol.agreement import MaskStream, Session, active_digest
+from hubbub.protocol.primitives import (
+    EVERYBODY,
+    Frame,
+    Keys,
+    Roster,
+    SecureSource,
+    Tag,
+    parse,
+    ring,
+)
 from hubbub.protocol.round.additive_shares import sealed_shares
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
 

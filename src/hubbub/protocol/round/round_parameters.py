@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol import DIGEST_BYTES, Frame, doubled_by, ring
 from hubbub.protocol.agreement import SHARE_SEAL_BYTES
+from hubbub.protocol.primitives import DIGEST_BYTES, Frame, doubled_by, ring
 
 Parameters = NDArray[np.float32]
 

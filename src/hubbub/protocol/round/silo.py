@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import SecureSource, noise
 from hubbub.protocol.agreement import JointSeed
+from hubbub.protocol.primitives import SecureSource, noise
 from hubbub.protocol.projection import Draw
 from hubbub.protocol.round.joint_batch import Tokens
 from hubbub.protocol.round.masking import Attempt, Masking

@@ -26,26 +26,3 @@ from hubbub.protocol.token_lists.process_pool import cores, process_pool
 from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
 from hubbub.protocol.token_lists.token_list import Owned, Publication, TokenList, list_places
 from hubbub.protocol.token_lists.verdict import Evidence, Verdict, verdict
-
-__all__ = [
-    "Evidence",
-    "Executor",
-    "ListContext",
-    "Mixer",
-    "Owned",
-    "Payload",
-    "Posts",
-    "Publication",
-    "Publications",
-    "Scheme",
-    "Sizes",
-    "TokenList",
-    "Verdict",
-    "chosen_records",
-    "cores",
-    "list_places",
-    "partition",
-    "process_pool",
-    "verdict",
-    "without_replacement",
-]

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import EVERYBODY, SIGNATURE_BYTES, Frame, Keys, Roster, Tag, doubled_by, parse
+from hubbub.protocol.primitives import (
+    EVERYBODY,
+    SIGNATURE_BYTES,
+    Frame,
+    Keys,
+    Roster,
+    Tag,
+    doubled_by,
+    parse,
+)
 
 _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol import Keys, Roster, SecureSource, Tag
+from hubbub.protocol.primitives import Keys, Roster, SecureSource, Tag
 from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
 from hubbub.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names

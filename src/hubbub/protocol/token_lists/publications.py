@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import DIGEST_BYTES, Roster
+from hubbub.protocol.primitives import DIGEST_BYTES, Roster
 from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import (
     ListContext,

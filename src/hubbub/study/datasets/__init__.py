@@ -8,5 +8,3 @@ and `Records`; it must not know studies, models or the protocol.
 from __future__ import annotations
 
 from hubbub.study.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS, heart
-
-__all__ = ["HEART_COLUMNS", "HEART_SILOS", "heart"]

@@ -6,5 +6,3 @@ from hubbub.study.tabular.cells import read_cells
 from hubbub.study.tabular.column import Column, columns_from
 from hubbub.study.tabular.records import Records
 from hubbub.study.tabular.table import encode_table, read_table
-
-__all__ = ["Column", "Records", "columns_from", "encode_table", "read_cells", "read_table"]

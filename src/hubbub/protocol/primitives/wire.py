@@ -34,7 +34,7 @@ from functools import cached_property, lru_cache
 from threading import Lock
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.identity import Keys, Roster
+from hubbub.protocol.primitives.identity import Keys, Roster
 
 VERSION = 1
 EVERYBODY = 0xFFFFFFFF

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, StudyError
-from hubbub.protocol import ring
-from hubbub.protocol.randomness import SecureSource
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.randomness import SecureSource
 
 Array = NDArray[np.float64]
 

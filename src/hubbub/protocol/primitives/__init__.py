@@ -1,0 +1,32 @@
+"""What every message is made of: frames, keys and signatures, residues, randomness, noise."""
+
+from hubbub.protocol.primitives.identity import ROLES, Identity, Keys, Roster
+from hubbub.protocol.primitives.noise import standard_normal
+from hubbub.protocol.primitives.randomness import (
+    BLOCK_BYTES,
+    CHUNK_BYTES,
+    KEY_BYTES,
+    MOST_BYTES,
+    SecureSource,
+    cipher_at,
+    keystream_into,
+)
+from hubbub.protocol.primitives.ring import Residues
+from hubbub.protocol.primitives.wire import (
+    DIGEST_BYTES,
+    EVERYBODY,
+    HEADER,
+    HEADER_BYTES,
+    OVERHEAD,
+    SIGNATURE_BYTES,
+    SIGNED_FIRST,
+    VERSION,
+    Frame,
+    Tag,
+    doubled_by,
+    parse,
+    receiver_of,
+    sender_of,
+    tag_of,
+    unverified,
+)
