@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 import hubbub
 from hubbub import learning
 from hubbub.planning import SUM_MARGIN, Plan, largest_batch
-from hubbub.protocol.primitives import noise, ring
 from hubbub.protocol.agreement.mask_stream import add_mask
+from hubbub.protocol.primitives import noise, ring
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import LocalTask, RoundParameters

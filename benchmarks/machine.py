@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from hubbub.cli.bench_command import Array, Pair, Work, bare_keystream, measure
-from hubbub.protocol.primitives import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
+from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.noise import add_noise_and_round, standard_normal
 from hubbub.protocol.primitives.randomness import SecureSource

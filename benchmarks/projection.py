@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hubbub.protocol.projection import Draw, Effort, Projection, lift, project
 from hubbub.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.protocol.projection import Draw, Effort, Projection, lift, project
 
 DRAW = Draw(seed=bytes(range(32)), step=1)
 SIZES = "900000x100,900000x400,900000x1000"

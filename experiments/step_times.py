@@ -42,10 +42,10 @@ from benchmarks.encrypted_run import (
 from experiments.datasets import mnist
 from hubbub import learning
 from hubbub.errors import DataError
-from hubbub.protocol.primitives import ring, wire
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import active_digest
+from hubbub.protocol.primitives import ring, wire
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of
 from hubbub.session.party import NodeParty, SiloParty

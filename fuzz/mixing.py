@@ -16,8 +16,8 @@ from typing import TypeVar
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
-from hubbub.protocol.token_lists import Mixer, Owned
 from hubbub.protocol.primitives.wire import Tag
+from hubbub.protocol.token_lists import Mixer, Owned
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(3)

@@ -19,7 +19,6 @@ from fuzz.frames import edited
 from fuzz.reading import Reader, hold, likeness
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 from hubbub.protocol.primitives.wire import (
     DIGEST_BYTES,
     HEADER_BYTES,
@@ -27,6 +26,7 @@ from hubbub.protocol.primitives.wire import (
     Tag,
     unverified,
 )
+from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
 
 _MOST_MOVES = 40

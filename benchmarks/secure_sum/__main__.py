@@ -31,8 +31,8 @@ from statistics import median
 import numpy as np
 
 from benchmarks.secure_sum import paper
-from hubbub.protocol.primitives import ring
 from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.noise import add_noise_and_round
 from hubbub.protocol.primitives.randomness import SecureSource, cipher_at
 
