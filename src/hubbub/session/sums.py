@@ -49,9 +49,12 @@ def secure_sum(
 
     Args:
         vectors: at least two (three, for the guarantee to mean something) integer vectors of one
-            length.
-        compute_nodes: 0 for pairwise masks, else how many nodes remove the masks.
-        word_bits: 16, 32 or 64.
+            shape (m,).
+        compute_nodes: how many nodes remove the masks, up to 1000; 0 for pairwise masks.
+        word_bits: bits of one number on its way, 16, 32 or 64.
+
+    Returns:
+        (m,) int64, in the unit of the vectors.
 
     Raises:
         StudyError: not integers, different lengths, a sum that a word does not hold, or an option
@@ -122,11 +125,16 @@ class PrivateSum:
     """A noisy sum, and what it promises.
 
     Args:
-        value: the sum with its noise, float64.
-        epsilon: certified, against the aggregator with `colluders` silos.
-        delta: as asked.
-        noise_multiplier: what is left of the noise against that adversary, over the sensitivity.
-        exposures: epsilon against every other adversary.
+        value: the sum with its noise, (m,) float64, in the unit of the vectors.
+        epsilon: certified, against the aggregator with `colluders` silos; no unit.
+        delta: the probability that was asked for.
+        noise_multiplier: standard deviation of the noise that is left against that adversary, over
+            the sensitivity; no unit.
+        exposures: one for each adversary, with its epsilon.
+
+    >>> found = private_sum([[1.0, 2.0]] * 3, sensitivity=1.0, epsilon=1.0, delta=1e-5)
+    >>> found.value.shape, round(found.noise_multiplier, 2), len(found.exposures)
+    ((2,), 3.73, 6)
     """
 
     value: NDArray[np.float64]
@@ -153,16 +161,27 @@ def private_sum(
            record moves its silo's vector by more than `sensitivity` (twice that when exchanged).
 
     Args:
-        vectors: each silo's own sum over its records.
-        sensitivity: L2 norm that bounds one record's part in a vector; the caller's promise.
-        epsilon: in [0.001, 50].
-        delta: in [1e-12, 0.1].
-        colluders: silos that may join the adversary.
-        compute_nodes: 0 for pairwise masks.
+        vectors: each silo's own sum over its records, finite real numbers of one shape (m,); at
+            least two vectors.
+        sensitivity: L2 norm that bounds one record's part in a vector, in the unit of the vectors;
+            the caller's promise.
+        epsilon: in [0.001, 50]; no unit.
+        delta: probability, in [1e-12, 0.1].
+        colluders: how many silos may join the adversary, from 0 to two less than there are.
+        compute_nodes: how many nodes remove the masks, up to 1000; 0 for pairwise masks.
         relation: "add-remove" or "substitute".
+
+    Returns:
+        The noisy sum, and what it promises.
 
     Raises:
         StudyError: an argument is out of range, or the vectors do not match.
+
+    Source: docs/privacy.md P1-P7.
+
+    >>> found = private_sum([[1.0, 2.0]] * 3, sensitivity=1.0, epsilon=1.0, delta=1e-5)
+    >>> found.epsilon <= 1.0, found.delta
+    (True, 1e-05)
     """
     reals = _reals(vectors)
     sensitivity = parameters.positive("sensitivity", sensitivity)
