@@ -34,9 +34,7 @@ from network.relay import NAMES, Watched, flipped, gathered, opened
 Operation = tuple[str, int, str, str, int]
 Blob = bytes | Missing
 
-MANY = pytest.mark.parametrize(
-    "schedules", [25, pytest.param(100, marks=pytest.mark.slow)]
-)
+MANY = pytest.mark.parametrize("schedules", [25, pytest.param(100, marks=pytest.mark.slow)])
 ROUNDS = 3
 CALLS = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")
 HAPPENS = (
