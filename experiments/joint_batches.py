@@ -31,10 +31,11 @@ from hubbub.session.layout import layout_of
 from hubbub.session.noisy_sums import NoisySums
 from hubbub.session.party import SiloParty
 from hubbub.session.rounds import Rounds
+from hubbub.training.local_venue import LocalVenue
 from hubbub.training.loop import Progress, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
 from hubbub.training.result import Result
-from hubbub.training.run_sessions import LocalVenue, RunSessions, SessionPlan
+from hubbub.training.run_sessions import RunSessions, SessionPlan
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:

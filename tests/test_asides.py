@@ -20,8 +20,9 @@ from hubbub.session.layout import layout_of
 from hubbub.study.standardisation import FeatureSums, standardisation_from
 from hubbub.study.tabular import Records
 from hubbub.training import auxiliary_sums as asked
+from hubbub.training.local_venue import LocalVenue
 from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.run_sessions import LocalVenue, RunSessions
+from hubbub.training.run_sessions import RunSessions
 from hubbub.training.run_study import resume, run
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")

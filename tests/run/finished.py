@@ -15,7 +15,7 @@ from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript.frame_records import files, read_header
 from hubbub.planning import TRAINING, plan
 from hubbub.session.in_process import Federation
-from hubbub.training import run_sessions
+from hubbub.training import local_venue
 from hubbub.training.result import Result
 from hubbub.training.run_study import run
 
@@ -41,14 +41,14 @@ planned = lru_cache(plan)
 def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
     """A run of it, with evidence; and the parties, whose keys are the only ones that can sign."""
     seen: list[Federation] = []
-    real = run_sessions.federate
+    real = local_venue.federate
 
     def spied(*given: Any, **named: Any) -> Federation:
         seen.append(real(*given, **named))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_sessions, "federate", spied)
+        patch.setattr(local_venue, "federate", spied)
         result = run(study, folder, plan=planned(study, dimension=27))
     if not (folder / FILE).exists():
         write_evidence(result, seen[-1], folder)

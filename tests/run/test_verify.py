@@ -41,10 +41,10 @@ from hubbub.session.in_process import Federation
 from hubbub.study import Study
 from hubbub.training import federated
 from hubbub.training.auxiliary_sums import evaluation
+from hubbub.training.local_venue import LocalVenue
 from hubbub.training.loop import Look
 from hubbub.training.report_of_run import write_report
 from hubbub.training.result import Result
-from hubbub.training.run_sessions import LocalVenue
 from hubbub.training.run_study import resume, run
 from run.finished import a_study, finished, write_evidence
 

@@ -6,6 +6,7 @@ import secrets
 
 import numpy as np
 import pytest
+from benchmarks.shuffled_list import OwnedTokens, shuffled_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.token_lists import onion_layers, process_pool
 from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
 from hubbub.protocol.token_lists.process_pool import process_pool as opened_pool
-from hubbub.session.local_lists import OwnedTokens, shuffled_list
 from sampling.silos import (
     COUNTS,
     KEYS,

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.assurance.evidence import remedy, write_audit
+from hubbub.assurance import remedy, write_audit
 from hubbub.cli.output import add_json, bar, emit, number, say, table, writing
 from hubbub.errors import UserError
 from hubbub.study import Study

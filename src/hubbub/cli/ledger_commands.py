@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.ledger import Ledger, Progress, Statement, Tally, Witness, Witnessed
+from hubbub.assurance import Ledger, Progress, Statement, Tally, Witness, Witnessed
 from hubbub.assurance.ledger.privacy_ledger import Cap
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.errors import IntegrityError, UserError

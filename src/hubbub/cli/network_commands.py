@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence import read_audit
+from hubbub.assurance import read_audit
 from hubbub.cli.output import add_json, bar, emit, number, say, table
 from hubbub.cli.training_commands import AUDIT_WORDS, show_plan
 from hubbub.errors import UserError

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence import Finding, check
+from hubbub.assurance import Finding, check
 from hubbub.cli.output import add_json, bar, emit, say, table
 from hubbub.errors import UserError
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hubbub.assurance.evidence import checked_part
+from hubbub.assurance import checked_part
 from hubbub.errors import BudgetError, HubbubError, ProtocolError
 from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests

@@ -25,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence import write_audit
+from hubbub.assurance import write_audit
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (

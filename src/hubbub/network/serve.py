@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.assurance import evidence
-from hubbub.assurance.evidence import read_audit
-from hubbub.assurance.transcript import files, read, read_header
+from hubbub.assurance import evidence, files, read, read_audit, read_header
 from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.endpoint import planned

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.assurance.evidence import part_of
-from hubbub.assurance.ledger import Ledger, entry_of, kind_of
+from hubbub.assurance import Ledger, entry_of, kind_of, part_of
 from hubbub.disk import write_text
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState, planned

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
 from hubbub.protocol import LocalTask
 from hubbub.study import FeatureSums, Standardisation, standardisation_from
 from hubbub.training.loop import Look, Row
 from hubbub.training.prepared_study import Parameters, PreparedStudy
+from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions
 
 Array = NDArray[np.float64]
@@ -41,13 +40,13 @@ def standardised(setting: PreparedStudy, found: Standardisation) -> PreparedStud
     )
 
 
-def standardise(setting: PreparedStudy, opened: Opened, kept: Path | None) -> PreparedStudy:
+def standardise(setting: PreparedStudy, opened: Opened, folder: RunFolder | None) -> PreparedStudy:
     """Standardise the features, if the study asks for it, with what was kept or with a new sum."""
     asked, planned = setting.study.data.standardise, setting.plan.query(STANDARDISATION)
     if asked is None or planned is None:
         return setting
     features = planned.query.numbers // 2  # 1 + 2 features are summed
-    found = Standardisation.read(kept, features) if kept else None
+    found = folder.standardisation(features) if folder else None
     if found is None:
         tasks = [FeatureSums(one, asked.bound) for one in setting.everything]
         total = opened(planned, tasks)(1, setting.initial)
@@ -57,8 +56,8 @@ def standardise(setting: PreparedStudy, opened: Opened, kept: Path | None) -> Pr
                 "an interruption; approve the study under another name and run that"
             )
         found = standardisation_from(total, asked.bound)
-        if kept is not None:
-            write_bytes(kept, found.to_json().encode())
+        if folder is not None:
+            folder.keep_standardisation(found)
     return standardised(setting, found)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hubbub.assurance.evidence import STANDARDISED
 from hubbub.planning import TRAINING
 from hubbub.study import Standardisation
 from hubbub.training.auxiliary_sums import evaluation, standardise, through
@@ -34,8 +33,8 @@ def train_federated(
         offer: told how features are standardised, before silos are told.
         begin: what more counts as spent before the first step.
     """
-    folder, ask = sessions.folder, through(sessions)
-    setting = standardise(setting, ask, folder.path / STANDARDISED if folder else None)
+    ask = through(sessions)
+    setting = standardise(setting, ask, sessions.folder)
     offer(setting.standardisation)
     look = evaluation(setting, ask)
     sums = sessions.open(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence import FILE, check_content, load, read_whole
+from hubbub.assurance import FILE, check_content, load, read_whole
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.report import render

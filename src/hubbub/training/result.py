@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence import FILE
+from hubbub.assurance import FILE
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation

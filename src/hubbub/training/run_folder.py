@@ -28,13 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.assurance.evidence import AUDIT, write_audit
-from hubbub.assurance.transcript import Transcript, files, recover
+from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
-from hubbub.study import Study
+from hubbub.study import Standardisation, Study
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State
 
@@ -166,6 +165,15 @@ class RunFolder:
                 (self.path / AUDIT).unlink(missing_ok=True)
             else:
                 write_audit(self.path / AUDIT, audit)
+
+    def standardisation(self, features: int) -> Standardisation | None:
+        """How so many features were standardised, if they were."""
+        return Standardisation.read(self.path / STANDARDISED, features)
+
+    def keep_standardisation(self, found: Standardisation) -> None:
+        """Put on disk how features are standardised."""
+        with _usable(self.path):
+            write_text(self.path / STANDARDISED, found.to_json())
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""

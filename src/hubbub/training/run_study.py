@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 
 import hubbub.learning as learning
-from hubbub.assurance.evidence import AUDIT, STANDARDISED, difference, read_audit
-from hubbub.assurance.ledger import Ledger
+from hubbub.assurance import AUDIT, Ledger, difference, read_audit
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
@@ -25,13 +25,13 @@ from hubbub.study import Study
 from hubbub.training.auxiliary_sums import evaluation, exactly, standardise, through
 from hubbub.training.baselines import BASELINES, alone, central
 from hubbub.training.checkpoint import Checkpoint
-from hubbub.training.evidence_of_run import evidence_of
 from hubbub.training.federated import train_federated
+from hubbub.training.local_venue import LocalVenue, opened_ledgers
 from hubbub.training.loop import Progress, State, train
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.result import Result, conclude
 from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_sessions import LocalVenue, RunSessions, opened_ledgers
+from hubbub.training.run_sessions import RunSessions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +232,7 @@ def _finished(
     spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
     text = None
     if folder is not None and ledgers:
-        text = lambda: evidence_of(venue, setting.plan, trained.attempts, folder)  # noqa: E731
+        text = partial(venue.evidence, setting.plan, trained.attempts)
     return conclude(setting, trained, folder, epsilon=spent, evidence=text, began=began)
 
 
@@ -255,7 +255,7 @@ def _compared(
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
     ask = exactly if baseline == "non-private" else through(sessions)
-    setting = standardise(setting, ask, folder.path / STANDARDISED if folder else None)
+    setting = standardise(setting, ask, folder)
     if baseline == "alone":
         trained = alone(setting, progress)
         if folder is not None:

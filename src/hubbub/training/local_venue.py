@@ -1,0 +1,174 @@
+"""A run whose parties are all in this process: their sessions, their ledgers, their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from hubbub.assurance import (
+    Entry,
+    Kind,
+    Ledger,
+    collect,
+    entry_of,
+    files,
+    kind_of,
+    part_of,
+    read_header,
+)
+from hubbub.errors import BudgetError, StudyError
+from hubbub.planning import TRAINING, Plan, attempts_of_list, mechanism_of
+from hubbub.protocol import Charge, Keys, Roster, Session, cores
+from hubbub.session import AbsentError, Federation, Notice, Rounds, federate, layout_of, raised_by
+from hubbub.study import Study
+from hubbub.training.run_folder import RunFolder
+from hubbub.training.run_sessions import SessionPlan
+
+# Coordinates from which a silo's step is long enough to be worth a thread of its own.
+_WORTH_THREADS = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalVenue:
+    """All parties in this process, each with a ledger.
+
+    Args:
+        study: the run's.
+        keys: everybody's, in the order of the roster: the same in all of the run's sessions.
+        ledgers: the silos' by roster index; empty where nothing is written down.
+        folder: the run's, if it has one.
+        notice: told in a few words what takes long.
+    """
+
+    study: Study
+    keys: Sequence[Keys] = field(repr=False)
+    ledgers: Mapping[int, Ledger] = field(repr=False)
+    folder: RunFolder | None
+    notice: Notice = field(default=lambda _: None, repr=False)
+
+    def set_up(self, wanted: SessionPlan) -> Rounds:
+        """Set a session up."""
+        every = attempts_of_list(wanted.plan.study) if wanted.terms.batch else 0
+        return self.federated(wanted, every=every).rounds
+
+    def federated(self, wanted: SessionPlan, *, every: int) -> Federation:
+        """Everybody in a new session, with a shuffled token list for so many attempts."""
+        plan, terms = wanted.plan, wanted.terms
+        kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
+        most = self._most(kind, ceil(terms.steps / epoch))
+
+        def record(index: int, session: Session, charge: Charge) -> None:
+            entry = entry_of(plan, session, charge, kind)
+            try:
+                self.ledgers[index].charge(entry, attempts=most.get(index))
+            except BudgetError as error:
+                raise BudgetError(f"{plan.study.parties.names[index - 1]}: {error}") from None
+
+        return federate(
+            layout_of(plan),
+            terms,
+            wanted.tasks,
+            study=self.study.id,
+            every=every,
+            epoch=epoch,
+            keys=self.keys,
+            record=record if self.ledgers else None,
+            threads=cores() if terms.dimension >= _WORTH_THREADS else 1,
+            purpose=wanted.purpose,
+            notice=self.notice,
+        )
+
+    def lost(self, _number: int, _in_a_row: int, lost: AbsentError) -> None:
+        """Nobody of this process comes back: what its ledger said is raised."""
+        raise raised_by(lost) from None
+
+    def charged(self, purpose: str) -> int:
+        """Attempts that some silo has paid for since the run began, but for other purposes.
+
+        Those of sessions that the run does not know count for every purpose: a copy of its folder
+        may have made them.
+        """
+        if self.folder is None:
+            return 0
+        folder = self.folder
+        others = {one for name in folder.purposes - {purpose} for one in folder.sessions(name)}
+        made = {
+            (entry.session, entry.round, entry.attempt)
+            for index, ledger in self.ledgers.items()
+            for entry in self._since(ledger, index)
+            if entry.session not in others
+        }
+        epoch = mechanism_of(self.study).epoch if purpose == TRAINING else 1
+        return len(made) * epoch  # a new shuffled token list is a new epoch
+
+    def evidence(self, plan: Plan, attempts: int) -> str:
+        """What the parties say of the run: every silo signs what its ledger holds.
+
+        Args:
+            plan: that was carried out.
+            attempts: that were charged for training.
+        """
+        assert self.folder is not None, "evidence is of a folder"  # noqa: S101
+        return collect(
+            self.keys[0],
+            self.folder.path,
+            plan=plan,
+            roster=Roster.of(self.keys),
+            parts=[self._part(plan, index, self.folder) for index in self.ledgers],
+            attempts=attempts,
+        )
+
+    def _part(self, plan: Plan, index: int, folder: RunFolder) -> dict[str, Any]:
+        """What one silo says of its ledger."""
+        ledger, asked = self.ledgers[index], plan.study.privacy
+        sessions, epoch = folder.sessions(TRAINING), mechanism_of(plan.study).epoch
+        sent = {read_header(path).session for path in files(folder.path)}
+        rows = sum(entry.session in sessions for entry in ledger.entries())
+        return part_of(
+            self.keys[index],
+            study=plan.study.id,
+            sessions=sent,  # one that was interrupted before its transcript began has sent nothing
+            ledger_head=ledger.head,
+            ledger_rows=ledger.rows,
+            attempts=rows * epoch,
+            data_set=_spent(ledger, asked.delta, asked.relation),
+        )
+
+    def _most(self, kind: Kind, rows: int) -> dict[int, int]:
+        """What was there before the run, and so many rows: no copy of it makes more."""
+        most = {}
+        for index, ledger in self.ledgers.items():
+            mine = sum(one.kind.like(kind) for one in self._since(ledger, index))
+            most[index] = ledger.spent_on(self.study.id, kind) - mine + rows
+        return most
+
+    def _since(self, ledger: Ledger, index: int) -> Iterator[Entry]:
+        """The study's entries since the run began."""
+        if self.folder is None:
+            return iter(())
+        head = self.folder.head(self.study.parties.names[index - 1])
+        return (entry for entry in ledger.entries(after=head) if entry.study == self.study.id)
+
+
+def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[int, Ledger]:
+    """Every silo's ledger by roster index; none without a folder for them."""
+    if home is None:
+        return {}
+    return {
+        index: stack.enter_context(Ledger(home / f"{name}.sqlite"))
+        for index, name in enumerate(study.parties.names, 1)
+    }
+
+
+def _spent(ledger: Ledger, delta: float, relation: str) -> dict[str, Any]:
+    """What was ever spent on the data set; None past what is certified."""
+    try:
+        epsilon = ledger.epsilon(delta=delta, relation=relation)
+    except StudyError:
+        epsilon = float("inf")
+    known = epsilon if epsilon < float("inf") else None
+    return {"epsilon": known, "delta": delta, "relation": relation}
