@@ -104,7 +104,7 @@ def optimizer(new: str) -> tuple[str, str]:
 FILES = 'files = "silo-{name}.csv"'
 REFUSED = [
     # (what is edited, the words that the sentence must hold: key, found, expected, remedy)
-    ([("[study]", "[study")], ["TOML", "syntax", "mend it"]),
+    ([("[study]", "[study")], ["TOML", "syntax", "fix it"]),
     ([("[study]", "[studdy]")], ["studdy", "study, parties", "did you mean study?"]),
     ([('name = "heart-disease-four-hospitals"', "")], ["study.name", "nothing", "add it"]),
     ([('"heart-disease-four-hospitals"', '""')], ["study.name", '""', "1 to 200", "another name"]),
@@ -157,27 +157,27 @@ REFUSED = [
     ),
     ([source("")], ["data.source", "data.files", "neither", "write"]),
     ([source(f'source = "python:a:b"\n{FILES}')], ["data.source", "data.files", "both"]),
-    ([source('source = "heart"')], ["data.source", "module:function", '"heart"', "mend"]),
-    ([source('source = ":"')], ["data.source", "module:function", '":"', "mend"]),
-    ([source('source = "a:b c"')], ["data.source", "hubbub.datasets:name", "b c", "mend"]),
-    ([source('source = "python:heart"')], ["data.source", "python:module:function", "mend"]),
+    ([source('source = "heart"')], ["data.source", "module:function", '"heart"', "fix"]),
+    ([source('source = ":"')], ["data.source", "module:function", '":"', "fix"]),
+    ([source('source = "a:b c"')], ["data.source", "hubbub.datasets:name", "b c", "fix"]),
+    ([source('source = "python:heart"')], ["data.source", "python:module:function", "fix"]),
     (
         [source('source = "os:system"')],
         ["data.source", "hubbub.datasets:name", "os:sys", 'write "py'],
     ),
-    ([source('source = "python:os:"')], ["data.source", "python:module:function", "os:", "mend"]),
-    ([source('files = "all.csv"')], ["data.files", "{name}", "all.csv", "mend"]),
-    ([source('files = "{name}.xls"')], ["data.files", ".parquet", "{name}.xls", "mend"]),
+    ([source('source = "python:os:"')], ["data.source", "python:module:function", "os:", "fix"]),
+    ([source('files = "all.csv"')], ["data.files", "{name}", "all.csv", "fix"]),
+    ([source('files = "{name}.xls"')], ["data.files", ".parquet", "{name}.xls", "fix"]),
     ([source('source = "python:a:b"\ntest = "t.csv"')], ["data.test", "absent", "t.csv", "remove"]),
     ([source(FILES + "\noptions = { a = 1 }")], ["data.options", "absent", "remove"]),
     ([source('source = "python:a:b"\noptions = { a = [1] }')], ["data.options", "plain", "write"]),
-    ([source('source = "python:a:b"\nrecords = 3')], ["data.records >= 4", "got 3", "mend"]),
+    ([source('source = "python:a:b"\nrecords = 3')], ["data.records >= 4", "got 3", "fix"]),
     ([source(FILES), ('target = "disease"', "")], ["data.target", "nothing", "add it"]),
     (
         [source('source = "python:a:b"\noptions = { a = nan }')],
         ["data.options", "plain", "NaN", "write"],
     ),
-    ([source(FILES + '\ntest = "t.xls"')], ["data.test", ".parquet", "t.xls", "mend"]),
+    ([source(FILES + '\ntest = "t.xls"')], ["data.test", ".parquet", "t.xls", "fix"]),
     ([source(FILES + '\npositive = "1"')], ["data.positive", "a list of texts", '"1"', "write"]),
     ([source('files = "{name}\\u0000.csv"')], ["data.files", "printable", r"\u0000", "correct"]),
     (
@@ -315,7 +315,7 @@ CONTRADICTORY = {
     ),
     "an image of one number": (
         [('kind = "logistic"', 'kind = "cnn"\ninputs = [9]')],
-        ["model.inputs", "height", "[9]", "mend"],
+        ["model.inputs", "height", "[9]", "fix"],
     ),
     # Colluders that are more than the silos, or leave no noise.
     "colluders": (
@@ -360,8 +360,8 @@ HOSTILE = {
         EXAMPLE.replace("disease", r"\u202edisease", 1),
         ["study.name", r"\u202e", "printable"],
     ),
-    "deep list": ("x = " + "[" * 5000, ["nested too deep", "mend"]),
-    "deep inline table": ("x = " + "{x = " * 5000, ["nested too deep", "mend"]),
+    "deep list": ("x = " + "[" * 5000, ["nested too deep", "fix"]),
+    "deep inline table": ("x = " + "{x = " * 5000, ["nested too deep", "fix"]),
     "list of 100 levels": (
         EXAMPLE.replace("steps = 60", "steps = " + "[" * 100 + "]" * 100),
         ["training.steps", "8 levels", "remove"],
@@ -370,7 +370,7 @@ HOSTILE = {
     "deep table twice": (f"[study{DEEP}]\n" * 2, ["syntax", "..."]),
     "long number": (
         EXAMPLE.replace("steps = 60", "steps = " + "9" * 5000),
-        ["too long a number in line 20", "mend"],
+        ["too long a number in line 20", "fix"],
     ),
     "long hexadecimal number": (
         EXAMPLE.replace("steps = 60", "steps = 0x" + "f" * 5000),

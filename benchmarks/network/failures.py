@@ -126,7 +126,7 @@ def _told(log: Path, stage: Stage, blow: Blow, run: Run, struck: float) -> None:
     with log.open("a", encoding="utf-8") as file:
         file.write(f"\n== {blow.name}\n{run.said}\n")
         for name in ("aggregator", SILO):
-            lines = (stage.home(name) / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = (stage.home(name) / "events.jsonl").read_text(encoding="utf-8").splitlines()
             for one in map(json.loads, lines):
                 if one["time"] >= struck and one["event"] not in (*_ORDINARY, "answered"):
                     after = f"{one['time'] - struck:7.1f}"

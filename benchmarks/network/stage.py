@@ -118,7 +118,7 @@ class Run:
 
     @property
     def _event_log(self) -> Path:
-        return self.stage.home("aggregator") / "journal.jsonl"
+        return self.stage.home("aggregator") / "events.jsonl"
 
 
 @dataclass(kw_only=True)

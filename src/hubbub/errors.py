@@ -1,7 +1,7 @@
 """Every error that hubbub raises on purpose: one tree, whose branches say whose fault it is.
 
     HubbubError
-    ├── UserError              the person at this keyboard can mend it
+    ├── UserError              the person at this keyboard can fix it
     │   ├── StudyError         a study file, or an argument of the Python surface
     │   ├── DataError          records, a schema, a file of records
     │   └── ModelError         a model that cannot be trained with a per-record guarantee

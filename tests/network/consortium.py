@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.network.endpoint import Endpoint
-from hubbub.network.engine import Phase, in_process
+from hubbub.network.engine import Phase
 from hubbub.network.event_log import EventLog
 from hubbub.network.key_files import roster_of
 from hubbub.network.node_endpoint import NodeEndpoint
@@ -19,6 +19,7 @@ from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.study import Study
 from hubbub.training.result import Result
+from network.engine import in_process
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0, ping=20.0)

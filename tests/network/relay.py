@@ -19,7 +19,7 @@ import numpy as np
 
 from hubbub.errors import HubbubError
 from hubbub.network.coordinator import Coordinator
-from hubbub.network.engine import Missing, Phase, in_process
+from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Requests
@@ -39,6 +39,7 @@ from hubbub.training.auxiliary_sums import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import SessionPlan
 from network.consortium import Consortium, table
+from network.engine import in_process
 from protocol.view import Spy
 
 Blob = bytes | Missing

@@ -19,13 +19,14 @@ from hubbub.assurance.ledger import Cap
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, HubbubError
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.engine import Missing, in_process
+from hubbub.network.engine import Missing
 from hubbub.network.event_log import EventLog
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.session.ask import AbsentError
 from hubbub.training.result import Result
+from network.engine import in_process
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")

@@ -747,7 +747,9 @@ def test_no_model_is_answered_without_a_list(gather: Any) -> None:
     assert refusal(hand.model("ann", 1)) == ("protocol", "relay")
     hand.until_taken()
     assert refusal(hand.model("ann", 1)) == ("protocol", "relay")  # it is not finished
-    assert any("expected a list of tokens before the MODEL of round 1" in s for s in parties.said)
+    assert any(
+        "expected a shuffled token list before the MODEL of round 1" in s for s in parties.said
+    )
     assert parties.rows("ann") == []
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from hubbub.assurance.ledger import Ledger
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.engine import in_process
 from hubbub.network.envelope import request
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.primitives.wire import VERSION
 from hubbub.session import session_offer
 from hubbub.session.ask import Call
 from network.consortium import HOSPITALS, Consortium, table
+from network.engine import in_process
 
 IMPATIENT = Timeouts(deadline=20.0, opening=60.0, waiting=0.0, ask_again=0.0)
 WIRE = f"expected wire version {VERSION}, got {VERSION + 1}; all parties must run the same version"

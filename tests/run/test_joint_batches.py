@@ -579,7 +579,7 @@ def test_a_study_that_cannot_keep_its_word_is_refused(changed: Any, says: str) -
 def test_another_number_of_records_than_stated_is_refused_before_anything_is_charged(
     tmp_path: Path, stated: int
 ) -> None:
-    with pytest.raises(DataError, match=rf"expected {stated} records.*{ALL} in all.*mend"):
+    with pytest.raises(DataError, match=rf"expected {stated} records.*{ALL} in all.*fix"):
         run(study(data={"records": stated, "counts": None}), tmp_path / "run")
     assert not any(rows(tmp_path / "ledgers", name) for name in NAMES)
 

@@ -1,6 +1,7 @@
 """A study whose parties run apart: each in a process of its own, with its own keys and records.
 
-`site` is what a party has on its own disk, `seat` what it answers to a request, `conductor` what
-the aggregator asks for and in which order. Between them travels one blob of bytes for each party
+`party_folder` is what a party has on its own disk, `endpoint` what it answers to a request,
+`requests` how the aggregator asks, `coordinator` how it waits for parties that come and go. The
+order of the protocol is in `hubbub.session`. Between them travels one blob of bytes for each party
 and phase; the engine that carries it is a function, `Phase`.
 """

@@ -28,7 +28,7 @@ _MOST_LOST = 3  # sessions in a row without a sum
 
 
 class WaitedError(HubbubError):
-    """The operator's patience is over, and somebody is still missing."""
+    """The operator waits no longer, and somebody is still missing."""
 
 
 class Coordinator:
@@ -120,7 +120,7 @@ class Coordinator:
         """Give everybody the model, and have the silos sign what their ledgers hold.
 
         Returns:
-            What the silos say that answered; who did not is in the journal.
+            What the silos say that answered; who did not is in the event log.
         """
         listed = json.dumps({"sessions": [one.hex() for one in sessions]}).encode()
         frames = [

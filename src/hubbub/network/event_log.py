@@ -20,7 +20,7 @@ from typing import Any
 from hubbub.disk import write_text
 from hubbub.network.event_messages import sentence
 
-LOG, STATUS, METRICS = "journal.jsonl", "status.json", "metrics.prom"
+LOG, STATUS, METRICS = "events.jsonl", "status.json", "metrics.prom"
 
 Say = Callable[[str], None]
 
@@ -76,11 +76,11 @@ class EventLog:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """A full disk costs lines of the journal, and no answer; ledgers are elsewhere."""
+        """A full disk costs lines of the event log, and no answer; ledgers are elsewhere."""
         try:
             yield
         except OSError as error:
-            self.say(f"expected to write the journal in {self.folder}, got: {error.strerror}")
+            self.say(f"expected to write the event log in {self.folder}, got: {error.strerror}")
 
 
 def _exposition(party: str, state: dict[str, Any]) -> str:

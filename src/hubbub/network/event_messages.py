@@ -14,7 +14,7 @@ _SENTENCES = {
     "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
     "missing": "{whom} did not answer within {deadline:g} s: {then}",
     "declined": "{whom} refuses: {reason}",
-    "attempt": "round {round}: attempt {attempt} came to nothing; {then}",
+    "attempt": "round {round}: attempt {attempt} was aborted; {then}",
     "list": "list {number} of {records} tokens is mixed: {seconds:.1f} s",
     "complaint": "{whom} complains about the list; it is opened to see who lied",
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",

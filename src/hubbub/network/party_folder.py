@@ -287,7 +287,7 @@ def check_roster(study: Study, roster: Roster) -> None:
     if len(roster.nodes) != study.parties.compute_nodes:
         raise StudyError(
             f"expected {study.parties.compute_nodes} compute nodes in the roster, got "
-            f"{len(roster.nodes)}; mend parties.compute_nodes or the roster"
+            f"{len(roster.nodes)}; fix parties.compute_nodes or the roster"
         )
 
 

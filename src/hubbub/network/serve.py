@@ -68,8 +68,8 @@ def serve(
         study: approved there.
         out: the run's folder, new or interrupted.
         phase: the engine.
-        journal: where events go.
-        patience: how long to wait for whom.
+        event_log: where events go.
+        timeouts: how long to wait for whom.
         progress: called after every step.
 
     Raises:
@@ -216,9 +216,9 @@ class _Saver:
 
 
 def _keeper(event_log: EventLog, setting: PreparedStudy, saver: _Saver) -> Callable[[State], None]:
-    """Where a state goes after every step: to disk, and into the journal.
+    """Where a state goes after every step: to disk, and into the event log.
 
-    The journal's epsilon is what is reached some attempts later: it takes a while to compute, and
+    The event log's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
     """
     study, last = setting.study, time.monotonic()

@@ -35,7 +35,7 @@ def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] 
 def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
     """The shape as the study states it, or for which a built-in model has so many parameters.
 
-    Nothing is opened: who checks a stranger's study must not read what it names.
+    Nothing is opened: who checks a study of somebody else must not read what it names.
     """
     if study.model.inputs or dimension is None or not _is_layered(study):
         return study.model.inputs or None

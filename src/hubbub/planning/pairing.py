@@ -7,7 +7,7 @@ Gaussian noise. `releases` says which law accounts for it:
 |---|---|---|---|
 | none | Poisson, or everybody | either | the dominating pair of P1 |
 | none | without replacement | substitute | P10: the mixture over the honest part of the batch |
-| none | parts of a kept list of tokens | substitute | P9: everybody, once in an epoch |
+| none | parts of a kept shuffled token list | substitute | P9: everybody, once in an epoch |
 | fresh, Gaussian | Poisson, or everybody | add-remove | P8 (1): exact, the mixture over the norm |
 | fresh, Gaussian | everybody | substitute | the same for x - x', which is all that differs |
 | fresh, either | Poisson, or everybody | either | else P8 (7): a mixture over norms no shorter |
@@ -214,7 +214,7 @@ def paid_attempts(study: Study) -> int:
 
 
 def attempts_of_list(study: Study) -> int:
-    """How many attempts a list of tokens serves, unless its session ends; 0: there are no lists."""
+    """How many attempts a shuffled token list serves, unless its session ends; 0: there is none."""
     training = study.training
     if training.sampling != WITHOUT_REPLACEMENT:
         return 0

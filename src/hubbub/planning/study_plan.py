@@ -188,7 +188,7 @@ class Plan:
 
     @property
     def upload_bytes_per_step(self) -> int | None:
-        """Bytes that one silo sends in a step, besides lists of tokens.
+        """Bytes that one silo sends in a step, besides shuffled token lists.
 
         None if the model's size is not known yet.
         """

@@ -176,8 +176,8 @@ class SiloTokenLists:
             return  # which the silo refuses for what it is
         if not self._left:
             raise ProtocolError(
-                f"expected a list of tokens before the MODEL of round {frame.round}, got none; "
-                "make the list first",
+                f"expected a shuffled token list before the MODEL of round {frame.round}, got "
+                "none; make the list first",
                 culprit="relay",
             )
         if self._next and frame.round != self._next:
@@ -214,7 +214,7 @@ class SiloTokenLists:
         if self._left or self._mixer is not None:
             found = f"{self._left} attempts left" if self._left else "not finished"
             raise ProtocolError(
-                f"expected a new list of tokens once the last one has served, got a demand for one "
+                f"expected a new shuffled token list once the last has served, got a demand for one "
                 f"while list {self.number} is in force ({found}); set up a new session"
             )
         self.number, self._seen = self.number + 1, []

@@ -32,7 +32,7 @@ def check_data(data: Data, parties: Parties, model: Model) -> None:
     if data.records and data.records < parties.silos:
         raise StudyError(
             f"expected data.records >= {parties.silos}, the number of silos, got {data.records}; "
-            "mend it"
+            "fix it"
         )
 
 
@@ -108,7 +108,7 @@ def _check_outputs(data: Data, model: Model) -> None:
     if data.files and model.outputs != wanted:
         raise StudyError(
             f"expected model.outputs = {wanted} for a target of {classes} classes, "
-            f"got {model.outputs}; set it, or mend data.classes"
+            f"got {model.outputs}; set it, or fix data.classes"
         )
 
 
@@ -144,5 +144,5 @@ def _check_counts(data: Data, parties: Parties, training: Training) -> None:
     if len(data.counts) != parties.silos or sum(data.counts) != data.records:
         raise StudyError(
             f"expected data.counts to be {parties.silos} numbers that add up to data.records = "
-            f"{data.records}, got {len(data.counts)} that add up to {sum(data.counts)}; mend them"
+            f"{data.records}, got {len(data.counts)} that add up to {sum(data.counts)}; fix them"
         )

@@ -64,7 +64,7 @@ def _check_source(section: Section, source: str) -> None:
         raise section.refusal(
             "source",
             f'"{BUILT_IN}:name" or "{OWN}module:function"',
-            f'write "{OWN}" before a function of your own' if own else "mend it",
+            f'write "{OWN}" before a function of your own' if own else "fix it",
         )
     for key in ("test", "positive", "classes", "columns"):
         section.absent(key, "when data.source is given")
@@ -73,9 +73,7 @@ def _check_source(section: Section, source: str) -> None:
 def _check_files(section: Section, files: str) -> None:
     """One file for each silo, of a kind that can be read."""
     if "{name}" not in files or not files.endswith(_TABLES):
-        raise section.refusal(
-            "files", "a path with {name} that ends in .csv or .parquet", "mend it"
-        )
+        raise section.refusal("files", "a path with {name} that ends in .csv or .parquet", "fix it")
     section.absent("options", "when data.files is given")
 
 
@@ -83,7 +81,7 @@ def _test(section: Section) -> str:
     """The public test file, if there is one."""
     test = section.text("test", Data.test)
     if test and not test.endswith(_TABLES):
-        raise section.refusal("test", "a path that ends in .csv or .parquet", "mend it")
+        raise section.refusal("test", "a path that ends in .csv or .parquet", "fix it")
     return test
 
 

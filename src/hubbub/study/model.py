@@ -54,7 +54,7 @@ def _inputs(section: Section, kind: str) -> tuple[int, ...]:
     if prod(inputs) > _MOST_FEATURES:
         raise section.refusal("inputs", f"at most {_MOST_FEATURES} features in all", "lower it")
     if kind == "cnn" and inputs and len(inputs) != 3:
-        raise section.refusal("inputs", '[channels, height, width] for kind = "cnn"', "mend it")
+        raise section.refusal("inputs", '[channels, height, width] for kind = "cnn"', "fix it")
     return inputs
 
 
@@ -69,12 +69,12 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
     inner = Section("model.frozen", section.table("frozen"), ("weights", "sha256", "mean", "std"))
     weights, sha256 = inner.text("weights", None), inner.text("sha256", None)
     if not weights.endswith((".npz", ".safetensors")):
-        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "mend it")
+        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "fix it")
     if not _SHA256.fullmatch(sha256):
         raise inner.refusal("sha256", "64 small hexadecimal digits", "write what sha256sum prints")
     mean, std = _numbers(inner, "mean"), _numbers(inner, "std")
     if len(mean) != len(std) or min(std, default=1.0) <= 0:
-        raise inner.refusal("std", "one number above 0 for each of mean", "mend one of the two")
+        raise inner.refusal("std", "one number above 0 for each of mean", "fix one of the two")
     return Frozen(weights=weights, sha256=sha256, mean=mean, std=std)
 
 

@@ -51,7 +51,7 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     if not isinstance(found, Records):
         raise DataError(
             f"expected {study.data.source} to return hubbub.Records, "
-            f"got {type(found).__name__}; mend the function"
+            f"got {type(found).__name__}; fix the function"
         )
     return found
 

@@ -160,7 +160,7 @@ class Study:
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
-            raise StudyError(f"expected a TOML file, got {_fault(error, text)}; mend it") from None
+            raise StudyError(f"expected a TOML file, got {_fault(error, text)}; fix it") from None
         return cls.from_table(table, toml=text)
 
     @classmethod

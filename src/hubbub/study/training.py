@@ -75,7 +75,7 @@ def _projection_kind(section: Section) -> str:
 
 
 def _tokens(section: Section) -> str:
-    """For how many steps a list of tokens is used; nothing to say where there are none."""
+    """For how many steps a shuffled token list is used; nothing to say where there are none."""
     if section.content.get("sampling") != "without-replacement":
         section.absent("tokens", 'without training.sampling = "without-replacement"')
     return section.text("tokens", Training.tokens, options=_TOKENS)

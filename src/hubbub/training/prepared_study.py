@@ -204,7 +204,7 @@ def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
         raise DataError(
             f"expected {list(study.data.counts) or study.data.records} records, as the study "
             f"states, got {list(found)}, {sum(found)} in all; joint batches make the numbers "
-            "public: mend data.records or data.counts"
+            "public: fix data.records or data.counts"
         )
     together = study.parties.colluders + 1
     if sum(sorted(found)[-together:]) > (most := owned_records(study, together)) > 0:
@@ -219,7 +219,7 @@ def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> No
     if records is not None and tuple(records.inputs.shape[1:]) != tuple(shape):
         raise DataError(
             f"expected records of shape {tuple(shape)} for {name}, "
-            f"got {tuple(records.inputs.shape[1:])}; mend the data or model.inputs"
+            f"got {tuple(records.inputs.shape[1:])}; fix the data or model.inputs"
         )
 
 
@@ -228,7 +228,7 @@ def _check_targets(name: str, records: Records | None, model: Model) -> None:
     if records is None:
         return
     if name == sources.TEST and not len(records):
-        raise DataError("expected records in the public test set, got none; mend it")
+        raise DataError("expected records in the public test set, got none; fix it")
     if model.kind.startswith("python:"):
         return  # only the model itself says what it gives
     targets = records.targets
@@ -240,7 +240,7 @@ def _check_targets(name: str, records: Records | None, model: Model) -> None:
     if not fits:
         raise DataError(
             f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
-            "found others; mend the data or model.outputs"
+            "found others; fix the data or model.outputs"
         )
 
 

@@ -291,5 +291,5 @@ def _usable(path: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"expected a folder that can be written, got {path}: {error.strerror}; "
-            f"choose another --out, or mend the disk and go on with --resume {path}"
+            f"choose another --out, or fix the disk and go on with --resume {path}"
         ) from None

@@ -17,14 +17,14 @@ from hubbub.network.flare.site_settings import Settings
 
 
 class FlareParty:
-    """A silo or a compute node: hands what the server's worker sends to its seat."""
+    """A silo or a compute node: hands what the server's worker sends to its endpoint."""
 
     def __init__(self) -> None:
-        self._seat: Endpoint | None = None
+        self._endpoint: Endpoint | None = None
 
     @collab.init
     def begin(self) -> None:
-        """Take the seat that this machine's settings describe."""
+        """Take the place that this machine's settings describe."""
         settings = Settings.read(Path(collab.workspace.get_site_config_dir()))
         event_log = settings.event_log()
         if settings.site.name != collab.site_name:
@@ -33,17 +33,17 @@ class FlareParty:
                 "give both the same name"
             )
         check_code(Path(collab.workspace.get_site_config_dir()), allowed=settings.allow_byoc)
-        self._seat = settings.endpoint(event_log)
+        self._endpoint = settings.endpoint(event_log)
 
     @collab.final
     def end(self) -> None:
         """Leave the ledger closed."""
-        if self._seat is not None:
-            self._seat.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
 
     @collab.publish
-    def answer(self, parcel: bytes) -> bytes:
-        """What this party says to a parcel; other sites are not answered."""
-        if self._seat is None or collab.caller != "server" or type(parcel) is not bytes:
+    def answer(self, envelope: bytes) -> bytes:
+        """What this party says to an envelope; other sites are not answered."""
+        if self._endpoint is None or collab.caller != "server" or type(envelope) is not bytes:
             return b""
-        return self._seat.answer(parcel)
+        return self._endpoint.answer(envelope)

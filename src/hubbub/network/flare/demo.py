@@ -157,7 +157,7 @@ def run_demo(folder: Path, toml: str, *, nodes: int, told: Told) -> dict[str, An
         if process.returncode:
             raise HubbubError(
                 f"expected the demo to end well, it ended with code {process.returncode}; see "
-                f"{folder / 'processes.log'} and {folder / 'aggregator' / 'journal.jsonl'}"
+                f"{folder / 'processes.log'} and {folder / 'aggregator' / 'events.jsonl'}"
             )
     found: dict[str, Any] = json.loads(output)
     return found

@@ -1,7 +1,7 @@
 """FLARE's own processes, run and watched: a server's or a site's parent, and an administrator.
 
 A parent is started as FLARE's scripts start it, in a process group of its own, so that nothing is
-left when it is ended. Its output goes to a file; what people should see is in the party's journal.
+left when it is ended. Its output goes to a file; what people should see is in its event log.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _silent() -> Iterator[None]:
 
 
 def follow(path: Path, start: int) -> Iterator[dict[str, Any]]:
-    """The events that a journal holds from a byte on; the last item is where to go on."""
+    """The events that an event log holds from a byte on; the last item is where to go on."""
     try:
         with path.open("rb") as file:
             file.seek(start)

@@ -111,7 +111,7 @@ class Settings:
         return EventLog(party=self.site.name, folder=Path(self.home), say=say)
 
     def endpoint(self, event_log: EventLog) -> Endpoint:
-        """A silo's or a compute node's seat.
+        """A silo's or a compute node's endpoint.
 
         Raises:
             UserError: the folder is the aggregator's.

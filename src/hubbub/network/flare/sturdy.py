@@ -3,7 +3,7 @@
 Left alone, FLARE fails a whole job when one worker of one site ends badly. Here the site's launcher
 starts the same command again a few times, and what the job's set-up told the worker is kept in the
 job's own folder at the site, from where its successor reads it. What the worker knew is gone: the
-seat says so when it is asked, and the aggregator opens a new session.
+endpoint says so when it is asked, and the aggregator opens a new session.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from hubbub.study import Study
 
 Tell = Callable[[dict[str, Any]], None]
 
-_LOOK = 0.5  # seconds between looks at the journal
+_LOOK = 0.5  # seconds between looks at the event log
 _ASK = 5.0  # seconds between questions to the server
 _STUCK = 5.0  # seconds that a job may wait for sites which are connected without it
 _WEDGED = 120.0  # seconds that it may wait for sites which have it, and do not answer
@@ -41,7 +41,7 @@ class EndedError(HubbubError):
 
 @dataclass(kw_only=True)
 class Watched:
-    """The journal of a party, read as it grows."""
+    """The event log of a party, read as it grows."""
 
     path: Path
     tell: Tell

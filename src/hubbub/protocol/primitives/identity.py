@@ -78,23 +78,23 @@ class Identity:
         if self.role not in ROLES:
             raise StudyError(
                 f"expected the role of {self.name} to be one of {', '.join(ROLES)}, "
-                f"got {self.role!r}; mend the roster"
+                f"got {self.role!r}; fix the roster"
             )
         if len(self.verifying) != 32 or len(self.sealing) != _SEALING_BYTES:
             raise StudyError(
                 f"expected keys of 32 and {_SEALING_BYTES} bytes for {self.name}, "
-                f"got {len(self.verifying)} and {len(self.sealing)}; mend the roster"
+                f"got {len(self.verifying)} and {len(self.sealing)}; fix the roster"
             )
         if _of_small_order(self.verifying):
             raise StudyError(
                 f"expected a verifying key of {self.name} that only its owner can sign for, got "
-                "one of small order; mend the roster"
+                "one of small order; fix the roster"
             )
         try:
             self.seal(b"", b"hubbub roster check")
         except ValueError:
             raise StudyError(
-                f"expected a valid sealing key for {self.name}, got other bytes; mend the roster"
+                f"expected a valid sealing key for {self.name}, got other bytes; fix the roster"
             ) from None
 
     def verifies(self, signature: bytes, content: bytes) -> bool:

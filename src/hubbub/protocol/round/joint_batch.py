@@ -14,7 +14,7 @@ from hubbub.protocol.token_lists import chosen_records, partition, without_repla
 
 
 class Tokens:
-    """One list of tokens as one silo knows it.
+    """One shuffled token list as one silo knows it.
 
     Args:
         positions: of the silo's own records in the list, (records,).
@@ -41,7 +41,7 @@ class Tokens:
             self._seed = seed
         if self._seed is None or (terms.fresh_lists and round != self._first):
             raise ProtocolError(
-                "expected a new list of tokens for this batch, got one for another; make one (P9)"
+                "expected a new shuffled token list for this batch, got another's; make one (P9)"
             )
         scheme = without_replacement if terms.fresh_lists else partition
         places = scheme(self._seed, terms.records, terms.batch, round - self._first + 1)

@@ -43,7 +43,7 @@ class RoundParameters:
         most_records: the most records that a projected sum may hold.
         batch: records in a joint batch; 0 where each silo samples for itself.
         records: of all silos, for joint batches.
-        fresh_lists: whether every joint batch is drawn from a new list of tokens.
+        fresh_lists: whether every joint batch is drawn from a new shuffled token list.
         short_models: whether models go down as bfloat16, half as long.
     """
 

@@ -76,7 +76,7 @@ class Silo:
         return Charge(round=accepted.round, attempt=accepted.attempt)
 
     def take_list(self, positions: NDArray[np.intp], first: int) -> None:
-        """From now on, draw joint batches from a new list of tokens.
+        """From now on, draw joint batches from a new shuffled token list.
 
         Args:
             positions: of the silo's own records in the list, (records,); known to nobody else.
@@ -87,8 +87,8 @@ class Silo:
         """
         if self._accepted is not None:
             raise ProtocolError(
-                "expected a new list of tokens before a model is accepted, got it after; make the "
-                "list first"
+                "expected a new shuffled token list before a model is accepted, got it after; make "
+                "the list first"
             )
         self._tokens = Tokens(positions, first)
 
@@ -139,7 +139,9 @@ class Silo:
         if not self._terms.batch:
             return self._source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
         if self._tokens is None or self._seed is None:
-            raise ProtocolError("expected a list of tokens and a joint seed, got none; get them")
+            raise ProtocolError(
+                "expected a shuffled token list and a joint seed, got none; get them"
+            )
         return self._tokens.chosen(self._terms, self._seed, attempt.round)  # P9: joint batches
 
     def _draw(self, attempt: Attempt) -> Draw | None:

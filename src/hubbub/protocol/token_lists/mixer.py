@@ -1,4 +1,4 @@
-"""One silo's side in making a list of tokens: the paper's Algorithm 2 as a pure state machine.
+"""One silo's side in making a shuffled token list: the paper's Algorithm 2 as a pure state machine.
 
 Theory of operation. Every silo makes a fresh key for this list, and says which keys it saw when it
 commits to its own wrapped tokens; only when all have committed, and saw the same keys, are the
@@ -204,7 +204,7 @@ class Mixer:
 
         Args:
             forms: the MIX_FORMS frames of the step before.
-            labour: who does the work.
+            executor: who does the work.
 
         Raises:
             ProtocolError: naming who published forms that are not those of its names; or nobody,

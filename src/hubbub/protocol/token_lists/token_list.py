@@ -1,4 +1,4 @@
-"""What silos publish on the way to a list of tokens, and the list itself, as values.
+"""What silos publish on the way to a shuffled token list, and the list itself, as values.
 
 This file knows how lists are bound to their place, and nothing of the order of events.
 """

@@ -77,7 +77,7 @@ def verdict(
         evidence: what was published.
         complaint: the MIX_COMPLAINT frame.
         opened: the MIX_OPENED frames of all silos.
-        labour: who does the work.
+        executor: who does the work.
 
     Raises:
         ProtocolError: naming who keeps its key or published nothing that can be read, or showed the

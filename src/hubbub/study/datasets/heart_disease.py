@@ -2,7 +2,7 @@
 
 920 patients of Cleveland, Hungary (Budapest), Switzerland (Zurich and Basel) and VA Long Beach;
 the target is whether a coronary artery is narrowed (`num` > 0). `PROVENANCE.md` beside this file
-says where the file comes from, under which licence, and what is mended here.
+says where the file comes from, under which licence, and what is fixed here.
 
 The columns below are what a consortium would write into its study: bounds are round figures that a
 physician expects before seeing any record, defaults are ordinary healthy or middling values, and
@@ -122,7 +122,7 @@ def _rows_of(party: str, split: int) -> list[int]:
 
 
 def _hospitals() -> list[str]:
-    """The silo of every row, with the one mislabelled row mended."""
+    """The silo of every row, with the one mislabelled row fixed."""
     cells = _cells()
     return [
         "hungary" if row == _MISLABELLED else _HOSPITALS[label]
