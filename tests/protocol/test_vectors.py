@@ -252,7 +252,7 @@ def test_a_parcel_that_is_cut_anywhere_is_refused(name: str) -> None:
     good = bytes.fromhex(NETWORK["parcels"][name])
     read, empty = (read_request, 22) if name == "model" else (read_answer, 5)
     for size in {*range(40), len(good) - 1} - {empty}:  # without parts it is whole
-        with refused("relay", "parcel|known call"):
+        with refused("relay", "envelope|known call"):
             read(good[:size])
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.token_lists import Mixer, onion_layers
+from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
 from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.protocol.token_lists.token_list import list_places
 from sampling.silos import KEYS, SESSION, STUDY
@@ -55,8 +55,10 @@ def mixer(index: int) -> Mixer:
         )
 
 
-def built(wrapped: dict[str, Any]) -> dict[str, Any]:
-    """All messages, from what wrapping gave."""
+def begun(
+    wrapped: dict[str, Any],
+) -> tuple[dict[int, Mixer], list[bytes], list[bytes], list[Publication]]:
+    """All silos after step 0, from what wrapping gave: mixers, keys, commitments, publications."""
     silos = {index: mixer(index) for index in ROSTER.silos}
     keys = [one.key() for one in silos.values()]
     commits = []
@@ -65,7 +67,12 @@ def built(wrapped: dict[str, Any]) -> dict[str, Any]:
             onion_layers, "wrapped", return_value=_from_hex(wrapped[str(index)])
         ):
             commits.append(one.commit(keys))
-    published = [one.submit(commits) for one in silos.values()]
+    return silos, keys, commits, [one.submit(commits) for one in silos.values()]
+
+
+def built(wrapped: dict[str, Any]) -> dict[str, Any]:
+    """All messages, from what wrapping gave."""
+    silos, keys, commits, published = begun(wrapped)
     steps = []
     for turn in (0, *silos):
         if turn:
@@ -76,12 +83,15 @@ def built(wrapped: dict[str, Any]) -> dict[str, Any]:
             one.agree(seen)
         forms = [one.forms for one in published]
         steps.append({"MIX_NAMES": _hex(names), "MIX_FORMS": _hex(forms), "MIX_SEEN": _hex(seen)})
-    kept = {index: one.saved() for index, one in silos.items()}
     owned = [one.finish() for one in silos.values()]
-    again = {index: mixer(index) for index in silos}
-    for index, one in again.items():
-        one.resume(kept[index], 1)
-        one.look([bytes.fromhex(names) for names in steps[1]["MIX_NAMES"]])
+    again, _, _, published = begun(wrapped)  # the same once more, and somebody complains
+    for step in (0, 1):
+        names = [bytes.fromhex(one) for one in steps[step]["MIX_NAMES"]]
+        seen = [one.look(names) for one in again.values()]
+        if step == 0:
+            for one in again.values():
+                one.agree(seen)
+            again[1].mix([one.forms for one in published])
     complaint = again[2].complain()
     return {
         "study": STUDY.hex(),

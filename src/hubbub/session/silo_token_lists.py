@@ -214,7 +214,7 @@ class SiloTokenLists:
         if self._left or self._mixer is not None:
             found = f"{self._left} attempts left" if self._left else "not finished"
             raise ProtocolError(
-                f"expected a new shuffled token list once the last has served, got a demand for one "
+                "expected a new shuffled token list once the last has served, got a demand for it "
                 f"while list {self.number} is in force ({found}); set up a new session"
             )
         self.number, self._seen = self.number + 1, []
