@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 
 from hubbub.errors import HubbubError, StudyError
 from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.token_lists import onion_layers, process_pool
+from hubbub.protocol.token_lists import onion_layers
+from hubbub.protocol.token_lists import process_pool as opened_pool
 from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
-from hubbub.protocol.token_lists.process_pool import process_pool as opened_pool
 from sampling.silos import (
     COUNTS,
     KEYS,
@@ -25,6 +26,9 @@ from sampling.silos import (
     input_of,
     payload_of,
 )
+
+# The module, whose name its function has too.
+MODULE = sys.modules["hubbub.protocol.token_lists.process_pool"]
 
 
 def whole(made: OwnedTokens) -> list[int]:
@@ -103,7 +107,7 @@ def test_progress_never_falls_and_ends_at_the_whole() -> None:
 
 
 def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_pool, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(MODULE, "_WORTH_PROCESSES", 0)
     private, watched = onion_layers.fresh_private(), []
     places = (b"a" * 32, b"b" * 32)
     tokens = secrets.token_bytes(16 * 150)
@@ -129,9 +133,9 @@ def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_worker_that_dies_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_pool, "_WORTH_PROCESSES", 0)
-    started, begin = [], process_pool._started
-    monkeypatch.setattr(process_pool, "_started", lambda: started.append(begin()) or started[-1])
+    monkeypatch.setattr(MODULE, "_WORTH_PROCESSES", 0)
+    started, begin = [], MODULE._started
+    monkeypatch.setattr(MODULE, "_started", lambda: started.append(begin()) or started[-1])
     job = Wrap(tokens=bytes(16), publics=(), places=(bytes(32),))
     with opened_pool(1, 2, lambda _: None) as executor:
         assert len(list(executor([job] * 5))) == 5

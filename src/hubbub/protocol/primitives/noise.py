@@ -13,6 +13,7 @@ the plan (docs/privacy.md P6).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal, localcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,9 @@ Array = NDArray[np.float64]
 _LAYERS = 1024
 _INDEX_BITS = 10
 _CHUNK = 1 << 16
+# Where the tail starts, and the area of each layer: what lets 1024 of them cover the curve.
+_START = Decimal("4.038849846109504522714423405336")
+_AREA = Decimal("0.001226324646353088072885370927737")
 # Where int64 still holds value and noise together.
 _LARGEST = 2.0**62
 _LARGEST_SIGMA = 2.0**50
@@ -37,25 +41,18 @@ def _density(x: Array | float) -> Array:
 
 
 def _tables() -> tuple[Array, Array, Array, float]:
-    """Layer edges x_0 > x_1 > ... , scaled for 54-bit points, and the start of the tail."""
-    from scipy.optimize import brentq
-    from scipy.special import erfc
+    """Layer edges x_0 > x_1 > ... , scaled for 54-bit points, and the start of the tail.
 
-    def edges(start: float) -> Array:
-        area = start * np.exp(-0.5 * start * start) + np.sqrt(np.pi / 2) * erfc(start / np.sqrt(2))
-        x = np.empty(_LAYERS + 1)
-        x[0], x[1] = area / np.exp(-0.5 * start * start), start
-        height = np.exp(-0.5 * start * start)
-        for layer in range(2, _LAYERS + 1):
-            height += area / max(x[layer - 1], 1e-3)
-            x[layer] = np.sqrt(-2 * np.log(height)) if height < 1 else 0.0
-        x[_LAYERS] = height - 1  # zero when `start` is right
-        return x
-
-    start = float(brentq(lambda s: edges(s)[_LAYERS], 3.5, 4.5, xtol=1e-15))
-    x = edges(start)
-    x[_LAYERS] = 0.0
-    return x[:-1] * 2.0**-53, x[1:].copy(), x, start
+    Every edge is the float64 next to the true one, the same on every machine.
+    """
+    with localcontext(prec=30):
+        height = (-_START * _START / 2).exp()
+        edges = [_AREA / height, _START]
+        while len(edges) < _LAYERS:
+            height += _AREA / edges[-1]
+            edges.append((-2 * height.ln()).sqrt())
+    x = np.array([*map(float, edges), 0.0])
+    return x[:-1] * 2.0**-53, x[1:].copy(), x, float(_START)
 
 
 _SCALE, _INNER, _EDGE, _TAIL_START = _tables()
