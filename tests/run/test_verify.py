@@ -40,7 +40,6 @@ from hubbub.training.report_of_run import write_report
 from hubbub.training.run_study import Result, resume, run
 from run.finished import a_study, finished, write_evidence
 
-FLIPS = 2500
 Run = tuple[Path, Result, Federation]
 
 
@@ -683,8 +682,9 @@ def test_the_verifier_takes_the_same_step_as_the_training(
 # Damage ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("flips", [500, pytest.param(2500, marks=pytest.mark.slow)])
 def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
-    a_run: Callable[..., Run],
+    a_run: Callable[..., Run], flips: int
 ) -> None:
     folder, _, _ = a_run()
     assert list(damage(folder)) == []
@@ -694,7 +694,7 @@ def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
         *files(folder),
     ]
     chance = random.Random(6)
-    for _ in range(FLIPS):
+    for _ in range(flips):
         path = chance.choice(paths)
         content = path.read_bytes()
         altered = bytearray(content)
