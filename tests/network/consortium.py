@@ -116,5 +116,5 @@ class Consortium:
     def serve(self, phase: Phase | None = None, **changes: Any) -> Result:
         """Run the study."""
         event_log = EventLog(party="aggregator", say=self.said.append)
-        options = {"journal": event_log, "patience": QUICK, **changes}
+        options = {"event_log": event_log, "timeouts": QUICK, **changes}
         return serve(self.aggregator, self.study, self.home / "run", phase or self.phase, **options)

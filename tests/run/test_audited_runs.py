@@ -377,7 +377,7 @@ def test_evidence_is_checked_where_no_plan_can_be_made(
     folder = tmp_path / "run"
     shutil.copytree(made / "run", folder)
     for module in ("verification.checking", "evidence.claims"):
-        monkeypatch.setattr(f"hubbub.{module}.remade", lambda *_: None)
+        monkeypatch.setattr(f"hubbub.assurance.{module}.remade", lambda *_: None)
     found = verify(folder)
     assert wrongs(found) == ""
     trusted = "\n".join(one.claim for one in found if one.verdict == NOT_VERIFIABLE)
