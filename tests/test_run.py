@@ -579,7 +579,7 @@ def test_a_model_that_has_diverged_leaves_a_run_that_verifies(tmp_path, baseline
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("function", [hubbub.run, hubbub.planning])
+@pytest.mark.parametrize("function", [hubbub.run, hubbub.plan])
 def test_the_path_of_a_study_is_no_study(function):
     with pytest.raises(StudyError, match=r"expected a Study, got str; load it"):
         function("study.toml")

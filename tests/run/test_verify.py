@@ -48,7 +48,6 @@ from hubbub.training.result import Result
 from hubbub.training.run_study import resume, run
 from run.finished import a_study, finished, write_evidence
 
-FLIPS = 2500
 Run = tuple[Path, Result, Federation]
 
 
@@ -691,8 +690,9 @@ def test_the_verifier_takes_the_same_step_as_the_training(
 # Damage ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("flips", [500, pytest.param(2500, marks=pytest.mark.slow)])
 def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
-    a_run: Callable[..., Run],
+    a_run: Callable[..., Run], flips: int
 ) -> None:
     folder, _, _ = a_run()
     assert list(damage(folder)) == []
@@ -702,7 +702,7 @@ def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
         *files(folder),
     ]
     chance = random.Random(6)
-    for _ in range(FLIPS):
+    for _ in range(flips):
         path = chance.choice(paths)
         content = path.read_bytes()
         altered = bytearray(content)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
@@ -298,7 +298,8 @@ class Rounds:
         """A signed lie stops the study; what a relay can have done counts as silence."""
         if error.culprit == self._name(index):
             raise error
-        self.absent[index] = self.peers.garbled(index, str(error), error.culprit)
+        absent = self.peers.garbled(index, str(error), error.culprit)
+        self.absent[index] = replace(absent, error=error)
 
     def _need(self, wanted: Iterable[int], found: Set[int]) -> None:
         missing = sorted(set(wanted) - found)
