@@ -150,10 +150,10 @@ def test_joint_batches_are_charged_by_the_life_of_their_lists(small):
 
 def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
     randomness = importlib.import_module("hubbub.protocol.primitives.randomness")
-    lists = experiment("joint_batches").dealt((3, 1, 2), randomness.SecureSource(bytes(16)))
+    dealt, source = experiment("joint_batches").dealt, randomness.SecureSource(bytes(16))
     orders = set()
-    for attempt in range(50):
-        places = lists(1, attempt)
+    for _ in range(50):
+        places = dealt((3, 1, 2), source)
         assert [len(places[silo]) for silo in (1, 2, 3)] == [3, 1, 2]
         order = [int(place) for silo in (1, 2, 3) for place in places[silo]]
         assert sorted(order) == list(range(6))

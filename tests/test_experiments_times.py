@@ -202,7 +202,8 @@ def test_clear_and_masked_steps_have_the_same_sum(module, monkeypatch, silos, no
         lambda self, parameters, gradient: sums.append(gradient) or parameters - gradient,
     )
     parties = times.set_up(case, sure)
-    assert {len(parties.sessions[i].secrets) for i in parties.silos} == {degree or nodes}
+    sessions = [parties.peers.parties[index].agreed for index in parties.roster.silos]
+    assert {len(session.secrets) for session in sessions} == {degree or nodes}
     kinds = [times.clear_kind(sure)]
     kinds += [
         times.masked_kind(sure, parties, n, place, (1, 2, 0)) for place, n in enumerate((1, 2, 0))

@@ -1,13 +1,13 @@
 """All parties in one process, asked one after the other: the seam of `ask.py` without a network.
 
 Calls are taken in the order of the roster, so that a refusing ledger ends an attempt before later
-silos are charged; what they leave to do is done on a few threads, and answers come in that order.
+silos are charged; what they leave to do is done on a few threads.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -70,34 +70,41 @@ class LocalPeers(Peers):
         carried: int = 0,
     ) -> Iterator[tuple[int, Answer]]:
         """As `Peers.ask`; a ledger's refusal is an absence, any other error is a defect."""
+        taken = self._all_taken(call, requests, needs_all=needs_all)
         if self.threads == 1 or len(requests) == 1:
-            for index, parts in requests.items():
-                taken = self._taken(index, call, parts)
-                yield index, taken if isinstance(taken, Absent) else taken()
-                if needs_all and isinstance(taken, Absent):
-                    return
+            for index, work in taken:
+                yield index, work if isinstance(work, Absent) else work()
             return
-        yield from self._on_threads(call, requests, needs_all=needs_all)
-
-    def _on_threads(
-        self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
-    ) -> Iterator[tuple[int, Answer]]:
-        """No more is begun than the threads can soon use."""
         with ThreadPoolExecutor(self.threads) as pool:
             begun: deque[tuple[int, Future[list[bytes]]]] = deque()
-            for index, parts in requests.items():
-                taken = self._taken(index, call, parts)
-                if not isinstance(taken, Absent):
-                    begun.append((index, pool.submit(taken)))
-                while begun and (len(begun) > self.threads or isinstance(taken, Absent)):
+            for index, work in taken:
+                if isinstance(work, Absent):
+                    yield index, work
+                    continue
+                begun.append((index, pool.submit(work)))
+                if len(begun) > self.threads:  # no more is begun than they can soon use
                     first, made = begun.popleft()
                     yield first, made.result()
-                if isinstance(taken, Absent):
-                    yield index, taken
-                    if needs_all:
-                        return
             for index, made in begun:
                 yield index, made.result()
+
+    def _all_taken(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
+    ) -> Iterable[tuple[int, Work | Absent]]:
+        """What calls leave to do, each taken when it is asked for.
+
+        Where all are needed, all are taken first: if one refuses, none after it is asked, and none
+        answers.
+        """
+        taken = ((index, self._taken(index, call, parts)) for index, parts in requests.items())
+        if not needs_all:
+            return taken
+        works: list[tuple[int, Work | Absent]] = []
+        for index, work in taken:
+            if isinstance(work, Absent):
+                return [(index, work)]
+            works.append((index, work))
+        return works
 
     def _taken(self, index: int, call: Call, parts: Sequence[bytes]) -> Work | Absent:
         """What a call leaves to do; or that the silo's ledger refuses it."""
