@@ -1,4 +1,4 @@
-"""The pages name files, commands and options that exist, and docs/architecture.md every room."""
+"""The pages name files that exist, and docs/architecture.md every room."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "hubbub"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("fuzz/*.md")]
-    + [*ROOT.glob("benchmarks/**/*.md")]
+    page
+    for folder in (ROOT, ROOT / "docs", ROOT / "fuzz", ROOT / "benchmarks")
+    for page in folder.glob("*.md" if folder == ROOT else "**/*.md")
 )
 # A file, or a folder that ends in a slash, with at least one slash in it.
 PATH = re.compile(r"(?<![\w/.:-])((?:\w+/)+(?:\w+\.py)?)(?![\w/.-])")
@@ -39,7 +40,7 @@ def test_every_path_on_the_architecture_page_is_in_the_source_folder() -> None:
 
 
 def test_the_architecture_page_draws_the_layers_that_are_checked() -> None:
-    """Line by line those of the contract in pyproject.toml, and every room and module at the top."""
+    """Line by line those of the contract in pyproject.toml, and all that stands at the top."""
     picture = PAGE.split("```")[1]
     rooms = r"[a-z]+(?: \| [a-z]+)*"
     drawn = re.findall(rf"(?m)^({rooms})(?:  |$)", picture)

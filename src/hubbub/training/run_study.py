@@ -74,7 +74,7 @@ def run(
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
             changes no guarantee.
         audit: file of `hubbub audit --out`, which the run's evidence will hold.
-        notice: told in a few words what takes long, such as the mixing of a list of tokens.
+        notice: told in a few words what takes long, such as the mixing of a shuffled token list.
 
     Returns:
         The model, its metrics and its epsilon.
@@ -156,7 +156,7 @@ def resume(
         folder: of the run; the study is read from it, and the ledgers stay where they were.
         progress: called after every step with its number, from 1, and the newest metrics.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
-        notice: told in a few words what takes long, such as the mixing of a list of tokens.
+        notice: told in a few words what takes long, such as the mixing of a shuffled token list.
 
     Returns:
         The model, its metrics from the first step on, and its epsilon.
