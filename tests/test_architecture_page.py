@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "hubbub"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 PAGES = sorted(
     page
     for folder in (ROOT, ROOT / "docs", ROOT / "fuzz", ROOT / "benchmarks")
@@ -50,6 +51,16 @@ def test_the_architecture_page_draws_the_layers_that_are_checked() -> None:
     assert drawn == [one for one in told if one != "__main__"]
     found = {one.stem for one in SOURCE.iterdir() if not one.name.startswith(("_", "py."))}
     assert {room for line in drawn for room in line.split(" | ")} == found
+
+
+def test_every_place_in_the_glossary_exists() -> None:
+    """The third column says where a thing lives; its words stand there once each."""
+    rows = re.findall(r"(?m)^\| \*\*(.+?)\| .+? \| (.*?) ?\| .*?\|$", GLOSSARY)
+    assert len(rows) > 100
+    named = [path for _, where in rows for path in QUOTED.findall(where)]
+    assert sorted(path for path in named if not exists(path)) == []
+    words = [word for heads, _ in rows for word in heads.split("**")[0].split(", ")]
+    assert sorted(word for word in words if words.count(word) > 1) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
