@@ -1,4 +1,4 @@
-"""Data sets: who holds which record, what was mended, how well they can be learned."""
+"""Data sets: who holds which record, what was fixed, how well they can be learned."""
 
 from __future__ import annotations
 

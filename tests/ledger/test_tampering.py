@@ -1,4 +1,4 @@
-"""Every alteration of what was written is noticed, a stranger's row included."""
+"""Every alteration of what was written is noticed, a row of somebody else included."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def table(names: tuple[str, ...], nodes: int = 0, **changes: Mapping[str, Any]) 
 
 @dataclass
 class Consortium:
-    """Everybody's folders and seats.
+    """Everybody's folders and endpoints.
 
     Args:
         home: below which the folders are.
@@ -60,7 +60,7 @@ class Consortium:
     def gather(
         cls, home: Path, made: dict[str, Any], draws: Callable[[int], SecureSource] | None = None
     ) -> Consortium:
-        """Keys, the roster, the approvals, and a seat for everybody."""
+        """Keys, the roster, the approvals, and an endpoint for everybody."""
         names, nodes = made["parties"]["names"], made["parties"]["compute_nodes"]
         roles = {"aggregator": "aggregator"} | dict.fromkeys(names, "silo")
         roles |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
@@ -108,7 +108,7 @@ class Consortium:
 
     @property
     def phase(self) -> Phase:
-        """All seats, whoever sits there when they are asked."""
+        """All endpoints, as they are when they are asked."""
 
         return in_process(
             lambda name: endpoint.answer if (endpoint := self.seats.get(name)) else None

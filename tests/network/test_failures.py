@@ -270,7 +270,7 @@ def test_a_silo_whose_ledger_cannot_be_written_sends_nothing(gather: Any) -> Non
 
 
 def test_a_seat_answers_also_where_nothing_can_be_written_down(gather: Any) -> None:
-    """A full disk under the journal is no reason to be silent."""
+    """A full disk under the event log is no reason to be silent."""
     parties = gather()
     endpoint = parties.seats["bob"]
     endpoint.event_log.folder = parties.home / "nowhere"

@@ -1,8 +1,8 @@
 """Who carries the bytes can lose and delay them; whatever else it does is refused, and named.
 
-A seat is asked directly where one answer says it all, and through a session where it takes several
-parties. After every test the laws of `Watched` hold: no answer without a row in the ledger, no two
-different answers for one place, no mask key twice.
+An endpoint is asked directly where one answer says it all, and through a session where it takes
+several parties. After every test the laws of `Watched` hold: no answer without a row in the ledger,
+no two different answers for one place, no mask key twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """With the same keys for everybody's randomness, what runs apart gives what one process gives.
 
-The in-process federation is the reference of the sums, `train` that of the steps between them; the
+The session in one process is the reference of the sums, `train` that of the steps between them; the
 networked run must give the very bits of both. What is drawn from whom, and in which order, is part
 of the protocol: a draw more or less on either side would show here.
 """

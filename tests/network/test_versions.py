@@ -24,7 +24,7 @@ def parties(tmp_path_factory) -> Consortium:
 
 
 def newer(parcel: bytes) -> bytes:
-    """A parcel as the next version of the wire would begin."""
+    """An envelope as the next version of the wire would begin."""
     return parcel[:4] + bytes([VERSION + 1]) + parcel[5:]
 
 

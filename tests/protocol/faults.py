@@ -1,4 +1,4 @@
-"""A small federation on a network that loses, doubles, delays, alters and repeats; faults are data.
+"""A few parties on a network that loses, doubles, delays, alters and repeats; faults are data.
 
 A schedule is a list of operations, each a tuple of a name and whole numbers. The simulation plays
 it and checks four laws at every step: a sum is right or there is none, no party uses a mask key
@@ -120,7 +120,7 @@ def _inbox(sent: dict[int, dict[int, bytes]], index: int) -> list[bytes]:
 
 @dataclass(kw_only=True, eq=False)
 class Simulation:
-    """One federation and its network, under one schedule.
+    """The parties and their network, under one schedule.
 
     Args:
         w: the world.

@@ -1,4 +1,4 @@
-"""The federation of `faults.py` with joint seeds: links are lost, doubled, delayed and forged too.
+"""The parties of `faults.py` with joint seeds: links are lost, doubled, delayed and forged too.
 
 Between MODEL and answer everybody reveals a link and waits for those of all active silos. Sums are
 projected by the seed's matrix, so a silo with another seed makes a wrong sum. What a seed and its
@@ -132,7 +132,7 @@ def session_of(w: World, number: int) -> dict[int, Session]:
 
 @dataclass(kw_only=True, eq=False)
 class Seeded(Simulation):
-    """One federation with joint seeds and its network, under one schedule."""
+    """The parties with joint seeds and their network, under one schedule."""
 
     seeds: dict[tuple[int, Time], bytes] = field(default_factory=dict)
     revealed: dict[tuple[int, int], int] = field(default_factory=dict)

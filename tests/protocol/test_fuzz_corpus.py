@@ -41,7 +41,7 @@ def test_every_kept_input_and_seed_is_read_or_refused_as_promised(fuzz: ModuleTy
     [
         ("wire", "parse", ProtocolError),
         ("rounds", "Aggregator.receive", ProtocolError),
-        ("rounds", "Answering.accept", ProtocolError),
+        ("rounds", "Masking.accept", ProtocolError),
         ("rounds", "ComputeNode.total", ProtocolError),
         ("rounds", "ComputeNode.keep", ProtocolError),
         ("agreement", "Agreement.confirm", ProtocolError),

@@ -658,7 +658,9 @@ def federation(nodes: int = 0, record: Record | None = None) -> Federation:
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
-def test_nobody_reveals_before_every_silo_has_paid(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
+def test_nobody_reveals_before_every_silo_has_paid(
+    monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
     said: list[tuple[str, int]] = []
     original = JointSeed.reveal
 

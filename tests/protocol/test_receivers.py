@@ -1,4 +1,4 @@
-"""Whoever takes frames of joint seeds or of a list of tokens refuses what is wrong, and no more.
+"""Whoever takes frames of joint seeds or of a shuffled token list refuses what is wrong.
 
 Whatever arrives, the only error is a `ProtocolError` that names somebody; nothing hangs, and
 nothing is remembered of what was refused. The laws of a whole session are those of the fuzzer.

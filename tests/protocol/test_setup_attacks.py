@@ -1,6 +1,6 @@
 """Set-up: every way to cheat it ends in a refusal that names who can be named.
 
-`relay` in a culprit is the network: whoever carried the bytes. Nothing here reaches round 1.
+Where `relay` is blamed, it is the network: whoever carried the bytes. Nothing here reaches round 1.
 """
 
 from __future__ import annotations

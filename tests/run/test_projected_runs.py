@@ -1,7 +1,7 @@
 """Projected sums in rounds and runs: what is revealed, which matrix it went through, what it costs.
 
 Spies stand where a silo encodes and where it reveals. The seed of an attempt and the draw of its
-matrix are worked out again here from the links on the wire, by the words of docs/sampling.md.
+matrix are worked out again here from the links on the wire, by the words of docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def revealed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def seed_of(links: list[bytes]) -> bytes:
-    """docs/sampling.md, joint randomness: from the links of one attempt to its seed."""
+    """docs/protocol.md, section 4: from the links of one attempt to its seed."""
     ((study, session, time),) = {(one[2:34], one[34:50], one[50:58]) for one in links}
     whole = b"hubbub attempt seed v1" + study + session + time
     for one in sorted(links, key=sender_of):

@@ -1,1 +1,1 @@
-"""Lists of tokens: how they are made, what is caught, and what they hide."""
+"""Shuffled token lists: how they are made, what is caught, and what they hide."""

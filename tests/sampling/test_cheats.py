@@ -1,6 +1,6 @@
 """Every cheat at the making of a list ends in a refusal that names who can be named.
 
-`relay` in a culprit is the network: whoever carried the bytes.
+Where `relay` is blamed, it is the network: whoever carried the bytes.
 """
 
 from __future__ import annotations

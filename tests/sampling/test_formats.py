@@ -1,4 +1,4 @@
-"""docs/sampling.md in other words: another implementation of every format, from primitives up.
+"""docs/sampling.md and the seeds of docs/protocol.md in other words: a second implementation.
 
 HPKE is RFC 9180 written out with X25519, HMAC and AES-GCM; nothing of hubbub's own mixnet is called
 to make what its output is held against.

@@ -20,7 +20,7 @@ from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
 from hubbub.study import Standardisation
 from hubbub.version import VERSION
 
-_LARGEST = 1 << 26  # bytes of an opening
+_LARGEST = 1 << 26  # bytes of an offer
 # Machines may differ in the last digits of a plan, which is no difference that a sum would show.
 _SAME = 1e-9
 
@@ -72,7 +72,7 @@ class SessionOffer:
     def of(
         cls, purpose: str, terms: RoundParameters, standardisation: Standardisation | None = None
     ) -> SessionOffer:
-        """The opening of a session with these terms."""
+        """The offer of a session with these numbers."""
         return cls(purpose=purpose, terms=asdict(terms), standardisation=standardisation)
 
     def payload(self) -> bytes:

@@ -298,8 +298,8 @@ class SiloTokenLists:
         """Who lied, from the frames that were signed; this silo's own finding is its refusal.
 
         Raises:
-            ProtocolError: always: naming the culprit; or the relay, if the frames are not those
-                that this silo was shown.
+            ProtocolError: always: naming the blamed party; or the relay, if the frames are not
+                those that this silo was shown.
         """
         self._making()
         opened = OpenedList.read(self._list_context, self.counts, parts)

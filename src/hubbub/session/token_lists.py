@@ -5,7 +5,7 @@ It carries what silos say to each other, and holds no key. What everybody can se
 signed, on nobody's word. What one silo alone can see comes as a complaint: the list is opened,
 everybody tells from the signed frames who lied, and the run stops by name (docs/sampling.md). Who
 is silent costs the session, as in set-up; a list is never taken up again. When a list is due each
-silo decides for itself, by the same rule (`lists.py`).
+silo decides for itself, by the same rule (`silo_token_lists.py`).
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Making:
         """Everybody gives its key of this list up, and everybody tells who lied.
 
         Raises:
-            ProtocolError: naming the culprit.
+            ProtocolError: naming the blamed party.
             AbsentError: a silo keeps its key, or what looked like a complaint was none.
         """
         sender = sender_of(complaint)

@@ -1,6 +1,7 @@
-"""Running a study: all I/O, clocks and disks are in here.
+"""Running a study: the loop, the run's folder, the baselines, and where its sums come from.
 
-`local.py` trains in one process and needs torch; `sums.py` is the secure sum alone and does not.
+All I/O, clocks and disks of a run are in here. `loop.py` knows no parties, `federated.py` no
+machines, `run_sessions.py` no model; `run_study.py` puts them together in one process.
 """
 
 from hubbub.training.auxiliary_sums import standardised

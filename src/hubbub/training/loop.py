@@ -123,7 +123,7 @@ def train(
         progress(step, rows[-1] if rows else {})
     last = row(state.step, state.attempts, state.parameters)
     if not state.rows or any(state.rows[-1].get(key) != last.get(key) for key in _TIME):
-        state = replace(state, rows=(*state.rows, last))  # what was charged last was aborted
+        state = replace(state, rows=(*state.rows, last))  # the last attempt was aborted
         keep(state)
     return state
 

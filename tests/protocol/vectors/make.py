@@ -212,7 +212,7 @@ def share(w: World, sessions: dict[int, Session]) -> str:
 
 
 def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
-    """One frame of every tag; those of a list of tokens from its own vectors."""
+    """One frame of every tag; those of a shuffled token list from its own vectors."""
     mixed = json.loads(MIXED.read_text(encoding="utf-8"))
     return {
         "COMMIT": pairwise["commits"][0],

@@ -1,4 +1,4 @@
-"""Vectors of parties that run apart: what opens and closes a session, and parcels around frames.
+"""Vectors of parties that run apart: what opens and closes a session, and envelopes around frames.
 
 Nothing here draws randomness; the ledger that CLOSED speaks of is made up.
 """
@@ -25,7 +25,7 @@ NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 
 
 def network(w: World, model: bytes) -> dict[str, Any]:
-    """The file: one frame of each tag, the opening's place in a transcript, and parcels."""
+    """The file: one frame of each tag, the offer's place in a transcript, and envelopes."""
     opening = SessionOffer(purpose="training", terms=asdict(w.terms), version=VERSION)
     ready = {"version": VERSION, "attempts": {"training": 0}}
     said = part_of(w.keys[1], study=STUDY, sessions=[SESSION], **LEDGER)

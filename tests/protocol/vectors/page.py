@@ -81,7 +81,7 @@ def _lines(fields: Sequence[tuple[bytes, str]]) -> str:
 
 
 def opened(parcel: bytes) -> str:
-    """A parcel, one line for a field; the frames in it are shown elsewhere."""
+    """An envelope, one line for a field; the frames in it are shown elsewhere."""
     asks = parcel[:4] == b"hub?"
     fields = [(parcel[:4], f'"{parcel[:4].decode()}": {"a request" if asks else "an answer"}')]
     fields.append((parcel[4:5], f"wire version {parcel[4]}"))
