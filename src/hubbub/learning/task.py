@@ -169,10 +169,7 @@ class TrainingTask:
         return np.zeros(size) if total is None else total
 
     def _part(
-        self,
-        summed: Callable[..., ClippedSum],
-        part: NDArray[np.intp],
-        counted: NDArray[np.bool_],
+        self, summed: Callable[..., ClippedSum], part: NDArray[np.intp], counted: NDArray[np.bool_]
     ) -> ClippedSum:
         """The sum over a piece's counted records."""
         index = torch.from_numpy(part)

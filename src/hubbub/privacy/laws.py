@@ -164,10 +164,7 @@ class ReplacedInBatch:
         split = int(np.searchsorted(edges, 0.0))
         below = Reversed(law=removal).masses(edges[: split + 1])
         above = removal.masses(edges[split:])
-        return (
-            np.concatenate([below[0], above[0]]),
-            np.concatenate([below[1], above[1]]),
-        )
+        return (np.concatenate([below[0], above[0]]), np.concatenate([below[1], above[1]]))
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""

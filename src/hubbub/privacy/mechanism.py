@@ -128,13 +128,7 @@ def _moved(step: Step, relation: str, shift: float) -> Release:
 
 
 def release_with_malicious(
-    *,
-    records: int,
-    batch: int,
-    malicious: int,
-    noise_multiplier: float,
-    count: int,
-    cells: int = 0,
+    *, records: int, batch: int, malicious: int, noise_multiplier: float, count: int, cells: int = 0
 ) -> Release:
     """Sampling without replacement where the adversary knows which `malicious` records are drawn.
 
@@ -156,13 +150,7 @@ def release_with_malicious(
 
 
 def release_at_quantile(
-    *,
-    records: int,
-    batch: int,
-    malicious: int,
-    noise_multiplier: float,
-    count: int,
-    slack: float,
+    *, records: int, batch: int, malicious: int, noise_multiplier: float, count: int, slack: float
 ) -> Release:
     """The paper's way with malicious records: the rate that b' exceeds with probability `slack`.
 
