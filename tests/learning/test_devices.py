@@ -19,7 +19,7 @@ from hubbub.learning import (
     method_for,
     parameters_vector,
 )
-from hubbub.learning.device import exact_products
+from hubbub.learning.torch_settings import exact_products
 from hubbub.learning.task import replica
 from hubbub.study.tabular import Records
 

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.device import device_of, exact_products, plain_attention
 from hubbub.learning.models import default_loss
 from hubbub.learning.parameter_vector import load_parameters
 from hubbub.learning.task import REPLICA, outputs_of, pieces, replica, slots_of, unquoted
+from hubbub.learning.torch_settings import device_of, exact_products, plain_attention
 from hubbub.study import Records
 
 # In nats. A loss beyond this counts as this, so that what a record adds is bounded.

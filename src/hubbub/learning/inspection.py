@@ -46,19 +46,7 @@ def _problem(module: nn.Module) -> str:
     return ""
 
 
-Snapshot = list[tuple[nn.Module, str, torch.Tensor, int, torch.Tensor]]
-
-
-def _snapshot(model: nn.Module) -> Snapshot:
-    """Every buffer with its version and a copy of its values."""
-    return [
-        (module, key, buffer, version_of(buffer), buffer.clone())
-        for module in model.modules()
-        for key, buffer in module.named_buffers(recurse=False)
-    ]
-
-
-def _restored(snapshot: Snapshot) -> list[str]:
+def _restored(snapshot: list[tuple[nn.Module, str, torch.Tensor, int, torch.Tensor]]) -> list[str]:
     """Put changed buffers back and name them."""
     changed = []
     for module, key, buffer, version, values in snapshot:
@@ -77,7 +65,11 @@ def buffers_unchanged(model: nn.Module) -> Iterator[None]:
     Raises:
         ModelError: a buffer was changed or replaced inside the block.
     """
-    snapshot = _snapshot(model)
+    snapshot = [
+        (module, key, buffer, version_of(buffer), buffer.clone())
+        for module in model.modules()
+        for key, buffer in module.named_buffers(recurse=False)
+    ]
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ used somewhere else as well (see `reached`). This file knows nothing of vmap or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,19 +118,22 @@ class LookupSite:
 Site = MatrixSite | ConvolutionSite | LookupSite
 
 
-def stand_in(parameter: torch.Tensor) -> torch.Tensor:
-    """A leaf that shares the parameter's storage, for use in a graph in its place."""
-    return parameter.detach().requires_grad_()
+def stand_in(parameter: Any) -> Any:
+    """A leaf that shares a parameter's storage, for use in its place; None for a missing bias."""
+    return None if parameter is None else parameter.detach().requires_grad_()
 
 
-def stand_in_or_none(parameter: torch.Tensor | None) -> torch.Tensor | None:
-    """The same for a bias, which a layer may lack."""
-    return None if parameter is None else stand_in(parameter)
+def linear_on(
+    values: torch.Tensor, weight: Any, bias: Any, names: Sequence[str | None]
+) -> tuple[torch.Tensor, MatrixSite]:
+    """A Linear layer's output on the rows of values (n, ..., columns), and the site it met them at.
 
-
-def edge_of(output: torch.Tensor) -> GradientEdge:
-    """Where the gradient of a layer's output arrives, whatever later overwrites the output."""
-    return get_gradient_edge(output)
+    The edge is where the output's gradient arrives, whatever later overwrites the output.
+    """
+    rows = values.reshape(-1, values.shape[-1])
+    output = functional.linear(rows, stand_in(weight), stand_in(bias))
+    kept, edge = keep(rows.view(values.shape[0], -1, rows.shape[1])), get_gradient_edge(output)
+    return output, MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge)
 
 
 def reached(losses: torch.Tensor) -> set[int]:

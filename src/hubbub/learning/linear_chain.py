@@ -16,13 +16,9 @@ from torch.nn import functional
 
 from hubbub.learning.batches import Batch, Loss
 from hubbub.learning.layer_sites import (
-    MatrixSite,
     Site,
-    edge_of,
-    keep,
+    linear_on,
     site_parts,
-    stand_in,
-    stand_in_or_none,
 )
 from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source
@@ -121,7 +117,6 @@ def _linear(
     names = [layout.names.get(id(p)) for p in (layer.weight, layer.bias)]
     if names == [None, None]:  # frozen
         return layer(values)  # type: ignore[no-any-return]
-    output = functional.linear(values, stand_in(layer.weight), stand_in_or_none(layer.bias))
-    kept = keep(values.unsqueeze(1))
-    sites.append(MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge_of(output)))
+    output, site = linear_on(values, layer.weight, layer.bias, names)
+    sites.append(site)
     return output

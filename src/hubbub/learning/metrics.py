@@ -16,26 +16,11 @@ from torch import nn
 
 from hubbub.errors import DataError
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.device import device_under, plain_attention
+from hubbub.learning.torch_settings import device_under, plain_attention
 
 
 def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Area under the ROC curve: the chance that a positive outranks a negative, ties a half.
-
-    Args:
-        scores: (n,), higher for positive; in any unit.
-        targets: (n,), 0 or 1.
-
-    Returns:
-        A probability.
-
-    Raises:
-        DataError: shapes differ, a score is not a number, or a class is missing.
-
-    Example:
-        >>> auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([0, 0, 1, 1]))
-        0.875
-    """
+    """The chance that a score of a positive outranks that of a negative, ties a half."""
     scores, positive = np.asarray(scores), np.asarray(targets) > 0.5
     if scores.ndim != 1 or scores.shape != positive.shape or np.isnan(scores).any():
         raise DataError(
@@ -50,21 +35,7 @@ def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
 
 
 def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Share of records whose class is found.
-
-    Args:
-        outputs: logits, (n,) for two classes or (n, classes) for more.
-        targets: (n,), 0 or 1, or class numbers from 0.
-
-    Returns:
-        A share in [0, 1].
-
-    Raises:
-        DataError: there is no record, or another number of targets.
-
-    >>> accuracy(np.array([-1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 1, 0]))
-    0.75
-    """
+    """Share of records whose class is found by logits (n,) or (n, classes)."""
     outputs, targets = np.asarray(outputs), np.asarray(targets)
     if len(outputs) != len(targets) or not len(targets):
         raise DataError(
@@ -90,8 +61,7 @@ def evaluate(
 
     Returns:
         "loss" (in the loss's own unit), "accuracy" (a share in [0, 1]) and "auc" (a probability),
-        each where it is defined and a finite number: a model that has diverged may have no loss
-        that could be told.
+        each where it is defined and a finite number.
 
     Raises:
         DataError: there is no record, or inputs and targets do not hold the same number.

@@ -1,7 +1,7 @@
 """Models on disk: safetensors with a small header of strings, and a digest over all of it.
 
 Loading reads numbers and never executes code. The digest finds a damaged file; it is no signature:
-who may vouch for a model is said elsewhere. This file knows no training.
+who may vouch for a model is decided elsewhere. This file knows no training.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
-from hubbub.learning.generator import borrowed
 from hubbub.learning.gradients import METHODS, UNABLE, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
+from hubbub.learning.torch_settings import borrowed
 
 _RECORDS = 4
 _TOLERANCE = 1e-9  # relative, in float64

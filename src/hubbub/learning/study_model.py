@@ -7,14 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 import hubbub.learning as learning
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import Study
-
-Array = NDArray[np.float64]
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:

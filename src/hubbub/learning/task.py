@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hubbub.errors import DataError, HubbubError, ModelError
-from hubbub.learning.device import device_of, device_under, exact_products, plain_attention
-from hubbub.learning.generator import borrowed
 from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.layer_projection import LayerProjection
@@ -34,6 +32,13 @@ from hubbub.learning.metrics import evaluate
 from hubbub.learning.models import default_loss
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import checked_method
+from hubbub.learning.torch_settings import (
+    borrowed,
+    device_of,
+    device_under,
+    exact_products,
+    plain_attention,
+)
 from hubbub.study import Records
 
 Made = TypeVar("Made")
@@ -48,7 +53,7 @@ class TrainingTask:
     """One silo's records, and the model that is trained on them.
 
     Guarantees:
-        1. An error that the model raises on the silo's records is told by its kind alone.
+        1. An error that the model raises on the silo's records is reported by its kind alone.
 
     Args:
         model: the silo's replica; silos of one process may share it.
@@ -189,7 +194,7 @@ class TrainingTask:
 
 
 def unquoted(work: Callable[[], Made]) -> Made:
-    """What `work` gives; an error of the user's model is told by its kind alone.
+    """What `work` gives; an error of the user's model is reported by its kind alone.
 
     Raises:
         ModelError: without the model's own words, also as a context.
@@ -199,15 +204,11 @@ def unquoted(work: Callable[[], Made]) -> Made:
     except HubbubError:
         raise
     except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
-        kind = type(error)
-    raise _unable(kind)
-
-
-def _unable(kind: type[Exception]) -> ModelError:
-    """A refusal without what the model said, which may quote a record, as may a name of its own."""
-    name = kind.__name__ if kind.__module__ == "builtins" else "an error of its own"
-    return ModelError(
-        f"expected a model that takes every record of the silo, found that it raised {name}; try "
+        # What the model said may quote a record, as may a name of its own.
+        known = type(error).__module__ == "builtins"
+        kind = type(error).__name__ if known else "an error of its own"
+    raise ModelError(
+        f"expected a model that takes every record of the silo, found that it raised {kind}; try "
         "it on the records where they are"
     )
 
@@ -273,7 +274,7 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
     if len(shape) not in (1, 2) or shape[1:] == (1,):
         raise ModelError(
             "expected a model with outputs of shape (n,) for two classes or (n, classes) for more, "
-            f"found ({', '.join(['n', *map(str, shape[1:])])}); end it with .squeeze(-1) or mend it"
+            f"found ({', '.join(['n', *map(str, shape[1:])])}); end it with .squeeze(-1)"
         )
     return shape[1] if len(shape) == 2 else 1
 
@@ -313,7 +314,7 @@ def try_out(model: nn.Module, records: Records | None) -> None:
     if classes and not np.isin(records.targets, range(outputs)).all():
         raise DataError(
             f"expected class numbers below {outputs}, as the model has so many logits, found "
-            "others; mend the data or the model"
+            "others; correct the data or the model"
         )
 
 

@@ -91,23 +91,31 @@ class Composition:
         if (shift := self._gaussian) is not None:
             value = gaussian_epsilon(shift, delta)
             return _near(value, shift, most=inf)
-        worst = Bound(lower=0.0, upper=0.0)
-        for way in range(self._ways):
-            if way and self._stays_below(way, worst.lower, delta):
-                continue
-            worst = _worse(worst, self._epsilon_one_way(way, delta, gap))
-        return worst
+        return self._worst(
+            lambda way: self._epsilon_one_way(way, delta, gap),
+            lambda way, least: self._stays_below(way, least, delta),
+        )
 
     def delta(self, epsilon: float, *, gap: float = GAP) -> Bound:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
         epsilon = arguments.epsilon(epsilon)
         if (shift := self._gaussian) is not None:
             return _near(gaussian_delta(shift, epsilon), shift, most=1.0)
-        worst = Bound(lower=0.0, upper=0.0)
-        for way in range(self._ways):
-            if way and self._stays_below(way, epsilon, worst.lower):
-                continue
-            worst = _worse(worst, self._delta_one_way(way, epsilon, gap))
+        return self._worst(
+            lambda way: self._delta_one_way(way, epsilon, gap),
+            lambda way, least: self._stays_below(way, epsilon, least),
+        )
+
+    def _worst(
+        self, one_way: Callable[[int], Bound], stays_below: Callable[[int, float], bool]
+    ) -> Bound:
+        """The larger of the directions, each composed on its own (P2)."""
+        worst = one_way(0)
+        for way in range(1, self._ways):
+            if not stays_below(way, worst.lower):
+                other = one_way(way)
+                lower, upper = max(worst.lower, other.lower), max(worst.upper, other.upper)
+                worst = Bound(lower=lower, upper=upper)
         return worst
 
     def profile(self, epsilons: Array, *, near: float) -> Array:
@@ -253,10 +261,8 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
     Raises:
         StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
     """
-    epsilon, delta = (
-        arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON),
-        arguments.delta(delta),
-    )
+    epsilon = arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON)
+    delta = arguments.delta(delta)
 
     def spent(log_noise: float) -> float:
         composed = Composition(build(float(np.exp(log_noise))))
@@ -354,8 +360,3 @@ def _near(value: float, shift: float, *, most: float) -> Bound:
     """A closed form with its floating-point allowance; small shifts cancel digits."""
     error = _CLOSED_FORM + 1e-14 / shift
     return Bound(lower=max(value * (1 - error), 0.0), upper=min(value * (1 + error), most))
-
-
-def _worse(one: Bound, other: Bound) -> Bound:
-    """The larger of two directions, each composed on its own (P2)."""
-    return Bound(lower=max(one.lower, other.lower), upper=max(one.upper, other.upper))

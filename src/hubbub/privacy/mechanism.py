@@ -25,6 +25,7 @@ from hubbub.privacy.laws import (
     Removal,
     ReplacedInBatch,
     Reversed,
+    with_missing,
 )
 
 PROJECTIONS = ("gaussian", "sign")
@@ -111,20 +112,18 @@ def _moved(step: Step, relation: str, shift: float) -> Release:
     substitute = relation == "substitute"
     if step.sampling == "none" or step.sample_rate == 1:
         moved = 2 * shift if substitute or step.sampling == "without-replacement" else shift
-        laws = _both_ways(Removal(rate=1.0, shift=moved), substitute)
+        pair = Removal(rate=1.0, shift=moved)
+        # Under substitution the Gaussian pair is its own reverse.
+        laws: tuple[Law, ...] = (pair,) if substitute else (pair, Reversed(law=pair))
         return Release(laws=laws, count=step.count, gaussian=moved)
-    if step.sampling == "poisson":
-        if substitute:
-            return Release(
-                laws=(ExchangedRecord(rate=step.sample_rate, shift=shift),), count=step.count
-            )
-        removal = Removal(rate=step.sample_rate, shift=shift)
-        return Release(laws=_both_ways(removal, substitute=False), count=step.count)
     if substitute:
-        swapped = ReplacedInBatch(rate=step.sample_rate, shift=2 * shift)
-        return Release(laws=(swapped,), count=step.count)
-    removal = Removal(rate=step.sample_rate, shift=2 * shift)
-    return Release(laws=_both_ways(removal, substitute=False), count=step.count)
+        law: Law = ReplacedInBatch(rate=step.sample_rate, shift=2 * shift)
+        if step.sampling == "poisson":
+            law = ExchangedRecord(rate=step.sample_rate, shift=shift)
+        return Release(laws=(law,), count=step.count)
+    moved = shift if step.sampling == "poisson" else 2 * shift
+    removal = Removal(rate=step.sample_rate, shift=moved)
+    return Release(laws=(removal, Reversed(law=removal)), count=step.count)
 
 
 def release_with_malicious(
@@ -145,7 +144,10 @@ def release_with_malicious(
     members, weights = members[kept], weights[kept]
     if 0 < cells < members.size - 1:
         members, weights = _on_ends(members, weights, cells)
-    laws = [_replaced(int(b), honest, 2 / noise_multiplier) for b in members]
+    shift = 2 / noise_multiplier
+    laws: list[Law] = [
+        ReplacedInBatch(rate=int(b) / honest, shift=shift) if b else Nothing() for b in members
+    ]
     return Release(laws=(_mixture(weights, laws, missing=dropped),), count=count)
 
 
@@ -172,35 +174,9 @@ def honest_rate(*, records: int, batch: int, malicious: int, slack: float) -> fl
     return quantile / honest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slackened:
-    """A law that holds except on an event of probability `slack`, charged as loss +inf."""
-
-    law: Law
-    slack: float
-
-    @property
-    def atom(self) -> float:
-        """See `Law.atom`."""
-        return self.law.atom
-
-    @property
-    def missing(self) -> float:
-        """See `Law.missing`."""
-        return self.law.missing + self.slack
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        """See `Law.masses`."""
-        return self.law.masses(edges)
-
-    def quantiles(self, tail: float, count: int) -> Array:
-        """See `Law.quantiles`."""
-        return self.law.quantiles(tail, count)
-
-
 def with_slack(one: Release, slack: float) -> Release:
     """The release if its laws hold except with probability `slack` in each step (P8, P10)."""
-    return Release(laws=tuple(Slackened(law=law, slack=slack) for law in one.laws), count=one.count)
+    return Release(laws=tuple(with_missing(law, slack) for law in one.laws), count=one.count)
 
 
 def projection_factor(dimension: int, delta: float, kind: str = "gaussian") -> float:
@@ -317,18 +293,6 @@ def _cell_ends(dimension: int, events: float) -> Array:
     corner = sqrt(1 + brentq(chernoff_over_cantelli, scale, 20 * scale))
     ends = first + (last - first) * np.linspace(0, 1, _SIGN_CELLS + 1) ** 1.5
     return np.union1d(ends, [corner] if corner > first else [])
-
-
-def _both_ways(removal: Removal, substitute: bool) -> tuple[Law, ...]:
-    """Removal and addition; under substitution the Gaussian pair is its own reverse."""
-    return (removal,) if substitute else (removal, Reversed(law=removal))
-
-
-def _replaced(members: int, honest: int, shift: float) -> Law:
-    """The law of a batch with so many honest members."""
-    if members == 0:
-        return Nothing()
-    return ReplacedInBatch(rate=members / honest, shift=shift)
 
 
 def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[np.int64], Array]:

@@ -80,7 +80,9 @@ class TradeOff:
         return np.asarray(np.where(rates[..., 0] >= 1, 1.0, np.minimum(1.0, least)))
 
 
-def trade_off_of(whole: Composition, epsilons: ArrayLike | None, *, near: float) -> TradeOff:
+def trade_off_of(
+    whole: Composition, epsilons: ArrayLike | None, *, near: float = _SHARPEST
+) -> TradeOff:
     """The curve of a composition, sharpest where delta is `near`.
 
     Raises:
@@ -95,11 +97,6 @@ def trade_off_of(whole: Composition, epsilons: ArrayLike | None, *, near: float)
             deltas = whole.profile(levels, near=looked_at)
             break
     return TradeOff(epsilon=levels, delta=np.minimum.accumulate(deltas))
-
-
-def whole_trade_off(whole: Composition, epsilons: ArrayLike | None = None) -> TradeOff:
-    """The curve of a composition, sharp over all deltas in use."""
-    return trade_off_of(whole, epsilons, near=_SHARPEST)
 
 
 def power_bound(
