@@ -43,17 +43,9 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
     np.True_
     """
     limit = int(share * 2.0**64)
-    return np.array(
-        [
-            int.from_bytes(_digest(seed, one, target)[:8], "big") < limit
-            for one, target in zip(records.inputs, records.targets, strict=True)
-        ],
-        dtype=bool,
-    )
-
-
-def _digest(seed: bytes, inputs: NDArray[np.float32], target: np.generic) -> bytes:
-    return hashlib.sha256(seed + inputs.tobytes() + target.tobytes()).digest()
+    pairs = zip(records.inputs, records.targets, strict=True)
+    digests = (hashlib.sha256(seed + one.tobytes() + y.tobytes()).digest() for one, y in pairs)
+    return np.array([int.from_bytes(one[:8], "big") < limit for one in digests], dtype=bool)
 
 
 class EvaluationTask:
@@ -96,8 +88,7 @@ class EvaluationTask:
         """What the chosen records add to an evaluation, without noise.
 
         Args:
-            parameters: (d,) float32, of the model that is evaluated.
-            chosen: (m,) positions of records, from 0.
+            parameters, chosen: as for `TrainingTask.clipped_sum`.
 
         Returns:
             (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
@@ -125,11 +116,8 @@ class EvaluationTask:
         targets = self._targets[index].to(self._device)
         outputs = self._model(inputs)
         losses = default_loss(outputs_of(self._model, inputs), targets.dtype)(outputs, targets)
-        found = (outputs > 0) == (targets > 0.5) if outputs.ndim == 1 else _best(outputs) == targets
+        single = outputs.ndim == 1
+        found = (outputs > 0) == (targets > 0.5) if single else outputs.argmax(1) == targets
         # What is not a number counts as wrong and as the largest loss.
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
         return np.array([float(kept.sum()), float(found[kept].sum()), float(bounded[kept].sum())])
-
-
-def _best(outputs: torch.Tensor) -> torch.Tensor:
-    return outputs.argmax(1)

@@ -20,10 +20,6 @@ from torch.nn import functional
 from hubbub.learning.per_record import Positions, Source, Stack, from_lookups
 
 
-class StaleActivationError(RuntimeError):
-    """An activation was overwritten after a layer had read it."""
-
-
 def version_of(values: torch.Tensor) -> int:
     """How often the storage of `values` has been written to, through any view."""
     return values._version  # noqa: SLF001 (torch documents it, under this name)
@@ -39,9 +35,7 @@ class KeptTensors:
     def read(self) -> torch.Tensor:
         """The values, if nobody has overwritten them since."""
         if version_of(self.values) != self.version:
-            raise StaleActivationError(
-                "an activation was overwritten in place after a layer read it"
-            )
+            raise RuntimeError("an activation was overwritten in place after a layer read it")
         return self.values
 
 

@@ -78,7 +78,7 @@ def evaluate(
     try:
         with plain_attention():
             for start in range(0, batch.size, chunk):
-                piece = batch.piece(start, start + chunk).on(device)
+                piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
                 outputs.append(model(*piece.inputs))
                 losses.append(loss(outputs[-1], piece.labels()))
     finally:

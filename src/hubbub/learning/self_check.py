@@ -54,7 +54,7 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
         raise DataError(f"expected at least two records for the check, found {batch.size}")
     with borrowed():
         trial = copy.deepcopy(model).double()
-        batch = _in_double(batch)
+        batch = batch.each(_double)
         _refuse_mixing(trial, batch)
         trial.eval()
         clip = 0.7 * _norm(trial, loss, batch)
@@ -63,14 +63,9 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
         return next(fast, "loop")
 
 
-def _in_double(batch: Batch) -> Batch:
-    """The batch with its real numbers in float64."""
-
-    def double(values: torch.Tensor) -> torch.Tensor:
-        return values.double() if values.is_floating_point() else values
-
-    inputs, targets = (tuple(map(double, values)) for values in (batch.inputs, batch.targets))
-    return Batch(inputs=inputs, targets=targets, paired=batch.paired, size=batch.size)
+def _double(values: torch.Tensor) -> torch.Tensor:
+    """Real numbers in float64; others as they are."""
+    return values.double() if values.is_floating_point() else values
 
 
 def _sum(model: nn.Module, loss: Loss, batch: Batch, clip: float, method: str) -> torch.Tensor:

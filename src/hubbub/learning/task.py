@@ -137,8 +137,7 @@ class TrainingTask:
         """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
 
         Args:
-            parameters: (d,) float32, of the model at which gradients are taken.
-            chosen: (m,) positions of records, from 0.
+            parameters, chosen: as for `clipped_sum`.
             dimension: k, how many numbers a projection has.
             draw_key: the 16 public bytes that make the matrices.
 
@@ -161,36 +160,22 @@ class TrainingTask:
         size: int,
     ) -> NDArray[np.float64]:
         """Sums of a few records each, in float64, while nobody else writes to the replica."""
-        total: NDArray[np.float64] | None = None
+        total = np.zeros(size)
         with REPLICA, exact_products(), plain_attention():
             load_parameters(self._model, parameters)
             fits = self._size <= _piece(chosen.size, self._margin)
             for part, counted in pieces(chosen, self._slots, self._size if fits else 1):
-                vector = self._part(summed, part, counted).vector.cpu().numpy()
-                if total is None:
-                    total = vector.astype(np.float64)
-                else:
-                    total += vector
-        return np.zeros(size) if total is None else total
+                total += self._part(summed, part, counted).vector.cpu().numpy()
+        return total
 
     def _part(
         self, summed: Callable[..., ClippedSum], part: NDArray[np.intp], counted: NDArray[np.bool_]
     ) -> ClippedSum:
         """The sum over a piece's counted records."""
-        index = torch.from_numpy(part)
-        inputs, targets = (values[index] for values in (self._inputs, self._targets))
-        device = self._device
-        return unquoted(
-            partial(
-                summed,
-                self._loss,
-                inputs.to(device),
-                targets.to(device),
-                self._clip,
-                method=self._method,
-                counted=torch.from_numpy(counted),
-            )
-        )
+        index, kept = torch.from_numpy(part), torch.from_numpy(counted)
+        batch = (one[index].to(self._device) for one in (self._inputs, self._targets))
+        work = partial(summed, self._loss, *batch, self._clip, method=self._method, counted=kept)
+        return unquoted(work)
 
 
 def unquoted(work: Callable[[], Made]) -> Made:

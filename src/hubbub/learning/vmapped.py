@@ -65,10 +65,6 @@ Pairs = Sequence[tuple[torch.Tensor, int | None]]  # values, and which dimension
 Rule = Callable[[int, Pairs], torch.Tensor]  # from the number of records and their values
 
 
-class UnprovableError(RuntimeError):
-    """A parameter is used in a way that vmap cannot follow."""
-
-
 class Tape:
     """What the forward meets: its sites, and the parameters that turned out to need a copy."""
 
@@ -108,7 +104,7 @@ class _OnAllRecords(torch.autograd.Function):
     def vmap(info: Any, in_dims: Any, rule: Rule, _: Any, *values: torch.Tensor) -> Any:
         """Let the rule bring the records to the front."""
         if any(map(is_functorch_wrapped_tensor, values)):
-            raise UnprovableError("the model itself uses vmap or grad")
+            raise RuntimeError("the model itself uses vmap or grad")
         return rule(info.batch_size, list(zip(values, in_dims[2:], strict=True))), 0
 
 
@@ -151,7 +147,7 @@ def _in_front(values: torch.Tensor, dim: int | None, records: int) -> torch.Tens
 
 def _unreached(*_: torch.Tensor) -> Any:
     """`_attention` leaves alone what is the same for all records."""
-    raise UnprovableError("attention without a record")
+    raise RuntimeError("attention without a record")
 
 
 def _attend(attend: Callable[..., torch.Tensor], records: int, pairs: Pairs) -> torch.Tensor:
@@ -266,7 +262,7 @@ def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
         sparse: bool = False,  # noqa: ARG001 (the gradient is made here)
     ) -> Any:
         if scale_grad_by_freq:
-            raise UnprovableError("an embedding scales its gradient by frequency")
+            raise RuntimeError("an embedding scales its gradient by frequency")
         names = None if max_norm is not None else tape.claim(weight)
         if names is None:
             return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
@@ -314,7 +310,7 @@ def vmapped_parts(
         if not escaped:
             return _parts(losses, tape, copies)
         if escaped & direct:
-            raise UnprovableError("a parameter is used outside the model's forward")
+            raise RuntimeError("a parameter is used outside the model's forward")
         direct |= escaped
 
 

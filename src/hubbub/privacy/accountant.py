@@ -19,9 +19,9 @@ from hubbub.errors import StudyError
 from hubbub.privacy import arguments
 from hubbub.privacy.composition import ComposedLaw, compose
 from hubbub.privacy.discretise import bracket
-from hubbub.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from hubbub.privacy.laws import Law, Removal
 from hubbub.privacy.mechanism import Release
+from hubbub.privacy.normal import gaussian_delta, gaussian_epsilon
 from hubbub.privacy.tilting import (
     Sketch,
     TiltedGrid,

@@ -226,15 +226,8 @@ def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float 
     with the mean of that kept. Upper bounds remain upper bounds; lower ones are those of this
     mixture and say nothing about the mechanism.
 
-    Args:
-        step: what every step does; its noise is relative to C *before* projecting.
-        relation: "add-remove" or "substitute".
-        dimension: k, coordinates that are sent.
-        tries: seeds from which somebody may choose; 1 if the seed is revealed after the model is
-            fixed and every reveal counts as a step.
-
-    Raises:
-        StudyError: unknown relation, or `tries` out of range.
+    The step's noise is relative to C *before* projecting. `tries` are the seeds from which somebody
+    may choose: 1 if the seed is revealed after the model is fixed and every reveal is a step.
     """
     arguments.choice("relation", relation, arguments.RELATIONS)
     arguments.within("tries", tries, least=1, most=2.0**64)
