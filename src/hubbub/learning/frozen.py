@@ -119,11 +119,7 @@ class Normalise(nn.Module):
 
 
 def frozen_features(extractor: nn.Module, inputs: torch.Tensor, cache: Path) -> NDArray[Any]:
-    """What a public `extractor` gives for records in eval mode, computed once, kept in `cache`.
-
-    Raises:
-        IntegrityError: the cached file cannot be read.
-    """
+    """What a public `extractor` gives for records in eval mode, computed once, kept in `cache`."""
     path = cache / f"features-{_key(extractor, inputs)}.npy"
     if not path.exists():
         _store(path, _computed(extractor, inputs))

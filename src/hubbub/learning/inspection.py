@@ -19,11 +19,7 @@ from hubbub.learning.layer_sites import version_of
 
 
 def refuse_unsafe(model: nn.Module) -> None:
-    """Refuse the known layers that mix records or remember them.
-
-    Raises:
-        ModelError: names the layer and its replacement.
-    """
+    """Refuse the known layers that mix records or remember them."""
     for name, module in model.named_modules():
         problem = _problem(module)
         if problem:
@@ -60,11 +56,7 @@ def _restored(snapshot: list[tuple[nn.Module, str, torch.Tensor, int, torch.Tens
 
 @contextmanager
 def buffers_unchanged(model: nn.Module) -> Iterator[None]:
-    """Refuse a model whose forward changes a buffer, and put the buffer back.
-
-    Raises:
-        ModelError: a buffer was changed or replaced inside the block.
-    """
+    """Refuse a model whose forward changes a buffer, and put the buffer back."""
     snapshot = [
         (module, key, buffer, version_of(buffer), buffer.clone())
         for module in model.modules()

@@ -179,11 +179,7 @@ class TrainingTask:
 
 
 def unquoted(work: Callable[[], Made]) -> Made:
-    """What `work` gives; an error of the user's model is reported by its kind alone.
-
-    Raises:
-        ModelError: without the model's own words, also as a context.
-    """
+    """What `work` gives; an error of the user's model is reported by its kind alone."""
     try:
         return work()
     except HubbubError:
@@ -247,11 +243,7 @@ def pieces(
 
 
 def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
-    """1 if the model gives one number per record, else the number of its logits.
-
-    Raises:
-        ModelError: its outputs are neither (n,) nor (n, classes).
-    """
+    """1 if the model gives one number per record, else the number of its logits."""
     if not len(inputs):
         return 1
     with torch.no_grad():

@@ -65,14 +65,7 @@ class Bound:
 
 
 class Composition:
-    """Releases on one data set, composed adaptively (docs/privacy.md P2).
-
-    Args:
-        releases: what happened, or will happen, in any order.
-
-    Raises:
-        StudyError: no release, or more than a million steps.
-    """
+    """Releases on one data set, in any order, composed adaptively (docs/privacy.md P2)."""
 
     def __init__(self, releases: Sequence[Release]) -> None:
         if not releases:
@@ -250,16 +243,8 @@ class Composition:
 def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta: float) -> float:
     """The smallest noise multiplier, to about 2e-4, whose upper epsilon is at most `epsilon`.
 
-    Guarantees: the returned value never overspends: it is accepted only after its certified upper
-    epsilon was seen to be at most `epsilon`.
-
-    Args:
-        build: from a noise multiplier to the releases it causes; more noise, less epsilon.
-        epsilon: target, in [0.001, 50].
-        delta: target, in [1e-12, 1).
-
-    Raises:
-        StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
+    It never overspends: it is accepted only after its certified upper epsilon was seen to be at
+    most `epsilon`. `build` gives the releases that a noise multiplier causes.
     """
     epsilon = arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON)
     delta = arguments.delta(delta)

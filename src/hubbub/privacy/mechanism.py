@@ -98,11 +98,7 @@ class Release:
 
 
 def release(step: Step, relation: str) -> Release:
-    """The dominating pairs of a step, by the table of P1.
-
-    Raises:
-        StudyError: unknown relation.
-    """
+    """The dominating pairs of a step, by the table of P1."""
     arguments.choice("relation", relation, arguments.RELATIONS)
     return _moved(step, relation, 1 / step.noise_multiplier)
 

@@ -83,11 +83,7 @@ class TradeOff:
 def trade_off_of(
     whole: Composition, epsilons: ArrayLike | None, *, near: float = _SHARPEST
 ) -> TradeOff:
-    """The curve of a composition, sharpest where delta is `near`.
-
-    Raises:
-        StudyError: the epsilons are not a list of numbers between 0 and 50.
-    """
+    """The curve of a composition, sharpest where delta is `near`."""
     levels = _default_levels(whole) if epsilons is None else _levels(epsilons)
     deltas = np.ones_like(levels)
     for looked_at in (near, *(delta for delta in _LARGER if delta > near)):
