@@ -2,16 +2,15 @@
 
 from hubbub.learning.frozen import frozen_features, through_frozen
 from hubbub.learning.gradients import ClippedSum, clipped_sum
-from hubbub.learning.held_back import MOST_LOSS, EvaluationTask, held_back
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.metrics import accuracy, auc, evaluate
+from hubbub.learning.metrics import accuracy, auc, evaluate, evaluate_records
 from hubbub.learning.model_file import load_model, save_model
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import checked_method
+from hubbub.learning.self_check import checked_method, method_for, try_out
 from hubbub.learning.study_model import lift_of, model_of, optimizer_of
-from hubbub.learning.task import TrainingTask, evaluate_records, method_for, try_out
+from hubbub.learning.task import MOST_LOSS, EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
 
 __all__ = [

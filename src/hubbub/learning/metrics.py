@@ -5,6 +5,7 @@ Nothing here is noised, so nothing here may leave a silo. This file knows no tra
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -16,7 +17,9 @@ from torch import nn
 
 from hubbub.errors import DataError
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.torch_settings import device_under, plain_attention
+from hubbub.learning.models import default_loss, outputs_of
+from hubbub.learning.torch_settings import device_of, device_under, is_on, plain_attention
+from hubbub.study import Records
 
 
 def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
@@ -90,3 +93,33 @@ def evaluate(
     if logits.ndim == 1 and len(np.unique(truth)) == 2 and np.isfinite(logits).all():
         found["auc"] = auc(logits, truth)
     return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def evaluate_records(
+    model: nn.Module, records: Records, *, device: str = "cpu"
+) -> dict[str, float]:
+    """Metrics of a model on public records.
+
+    Args:
+        model: gives outputs of shape (n,) or (n, classes); left as it is.
+        records: public, such as the test set; at least one.
+        device: where they are computed, a name that `hubbub.learning.device_of` takes.
+
+    Returns:
+        "loss" (nats per record), "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a
+        probability); each where it is defined and finite.
+
+    Raises:
+        DataError: there are no records.
+        ModelError: the outputs have another shape.
+        UserError: there is no such device.
+
+    >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
+    >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
+    1.0
+    """
+    place = device_of(device)
+    model = model if is_on(model, place) else copy.deepcopy(model).to(place)
+    inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
+    loss = default_loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
+    return evaluate(model, loss, inputs, targets)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import StudyError
+from hubbub.errors import ModelError, StudyError
 from hubbub.learning.batches import Loss
 from hubbub.learning.linear_chain import Squeeze
 from hubbub.learning.torch_settings import borrowed
@@ -194,3 +194,17 @@ def binary_cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.
     return functional.binary_cross_entropy_with_logits(
         outputs, targets.to(outputs.dtype), reduction="none"
     )
+
+
+def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
+    """1 if the model gives one number per record, else the number of its logits."""
+    if not len(inputs):
+        return 1
+    with torch.no_grad():
+        shape = tuple(model(inputs[:1]).shape)
+    if len(shape) not in (1, 2) or shape[1:] == (1,):
+        raise ModelError(
+            "expected a model with outputs of shape (n,) for two classes or (n, classes) for more, "
+            f"found ({', '.join(['n', *map(str, shape[1:])])}); end it with .squeeze(-1)"
+        )
+    return shape[1] if len(shape) == 2 else 1

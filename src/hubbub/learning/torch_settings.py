@@ -144,3 +144,8 @@ def threads_for(parameters: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def is_on(model: nn.Module, device: torch.device) -> bool:
+    """Whether all of the model is there."""
+    return all(tensor.device == device for tensor in model.state_dict().values())
