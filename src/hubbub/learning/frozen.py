@@ -156,7 +156,7 @@ def _computed(extractor: nn.Module, inputs: torch.Tensor) -> NDArray[Any]:
 
 
 def _store(path: Path, features: NDArray[Any]) -> None:
-    """Write the array whole or not at all, for its owner's eyes."""
+    """Write the array whole or not at all, readable by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Two silos of one machine may hold the same records: each writes a file of its own.
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:

@@ -62,7 +62,7 @@ class Space:
 class ClippedSum(NamedTuple):
     """The sum of clipped per-record gradients, and how many records it holds.
 
-    Neither has noise: both are for the silo's own eyes and must not leave it as they are.
+    Neither has noise: both are private to the silo and must not leave it as they are.
 
     Args:
         vector: (d,), in the order of `model.parameters()`, frozen parameters left out; in the

@@ -5,7 +5,7 @@ Theory of operation. Where a record meets a layer as backprops B (t x rows) and 
 small matrices, so the gradient itself is never made. The projected gradient of the whole model,
 k numbers, is stored for each record, and *that* is clipped. So a record's part in the sum is at
 most the clipping norm in length whatever the matrices are, known beforehand or chosen by an
-enemy (docs/privacy.md P8 (6) and P14): no probability of failure and no factor for an overlong
+adversary (docs/privacy.md P8 (6) and P14): no probability of failure and no factor for an overlong
 projection. The sum is charged as if there were no projection.
 
 The price is that clipping sees the projected length, which is the true one only on average.

@@ -1,4 +1,4 @@
-"""How good a model is on records that are public, or inside a silo for its own eyes.
+"""How good a model is on records that are public, or private inside a silo.
 
 Nothing here is noised, so nothing here may leave a silo. This file knows no training.
 """

@@ -31,12 +31,12 @@ def optimizer_of(study: Study) -> learning.Optimizer:
     return learning.Optimizer(kind, steps=study.training.steps, **options)
 
 
-def lift_of(terms: RoundParameters, model: Any) -> Lift | None:
+def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:
     """From projected sums back to whole ones; None where nothing is projected."""
-    if not terms.projection:
+    if not parameters.projection:
         return None
-    if terms.projection == LAYERS:
-        layers = learning.LayerProjection.of(model, terms.dimension)
-        return lambda found, draw: layers.lift(found, draw_key(terms, draw))
-    projection = projection_of(terms)
+    if parameters.projection == LAYERS:
+        layers = learning.LayerProjection.of(model, parameters.dimension)
+        return lambda found, draw: layers.lift(found, draw_key(parameters, draw))
+    projection = projection_of(parameters)
     return lambda found, draw: lift(found, projection, draw)

@@ -112,7 +112,7 @@ def _choose(chosen: list[tuple[Any, str]]) -> None:
 def borrowed() -> Iterator[torch.Generator]:
     """The generator of torch's CPU, which afterwards is where it was and meanwhile nobody else's.
 
-    Two threads that ask torch for its state at once can wait for each other for ever, and weights
+    Two threads that ask torch for its state at once can deadlock, and weights
     drawn by two at once would follow from neither seed.
     """
     with _GENERATOR:

@@ -130,8 +130,8 @@ def release_with_malicious(
     The number b' of honest members is hypergeometric and independent of the honest data, so the
     step's law is the mixture of the laws with rate b' / (records - malicious) (P10). With `cells`,
     each b' is split onto the ends of its cell so that its mean is kept: H_a is convex in the rate,
-    so the mixture over the ends is dearer, by little, and quicker to compose. Upper bounds remain
-    upper bounds; lower ones are those of the dearer mixture.
+    so the mixture over the ends costs slightly more epsilon and less time. Upper bounds remain
+    upper bounds; lower ones are those of that mixture.
     """
     honest = records - malicious
     members, weights = _honest_members(records, batch, malicious)
