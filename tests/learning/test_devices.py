@@ -19,8 +19,8 @@ from hubbub.learning import (
     method_for,
     parameters_vector,
 )
-from hubbub.learning.device import exact_products
 from hubbub.learning.task import replica
+from hubbub.learning.torch_settings import exact_products
 from hubbub.study.tabular import Records
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")

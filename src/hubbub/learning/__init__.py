@@ -1,20 +1,17 @@
 """Models, and the clipped sums of their per-record gradients: the only part that imports torch."""
 
-from hubbub.learning.device import device_of
-from hubbub.learning.frozen import through_frozen
-from hubbub.learning.frozen_features import frozen_features
+from hubbub.learning.frozen import frozen_features, through_frozen
 from hubbub.learning.gradients import ClippedSum, clipped_sum
-from hubbub.learning.held_back import MOST_LOSS, EvaluationTask, held_back
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.metrics import accuracy, auc, evaluate
+from hubbub.learning.metrics import accuracy, auc, evaluate, evaluate_records
 from hubbub.learning.model_file import load_model, save_model
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import checked_method
+from hubbub.learning.self_check import checked_method, method_for, try_out
 from hubbub.learning.study_model import lift_of, model_of, optimizer_of
-from hubbub.learning.task import TrainingTask, evaluate_records, method_for, try_out
-from hubbub.learning.threads import threads_for
+from hubbub.learning.task import MOST_LOSS, EvaluationTask, TrainingTask, held_back
+from hubbub.learning.torch_settings import device_of, threads_for
 
 __all__ = [
     "MOST_LOSS",
@@ -23,8 +20,6 @@ __all__ = [
     "LayerProjection",
     "Optimizer",
     "TrainingTask",
-    "accuracy",
-    "auc",
     "build_model",
     "checked_method",
     "clipped_sum",
@@ -32,7 +27,6 @@ __all__ = [
     "device_of",
     "evaluate",
     "evaluate_records",
-    "frozen_features",
     "held_back",
     "load_model",
     "load_parameters",

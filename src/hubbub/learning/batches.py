@@ -20,30 +20,25 @@ Loss = Callable[[Any, Any], torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Inputs and targets of `size` records; `paired` says that the targets are a tuple."""
+    """Inputs and targets of records; `paired` says that the targets are a tuple."""
 
     inputs: tuple[torch.Tensor, ...]
     targets: tuple[torch.Tensor, ...]
     paired: bool
-    size: int
+
+    @property
+    def size(self) -> int:
+        """How many records."""
+        return len(self.inputs[0])
+
+    def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+        """The batch with every tensor changed in the same way."""
+        inputs, targets = (tuple(map(change, ts)) for ts in (self.inputs, self.targets))
+        return Batch(inputs=inputs, targets=targets, paired=self.paired)
 
     def piece(self, start: int, stop: int) -> Batch:
         """Records start to stop - 1."""
-        return Batch(
-            inputs=tuple(x[start:stop] for x in self.inputs),
-            targets=tuple(y[start:stop] for y in self.targets),
-            paired=self.paired,
-            size=min(stop, self.size) - start,
-        )
-
-    def on(self, device: torch.device | None) -> Batch:
-        """The same records on another device; None leaves them where they are."""
-        return Batch(
-            inputs=tuple(x.to(device) for x in self.inputs),
-            targets=tuple(y.to(device) for y in self.targets),
-            paired=self.paired,
-            size=self.size,
-        )
+        return self.each(lambda values: values[start:stop])
 
     def labels(self, targets: tuple[torch.Tensor, ...] | None = None) -> Tensors:
         """The targets as the loss expects them."""
@@ -63,8 +58,7 @@ def batch_of(inputs: Tensors, targets: Tensors) -> Batch:
             f"expected inputs and targets with the same number of records, found {sorted(sizes)}; "
             "give every tensor one row per record"
         )
-    paired = isinstance(targets, tuple)
-    return Batch(inputs=xs, targets=ys, paired=paired, size=sizes.pop())
+    return Batch(inputs=xs, targets=ys, paired=isinstance(targets, tuple))
 
 
 def single_value(value: torch.Tensor) -> torch.Tensor:

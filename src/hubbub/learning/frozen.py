@@ -1,25 +1,31 @@
 """The frozen layers of a study: public convolutions, from a file that it names with its hash.
 
 Everybody's features are the same because everybody's file is. Images go in, rows of features come
-out, once per data set (features.py); the model that is trained never sees the images.
+out, once per data set; the model that is trained never sees the images. The features are kept by
+what they depend on: layers, weights and records. They are private, so their folder stays on the
+silo's machine, readable by its owner only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import DataError, ModelError
-from hubbub.learning.frozen_features import frozen_features
+from hubbub.errors import DataError, IntegrityError, ModelError
 from hubbub.learning.model_file import read_pinned
 from hubbub.study import Frozen, Records, data_folder
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
+_CHUNK = 256  # records whose features are computed at once
 
 
 def through_frozen(
@@ -59,7 +65,7 @@ def through_frozen(
         shape = tuple(records.inputs.shape[1:])
         raise DataError(
             "expected images of as many channels as model.frozen takes, and large enough, found "
-            f"records of shape {shape}; mend the data or name other weights"
+            f"records of shape {shape}; correct the data or name other weights"
         ) from None
     return Records(inputs=features.astype(np.float32), targets=records.targets)
 
@@ -110,3 +116,49 @@ class Normalise(nn.Module):
         if images.dim() != 4 or images.shape[1] != len(self.mean):
             raise RuntimeError("expected one mean per channel")
         return (images - self.mean) / self.std
+
+
+def frozen_features(extractor: nn.Module, inputs: torch.Tensor, cache: Path) -> NDArray[Any]:
+    """What a public `extractor` gives for records in eval mode, computed once, kept in `cache`."""
+    path = cache / f"features-{_key(extractor, inputs)}.npy"
+    if not path.exists():
+        _store(path, _computed(extractor, inputs))
+    try:
+        features: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise IntegrityError(
+            f"expected a whole array in the cache {path}, found that it cannot be read; delete it"
+        ) from error
+    return features
+
+
+def _key(extractor: nn.Module, inputs: torch.Tensor) -> str:
+    """SHA-256 over the extractor's layers and weights and the records."""
+    digest = hashlib.sha256(repr(extractor).encode())
+    for name, tensor in (*extractor.state_dict().items(), ("inputs", inputs)):
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@torch.no_grad()
+def _computed(extractor: nn.Module, inputs: torch.Tensor) -> NDArray[Any]:
+    """Run the extractor chunk by chunk."""
+    training = extractor.training
+    extractor.eval()
+    try:
+        pieces = [extractor(piece) for piece in inputs.split(_CHUNK)]
+    finally:
+        extractor.train(training)
+    features: NDArray[Any] = torch.cat(pieces).cpu().numpy()
+    return features
+
+
+def _store(path: Path, features: NDArray[Any]) -> None:
+    """Write the array whole or not at all, readable by its owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Two silos of one machine may hold the same records: each writes a file of its own.
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
+        np.save(file, features, allow_pickle=False)
+    Path(file.name).replace(path)

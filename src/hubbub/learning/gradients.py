@@ -2,9 +2,9 @@
 
 Three methods give the same numbers and differ in speed only:
 
-    "chain"  a plain chain of Linear and elementwise layers, as one batch   (chain.py)
+    "chain"  a plain chain of Linear and elementwise layers, as one batch   (linear_chain.py)
     "vmap"   any model that vmap can take, with book-keeping                (vmapped.py)
-    "loop"   one record at a time, for everything else                      (one_by_one.py)
+    "loop"   one record at a time, for everything else: the others are checked against it
 
 "auto" takes the first that is provably right for this model and loss. This file decides which, cuts
 the batch into pieces that bound the memory, clips and adds. It draws no noise.
@@ -16,19 +16,18 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from hubbub.errors import HubbubError, ModelError, StudyError
-from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
+from hubbub.learning.batches import Batch, Loss, Tensors, batch_of, single_value
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.linear_chain import chain_of, chain_parts
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
-from hubbub.learning.per_record import Part, Source, formed, total_square_norms
-from hubbub.learning.record_loop import loop_parts
+from hubbub.learning.per_record import Part, Source, Stack, formed, total_square_norms
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")
@@ -63,7 +62,7 @@ class Space:
 class ClippedSum(NamedTuple):
     """The sum of clipped per-record gradients, and how many records it holds.
 
-    Neither has noise: both are for the silo's own eyes and must not leave it as they are.
+    Neither has noise: both are private to the silo and must not leave it as they are.
 
     Args:
         vector: (d,), in the order of `model.parameters()`, frozen parameters left out; in the
@@ -211,6 +210,19 @@ def _form(
         first=first,
         most=_BUDGET,
     )
+
+
+def loop_parts(
+    model: nn.Module, loss: Loss, layout: ParameterLayout, record: Batch
+) -> list[Source]:
+    """The gradient of the one record in `record`; that of a sparse embedding is made dense."""
+    value = single_value(loss(model(*record.inputs), record.labels()))
+    if not value.requires_grad:
+        return []
+    wanted = list(layout.parameters.values())
+    gradients: tuple[Any, ...] = torch.autograd.grad(value, wanted, allow_unused=True)
+    named = zip(layout.parameters, gradients, strict=True)
+    return [(name, Stack(gradients=g.to_dense()[None])) for name, g in named if g is not None]
 
 
 def _summed(

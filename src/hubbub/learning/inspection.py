@@ -19,11 +19,7 @@ from hubbub.learning.layer_sites import version_of
 
 
 def refuse_unsafe(model: nn.Module) -> None:
-    """Refuse the known layers that mix records or remember them.
-
-    Raises:
-        ModelError: names the layer and its replacement.
-    """
+    """Refuse the known layers that mix records or remember them."""
     for name, module in model.named_modules():
         problem = _problem(module)
         if problem:
@@ -46,19 +42,7 @@ def _problem(module: nn.Module) -> str:
     return ""
 
 
-Snapshot = list[tuple[nn.Module, str, torch.Tensor, int, torch.Tensor]]
-
-
-def _snapshot(model: nn.Module) -> Snapshot:
-    """Every buffer with its version and a copy of its values."""
-    return [
-        (module, key, buffer, version_of(buffer), buffer.clone())
-        for module in model.modules()
-        for key, buffer in module.named_buffers(recurse=False)
-    ]
-
-
-def _restored(snapshot: Snapshot) -> list[str]:
+def _restored(snapshot: list[tuple[nn.Module, str, torch.Tensor, int, torch.Tensor]]) -> list[str]:
     """Put changed buffers back and name them."""
     changed = []
     for module, key, buffer, version, values in snapshot:
@@ -72,12 +56,12 @@ def _restored(snapshot: Snapshot) -> list[str]:
 
 @contextmanager
 def buffers_unchanged(model: nn.Module) -> Iterator[None]:
-    """Refuse a model whose forward changes a buffer, and put the buffer back.
-
-    Raises:
-        ModelError: a buffer was changed or replaced inside the block.
-    """
-    snapshot = _snapshot(model)
+    """Refuse a model whose forward changes a buffer, and put the buffer back."""
+    snapshot = [
+        (module, key, buffer, version_of(buffer), buffer.clone())
+        for module in model.modules()
+        for key, buffer in module.named_buffers(recurse=False)
+    ]
     try:
         yield
     finally:

@@ -96,9 +96,6 @@ def layer_matrices(shapes: Sequence[tuple[int, ...]], dimension: int) -> tuple[L
     column. The variance of what is lifted is the sum of size / sent * |gradient|^2 over the
     parameters; the division makes it least for gradients of one length, so that `sent` goes like
     the square root of the size. A parameter that gets as many numbers as it has is kept as it is.
-
-    Raises:
-        StudyError: `dimension` leaves a parameter without a number, or is above the model's.
     """
     sizes = [prod(shape) for shape in shapes]
     if not sizes or min(sizes) == 0:

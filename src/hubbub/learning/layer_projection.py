@@ -5,7 +5,7 @@ Theory of operation. Where a record meets a layer as backprops B (t x rows) and 
 small matrices, so the gradient itself is never made. The projected gradient of the whole model,
 k numbers, is stored for each record, and *that* is clipped. So a record's part in the sum is at
 most the clipping norm in length whatever the matrices are, known beforehand or chosen by an
-enemy (docs/privacy.md P8 (6) and P14): no probability of failure and no factor for an overlong
+adversary (docs/privacy.md P8 (6) and P14): no probability of failure and no factor for an overlong
 projection. The sum is charged as if there were no projection.
 
 The price is that clipping sees the projected length, which is the true one only on average.
@@ -28,7 +28,7 @@ from hubbub.errors import ModelError, StudyError, UserError
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.gradients import ClippedSum, Space, sum_in
 from hubbub.learning.layer_matrix import LayerMatrix, layer_matrices
-from hubbub.learning.parameter_vector import layout_of
+from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack
 from hubbub.protocol import KEY_BYTES, quantum, to_grid
 
@@ -134,7 +134,7 @@ class LayerProjection:
             )
         _check_key(draw_key)
         pairs = {
-            name: Pair.of(matrix, draw_key, layout.dtype, layout.device)
+            name: _sign_vectors(matrix, draw_key, layout)
             for name, matrix in zip(layout.parameters, self._matrices, strict=True)
         }
         space = Space(
@@ -208,29 +208,28 @@ def _lifted(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class SignVectors:
     """The sign vectors of one parameter as tensors of the model's kind."""
 
     outer: Side  # (rows, r)
     inner: Side  # (columns, c)
     matrix: LayerMatrix
 
-    @classmethod
-    def of(
-        cls, matrix: LayerMatrix, draw_key: bytes, dtype: torch.dtype, device: torch.device
-    ) -> Pair:
-        """The vectors that `draw_key` makes."""
-        if matrix.kept:
-            return cls(outer=None, inner=None, matrix=matrix)
-        outer, inner = (torch.from_numpy(s).to(device, dtype) for s in matrix.signs(draw_key))
-        return cls(outer=outer, inner=inner, matrix=matrix)
-
     def sent(self, grid: torch.Tensor) -> torch.Tensor:
         """(n, sent): the first numbers of each record's grid (n, r, c), scaled."""
         return grid.flatten(1)[:, : self.matrix.sent] * self.matrix.scale
 
 
-def _shaped(pairs: dict[str, Pair], source: Source) -> Part:
+def _sign_vectors(matrix: LayerMatrix, draw_key: bytes, layout: ParameterLayout) -> SignVectors:
+    """The vectors that `draw_key` makes."""
+    if matrix.kept:
+        return SignVectors(outer=None, inner=None, matrix=matrix)
+    signs = (torch.from_numpy(one) for one in matrix.signs(draw_key))
+    outer, inner = (one.to(layout.device, layout.dtype) for one in signs)
+    return SignVectors(outer=outer, inner=inner, matrix=matrix)
+
+
+def _shaped(pairs: dict[str, SignVectors], source: Source) -> Part:
     """The projected gradients of one parameter."""
     name, given = source
     held = given.left.numel() + given.right.numel() if isinstance(given, Positions) else 0
@@ -238,7 +237,7 @@ def _shaped(pairs: dict[str, Pair], source: Source) -> Part:
     return name, Stack(gradients=projected, scratch=held)
 
 
-def projected_gradients(given: PerRecord | Positions, pair: Pair) -> torch.Tensor:
+def projected_gradients(given: PerRecord | Positions, pair: SignVectors) -> torch.Tensor:
     """(n, sent): each record's gradient of one parameter, projected."""
     if isinstance(given, Positions):
         left, right = _onto(given.left, pair.outer), _onto(given.right, pair.inner)
@@ -257,7 +256,7 @@ def _onto(values: torch.Tensor, side: Side) -> torch.Tensor:
     return values if side is None else values @ side
 
 
-def _looked_up(rows: Rows, pair: Pair) -> torch.Tensor:
+def _looked_up(rows: Rows, pair: SignVectors) -> torch.Tensor:
     """The grids (n, r, c) of a table's gradient, from the rows that each record has touched."""
     if pair.outer is None:
         left = functional.one_hot(rows.index, pair.matrix.rows).to(rows.values.dtype)

@@ -9,7 +9,7 @@ used somewhere else as well (see `reached`). This file knows nothing of vmap or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,6 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.nn import functional
 
 from hubbub.learning.per_record import Positions, Source, Stack, from_lookups
-
-
-class StaleActivationError(RuntimeError):
-    """An activation was overwritten after a layer had read it."""
 
 
 def version_of(values: torch.Tensor) -> int:
@@ -39,9 +35,7 @@ class KeptTensors:
     def read(self) -> torch.Tensor:
         """The values, if nobody has overwritten them since."""
         if version_of(self.values) != self.version:
-            raise StaleActivationError(
-                "an activation was overwritten in place after a layer read it"
-            )
+            raise RuntimeError("an activation was overwritten in place after a layer read it")
         return self.values
 
 
@@ -118,19 +112,22 @@ class LookupSite:
 Site = MatrixSite | ConvolutionSite | LookupSite
 
 
-def stand_in(parameter: torch.Tensor) -> torch.Tensor:
-    """A leaf that shares the parameter's storage, for use in a graph in its place."""
-    return parameter.detach().requires_grad_()
+def stand_in(parameter: Any) -> Any:
+    """A leaf that shares a parameter's storage, for use in its place; None for a missing bias."""
+    return None if parameter is None else parameter.detach().requires_grad_()
 
 
-def stand_in_or_none(parameter: torch.Tensor | None) -> torch.Tensor | None:
-    """The same for a bias, which a layer may lack."""
-    return None if parameter is None else stand_in(parameter)
+def linear_on(
+    values: torch.Tensor, weight: Any, bias: Any, names: Sequence[str | None]
+) -> tuple[torch.Tensor, MatrixSite]:
+    """A Linear layer's output on the rows of values (n, ..., columns), and the site it met them at.
 
-
-def edge_of(output: torch.Tensor) -> GradientEdge:
-    """Where the gradient of a layer's output arrives, whatever later overwrites the output."""
-    return get_gradient_edge(output)
+    The edge is where the output's gradient arrives, whatever later overwrites the output.
+    """
+    rows = values.reshape(-1, values.shape[-1])
+    output = functional.linear(rows, stand_in(weight), stand_in(bias))
+    kept, edge = keep(rows.view(values.shape[0], -1, rows.shape[1])), get_gradient_edge(output)
+    return output, MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge)
 
 
 def reached(losses: torch.Tensor) -> set[int]:

@@ -16,13 +16,9 @@ from torch.nn import functional
 
 from hubbub.learning.batches import Batch, Loss
 from hubbub.learning.layer_sites import (
-    MatrixSite,
     Site,
-    edge_of,
-    keep,
+    linear_on,
     site_parts,
-    stand_in,
-    stand_in_or_none,
 )
 from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source
@@ -104,24 +100,14 @@ def chain_parts(
     sites: list[Site] = []
     values = batch.inputs[0]
     for layer in layers:
-        if isinstance(layer, nn.Linear):
-            values = _linear(layer, layout, values, sites)
-        else:
+        owned = (layer.weight, layer.bias) if isinstance(layer, nn.Linear) else ()
+        names = [layout.names.get(id(parameter)) for parameter in owned]
+        if not any(names):  # elementwise, or frozen
             values = layer(values)
+            continue
+        values, site = linear_on(values, layer.weight, layer.bias, names)
+        sites.append(site)
     losses = loss(values, batch.labels())
     edges = [site.edge for site in sites]
     backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
     return site_parts(sites, list(backprops))
-
-
-def _linear(
-    layer: nn.Linear, layout: ParameterLayout, values: torch.Tensor, sites: list[Site]
-) -> torch.Tensor:
-    """Evaluate a Linear layer on rows and note where it met them."""
-    names = [layout.names.get(id(p)) for p in (layer.weight, layer.bias)]
-    if names == [None, None]:  # frozen
-        return layer(values)  # type: ignore[no-any-return]
-    output = functional.linear(values, stand_in(layer.weight), stand_in_or_none(layer.bias))
-    kept = keep(values.unsqueeze(1))
-    sites.append(MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge_of(output)))
-    return output

@@ -1,10 +1,11 @@
-"""How good a model is on records that are public, or inside a silo for its own eyes.
+"""How good a model is on records that are public, or private inside a silo.
 
 Nothing here is noised, so nothing here may leave a silo. This file knows no training.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -16,26 +17,13 @@ from torch import nn
 
 from hubbub.errors import DataError
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.device import device_under, plain_attention
+from hubbub.learning.models import default_loss, outputs_of
+from hubbub.learning.torch_settings import device_of, device_under, is_on, plain_attention
+from hubbub.study import Records
 
 
 def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Area under the ROC curve: the chance that a positive outranks a negative, ties a half.
-
-    Args:
-        scores: (n,), higher for positive; in any unit.
-        targets: (n,), 0 or 1.
-
-    Returns:
-        A probability.
-
-    Raises:
-        DataError: shapes differ, a score is not a number, or a class is missing.
-
-    Example:
-        >>> auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([0, 0, 1, 1]))
-        0.875
-    """
+    """The chance that a score of a positive outranks that of a negative, ties a half."""
     scores, positive = np.asarray(scores), np.asarray(targets) > 0.5
     if scores.ndim != 1 or scores.shape != positive.shape or np.isnan(scores).any():
         raise DataError(
@@ -50,21 +38,7 @@ def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
 
 
 def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Share of records whose class is found.
-
-    Args:
-        outputs: logits, (n,) for two classes or (n, classes) for more.
-        targets: (n,), 0 or 1, or class numbers from 0.
-
-    Returns:
-        A share in [0, 1].
-
-    Raises:
-        DataError: there is no record, or another number of targets.
-
-    >>> accuracy(np.array([-1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 1, 0]))
-    0.75
-    """
+    """Share of records whose class is found by logits (n,) or (n, classes)."""
     outputs, targets = np.asarray(outputs), np.asarray(targets)
     if len(outputs) != len(targets) or not len(targets):
         raise DataError(
@@ -90,8 +64,7 @@ def evaluate(
 
     Returns:
         "loss" (in the loss's own unit), "accuracy" (a share in [0, 1]) and "auc" (a probability),
-        each where it is defined and a finite number: a model that has diverged may have no loss
-        that could be told.
+        each where it is defined and a finite number.
 
     Raises:
         DataError: there is no record, or inputs and targets do not hold the same number.
@@ -108,7 +81,7 @@ def evaluate(
     try:
         with plain_attention():
             for start in range(0, batch.size, chunk):
-                piece = batch.piece(start, start + chunk).on(device)
+                piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
                 outputs.append(model(*piece.inputs))
                 losses.append(loss(outputs[-1], piece.labels()))
     finally:
@@ -120,3 +93,33 @@ def evaluate(
     if logits.ndim == 1 and len(np.unique(truth)) == 2 and np.isfinite(logits).all():
         found["auc"] = auc(logits, truth)
     return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def evaluate_records(
+    model: nn.Module, records: Records, *, device: str = "cpu"
+) -> dict[str, float]:
+    """Metrics of a model on public records.
+
+    Args:
+        model: gives outputs of shape (n,) or (n, classes); left as it is.
+        records: public, such as the test set; at least one.
+        device: where they are computed, a name that `hubbub.learning.device_of` takes.
+
+    Returns:
+        "loss" (nats per record), "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a
+        probability); each where it is defined and finite.
+
+    Raises:
+        DataError: there are no records.
+        ModelError: the outputs have another shape.
+        UserError: there is no such device.
+
+    >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
+    >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
+    1.0
+    """
+    place = device_of(device)
+    model = model if is_on(model, place) else copy.deepcopy(model).to(place)
+    inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
+    loss = default_loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
+    return evaluate(model, loss, inputs, targets)

@@ -1,7 +1,7 @@
 """Models on disk: safetensors with a small header of strings, and a digest over all of it.
 
 Loading reads numbers and never executes code. The digest finds a damaged file; it is no signature:
-who may vouch for a model is said elsewhere. This file knows no training.
+who may vouch for a model is decided elsewhere. This file knows no training.
 """
 
 from __future__ import annotations
@@ -91,11 +91,7 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
 
 
 def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
-    """The tensors of a `.npz` or `.safetensors` file, if it is the one with that SHA-256.
-
-    Raises:
-        IntegrityError: the file is missing, another one, or holds no tensors.
-    """
+    """The tensors of a `.npz` or `.safetensors` file, if it is the one with that SHA-256."""
     try:
         content = path.read_bytes()
     except OSError as error:

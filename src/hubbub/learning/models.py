@@ -17,19 +17,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import StudyError
+from hubbub.errors import ModelError, StudyError
 from hubbub.learning.batches import Loss
-from hubbub.learning.generator import borrowed
 from hubbub.learning.linear_chain import Squeeze
+from hubbub.learning.torch_settings import borrowed
 from hubbub.study import attempted, named_object
 
 KINDS = ("logistic", "mlp", "cnn", "python:module:factory")
 _CHANNELS = 64  # of both convolutions of the paper's network
-_FULLY_CONNECTED = (
-    384,
-    384,
-    384,
-)  # the paper's head: with 1600 features and 10 classes, d = 913,152
+_FULLY_CONNECTED = (384,) * 3  # the paper's head: with 1600 features and 10 classes, d = 913,152
 
 
 def build_model(
@@ -145,16 +141,12 @@ def _after_block(side: int) -> int:
 
 
 def _factory(kind: str) -> Callable[..., nn.Module]:
-    """The function that "python:module:factory" names."""
+    """The function that "python:module:factory" names, held to returning a module."""
     scheme, _, path = kind.partition(":")
     module, _, name = path.partition(":")
     if scheme != "python" or not module or not name:
         raise StudyError(f'expected a model kind out of {KINDS}, found "{kind}"')
-    return _checked(kind, named_object(kind, "model.kind"))
-
-
-def _checked(kind: str, factory: Callable[..., object]) -> Callable[..., nn.Module]:
-    """Hold a factory to returning a module."""
+    factory = named_object(kind, "model.kind")
 
     def build(**shapes: object) -> nn.Module:
         model, raised = attempted(functools.partial(factory, **shapes))
@@ -202,3 +194,17 @@ def binary_cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.
     return functional.binary_cross_entropy_with_logits(
         outputs, targets.to(outputs.dtype), reduction="none"
     )
+
+
+def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
+    """1 if the model gives one number per record, else the number of its logits."""
+    if not len(inputs):
+        return 1
+    with torch.no_grad():
+        shape = tuple(model(inputs[:1]).shape)
+    if len(shape) not in (1, 2) or shape[1:] == (1,):
+        raise ModelError(
+            "expected a model with outputs of shape (n,) for two classes or (n, classes) for more, "
+            f"found ({', '.join(['n', *map(str, shape[1:])])}); end it with .squeeze(-1)"
+        )
+    return shape[1] if len(shape) == 2 else 1

@@ -19,11 +19,6 @@ from hubbub.errors import DataError, ModelError
 _DTYPES = (torch.float32, torch.float64)
 
 
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trainable parameters by name, each once, in the order of `model.parameters()`."""
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ParameterLayout:
     """Where each trainable parameter lies in the flat vector of length `size`."""
@@ -42,7 +37,7 @@ class ParameterLayout:
 
 def layout_of(model: nn.Module) -> ParameterLayout:
     """Lay out the trainable parameters of `model`, or refuse what cannot be laid out."""
-    parameters = trainable(model)
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, parameter in parameters.items():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ModelError(

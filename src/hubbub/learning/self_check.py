@@ -1,27 +1,42 @@
-"""A check at set-up: does the fast method give this model's true per-record gradients?
+"""Checks at set-up: does a model take the records, and which method gives its true gradients?
 
-Run once per model and loss, on a few records, in float64, against the loop. It also finds what no
-list of layers can: a forward in which the records of a batch reach each other. This file trains
-nothing.
+The method is tried once per model and loss, on a few records, in float64, against the loop. That
+also finds what no list of layers can: a forward in which the records of a batch reach each other.
+What a user's model says of a silo's records is kept back here. This file trains nothing.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
-from hubbub.learning.generator import borrowed
 from hubbub.learning.gradients import METHODS, UNABLE, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
+from hubbub.learning.metrics import evaluate_records
+from hubbub.learning.models import default_loss, outputs_of
+from hubbub.learning.torch_settings import (
+    borrowed,
+    device_under,
+    exact_products,
+    plain_attention,
+)
+from hubbub.study import Records
 
 _RECORDS = 4
+_CHECKED = 4  # records of made-up data on which a method is tried
 _TOLERANCE = 1e-9  # relative, in float64
+
+Made = TypeVar("Made")
 
 
 def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors) -> str:
@@ -54,7 +69,7 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
         raise DataError(f"expected at least two records for the check, found {batch.size}")
     with borrowed():
         trial = copy.deepcopy(model).double()
-        batch = _in_double(batch)
+        batch = batch.each(_double)
         _refuse_mixing(trial, batch)
         trial.eval()
         clip = 0.7 * _norm(trial, loss, batch)
@@ -63,14 +78,9 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
         return next(fast, "loop")
 
 
-def _in_double(batch: Batch) -> Batch:
-    """The batch with its real numbers in float64."""
-
-    def double(values: torch.Tensor) -> torch.Tensor:
-        return values.double() if values.is_floating_point() else values
-
-    inputs, targets = (tuple(map(double, values)) for values in (batch.inputs, batch.targets))
-    return Batch(inputs=inputs, targets=targets, paired=batch.paired, size=batch.size)
+def _double(values: torch.Tensor) -> torch.Tensor:
+    """Real numbers in float64; others as they are."""
+    return values.double() if values.is_floating_point() else values
 
 
 def _sum(model: nn.Module, loss: Loss, batch: Batch, clip: float, method: str) -> torch.Tensor:
@@ -124,3 +134,95 @@ def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
 def _tensors(outputs: Any) -> list[torch.Tensor]:
     """The tensors among a model's outputs."""
     return [x for x in tree_leaves(outputs) if isinstance(x, torch.Tensor)]
+
+
+def unquoted(work: Callable[[], Made]) -> Made:
+    """What `work` gives; an error of the user's model is reported by its kind alone."""
+    try:
+        return work()
+    except HubbubError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
+        # What the model said may quote a record, as may a name of its own.
+        known = type(error).__module__ == "builtins"
+        kind = type(error).__name__ if known else "an error of its own"
+    raise ModelError(
+        f"expected a model that takes every record of the silo, found that it raised {kind}; try "
+        "it on the records where they are"
+    )
+
+
+def outputs_on(model: nn.Module, inputs: torch.Tensor) -> int:
+    """`outputs_of` for a silo's records, on the model's device."""
+    return unquoted(lambda: outputs_of(model, inputs[:1].to(device_under(model))))
+
+
+def try_out(model: nn.Module, records: Records | None) -> None:
+    """See that a user's model takes a silo's or the test set's records, before any is charged for.
+
+    A copy of it is tried: a model may keep what it has seen, and this one is going to be sent.
+
+    Args:
+        model: left as it is.
+        records: a silo's or the test set's; None or no records: nothing is tried.
+
+    Raises:
+        ModelError: it raises an error on them, whose words are kept from the reader.
+        DataError: they have classes for which it has no logit.
+
+    >>> records = Records(inputs=np.ones((4, 2), np.float32), targets=np.array([0, 1, 1, 5]))
+    >>> try_out(torch.nn.Linear(2, 3), records)
+    Traceback (most recent call last):
+        ...
+    hubbub.errors.DataError: expected class numbers below 3, as the model has so many logits, ...
+    """
+    if records is None or not len(records):
+        return
+    copied = unquoted(partial(copy.deepcopy, model))
+    with borrowed():
+        outputs = outputs_on(copied, torch.from_numpy(records.inputs))
+        few = Records(inputs=records.inputs[:2], targets=records.targets[:2])
+        unquoted(partial(evaluate_records, copied, few))
+    classes = outputs > 1 and records.targets.dtype == np.int64
+    if classes and not np.isin(records.targets, range(outputs)).all():
+        raise DataError(
+            f"expected class numbers below {outputs}, as the model has so many logits, found "
+            "others; correct the data or the model"
+        )
+
+
+def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:
+    """The fastest method that is right for this model, tried on made-up records of that shape.
+
+    Args:
+        model: left as it is.
+        shape: of one record.
+        targets: of any records; only their dtype is looked at.
+
+    Returns:
+        "chain", "vmap" or "loop", for use as `clipped_sum(method=...)`.
+
+    Raises:
+        ModelError: the model mixes or remembers records, or gives outputs of another shape.
+        StudyError: there is no loss for such outputs and targets.
+
+    >>> method_for(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64))
+    'chain'
+    """
+    refuse_unsafe(model)
+    made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
+    with buffers_unchanged(model), exact_products(), plain_attention():
+        inputs, outputs = unquoted(partial(_trial, model, shape))
+        return checked_method(model, default_loss(outputs, made_up.dtype), inputs, made_up)
+
+
+def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[torch.Tensor, int]:
+    """Made-up records that the model takes, and the number of its outputs."""
+    with borrowed() as generator:
+        generator.manual_seed(0)
+        numbers = torch.randn((_CHECKED, *shape))
+        try:
+            return numbers, outputs_of(model, numbers)
+        except (IndexError, TypeError, RuntimeError):  # a table of words has no row -0.3
+            words = torch.randint(2, (_CHECKED, *shape)).float()  # 0 and 1 are in every table
+            return words, outputs_of(model, words)

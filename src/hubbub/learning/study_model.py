@@ -7,14 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 import hubbub.learning as learning
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import Study
-
-Array = NDArray[np.float64]
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:
@@ -36,12 +31,12 @@ def optimizer_of(study: Study) -> learning.Optimizer:
     return learning.Optimizer(kind, steps=study.training.steps, **options)
 
 
-def lift_of(terms: RoundParameters, model: Any) -> Lift | None:
+def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:
     """From projected sums back to whole ones; None where nothing is projected."""
-    if not terms.projection:
+    if not parameters.projection:
         return None
-    if terms.projection == LAYERS:
-        layers = learning.LayerProjection.of(model, terms.dimension)
-        return lambda found, draw: layers.lift(found, draw_key(terms, draw))
-    projection = projection_of(terms)
+    if parameters.projection == LAYERS:
+        layers = learning.LayerProjection.of(model, parameters.dimension)
+        return lambda found, draw: layers.lift(found, draw_key(parameters, draw))
+    projection = projection_of(parameters)
     return lambda found, draw: lift(found, projection, draw)

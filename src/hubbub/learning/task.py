@@ -1,12 +1,14 @@
-"""A silo's records beside a model: the clipped sum of a batch, as the round asks for it.
+"""A silo's records beside a model: sums of clipped gradients and of evaluations.
 
 Sums of at most a few dozen records are made in float32 and added up in float64, so that the
 rounding of the sum stays within the margin that the plan takes off the clipping norm
 (docs/privacy.md P6 i and P14). A kernel may round a record's forward pass in another way in a batch
 of another shape or at another place of it, and a ReLU turns the last bit into a whole gradient. So
 all those batches have one public shape, in which a record's place follows from its own bytes (A2).
-Where they are made, on a CPU or a GPU, is each silo's own choice:
-the records stay in ordinary memory, a batch travels to the device, and the sum comes back.
+The records stay in ordinary memory, a batch travels to the device, and the sum comes back.
+
+Which records are held back from training, for evaluations, is decided by each record alone, so that
+one record more or less changes nothing about the others (docs/privacy.md P16).
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
-from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,31 +25,27 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import DataError, HubbubError, ModelError
-from hubbub.learning.device import device_of, device_under, exact_products, plain_attention
-from hubbub.learning.generator import borrowed
 from hubbub.learning.gradients import ClippedSum, clipped_sum
-from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.metrics import evaluate
-from hubbub.learning.models import default_loss
+from hubbub.learning.models import default_loss, outputs_of
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import checked_method
+from hubbub.learning.self_check import outputs_on, unquoted
+from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.study import Records
 
-Made = TypeVar("Made")
-
+# In nats. A loss beyond this counts as this, so that what a record adds is bounded.
+MOST_LOSS = 5.0
+_CHUNK = 128  # rows of every batch of an evaluation (A2)
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
 _REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
-_CHECKED = 4  # records of made-up data on which a method is tried
 
 
 class TrainingTask:
     """One silo's records, and the model that is trained on them.
 
     Guarantees:
-        1. An error that the model raises on the silo's records is told by its kind alone.
+        1. An error that the model raises on the silo's records is reported by its kind alone.
 
     Args:
         model: the silo's replica; silos of one process may share it.
@@ -92,7 +89,7 @@ class TrainingTask:
         self._model = replica(model, self._device)
         self._inputs = torch.from_numpy(records.inputs)
         self._targets = torch.from_numpy(records.targets)
-        self._loss = default_loss(_outputs_on(self._model, self._inputs), self._targets.dtype)
+        self._loss = default_loss(outputs_on(self._model, self._inputs), self._targets.dtype)
         self._dimension = parameters_vector(model).size
 
     def __repr__(self) -> str:
@@ -132,8 +129,7 @@ class TrainingTask:
         """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
 
         Args:
-            parameters: (d,) float32, of the model at which gradients are taken.
-            chosen: (m,) positions of records, from 0.
+            parameters, chosen: as for `clipped_sum`.
             dimension: k, how many numbers a projection has.
             draw_key: the 16 public bytes that make the matrices.
 
@@ -156,63 +152,22 @@ class TrainingTask:
         size: int,
     ) -> NDArray[np.float64]:
         """Sums of a few records each, in float64, while nobody else writes to the replica."""
-        total: NDArray[np.float64] | None = None
+        total = np.zeros(size)
         with REPLICA, exact_products(), plain_attention():
             load_parameters(self._model, parameters)
             fits = self._size <= _piece(chosen.size, self._margin)
             for part, counted in pieces(chosen, self._slots, self._size if fits else 1):
-                vector = self._part(summed, part, counted).vector.cpu().numpy()
-                if total is None:
-                    total = vector.astype(np.float64)
-                else:
-                    total += vector
-        return np.zeros(size) if total is None else total
+                total += self._part(summed, part, counted).vector.cpu().numpy()
+        return total
 
     def _part(
-        self,
-        summed: Callable[..., ClippedSum],
-        part: NDArray[np.intp],
-        counted: NDArray[np.bool_],
+        self, summed: Callable[..., ClippedSum], part: NDArray[np.intp], counted: NDArray[np.bool_]
     ) -> ClippedSum:
         """The sum over a piece's counted records."""
-        index = torch.from_numpy(part)
-        inputs, targets = (values[index] for values in (self._inputs, self._targets))
-        device = self._device
-        return unquoted(
-            partial(
-                summed,
-                self._loss,
-                inputs.to(device),
-                targets.to(device),
-                self._clip,
-                method=self._method,
-                counted=torch.from_numpy(counted),
-            )
-        )
-
-
-def unquoted(work: Callable[[], Made]) -> Made:
-    """What `work` gives; an error of the user's model is told by its kind alone.
-
-    Raises:
-        ModelError: without the model's own words, also as a context.
-    """
-    try:
-        return work()
-    except HubbubError:
-        raise
-    except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
-        kind = type(error)
-    raise _unable(kind)
-
-
-def _unable(kind: type[Exception]) -> ModelError:
-    """A refusal without what the model said, which may quote a record, as may a name of its own."""
-    name = kind.__name__ if kind.__module__ == "builtins" else "an error of its own"
-    return ModelError(
-        f"expected a model that takes every record of the silo, found that it raised {name}; try "
-        "it on the records where they are"
-    )
+        index, kept = torch.from_numpy(part), torch.from_numpy(counted)
+        batch = (one[index].to(self._device) for one in (self._inputs, self._targets))
+        work = partial(summed, self._loss, *batch, self._clip, method=self._method, counted=kept)
+        return unquoted(work)
 
 
 def replica(model: nn.Module, device: torch.device) -> nn.Module:
@@ -220,16 +175,12 @@ def replica(model: nn.Module, device: torch.device) -> nn.Module:
 
     The copy has its own parameters: load them before use, while holding `REPLICA`.
     """
-    if _is_on(model, device):
+    if is_on(model, device):
         return model
     copies = _REPLICAS.setdefault(model, {})
     if device not in copies:
         copies[device] = copy.deepcopy(model).to(device)
     return copies[device]
-
-
-def _is_on(model: nn.Module, device: torch.device) -> bool:
-    return all(tensor.device == device for tensor in model.state_dict().values())
 
 
 def _piece(batch: int, margin: float) -> int:
@@ -263,125 +214,98 @@ def pieces(
         yield part, counted
 
 
-def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
-    """1 if the model gives one number per record, else the number of its logits.
-
-    Raises:
-        ModelError: its outputs are neither (n,) nor (n, classes).
-    """
-    if not len(inputs):
-        return 1
-    with torch.no_grad():
-        shape = tuple(model(inputs[:1]).shape)
-    if len(shape) not in (1, 2) or shape[1:] == (1,):
-        raise ModelError(
-            "expected a model with outputs of shape (n,) for two classes or (n, classes) for more, "
-            f"found ({', '.join(['n', *map(str, shape[1:])])}); end it with .squeeze(-1) or mend it"
-        )
-    return shape[1] if len(shape) == 2 else 1
-
-
-def _outputs_on(model: nn.Module, inputs: torch.Tensor) -> int:
-    """The same for a silo's records, on the model's device."""
-    return unquoted(lambda: outputs_of(model, inputs[:1].to(device_under(model))))
-
-
-def try_out(model: nn.Module, records: Records | None) -> None:
-    """See that a user's model takes a silo's or the test set's records, before any is charged for.
-
-    A copy of it is tried: a model may keep what it has seen, and this one is going to be sent.
+def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
+    """Which records are held back: about this share of them, each by its own bytes and the seed.
 
     Args:
-        model: left as it is.
-        records: a silo's or the test set's; None or no records: nothing is tried.
-
-    Raises:
-        ModelError: it raises an error on them, whose words are kept from the reader.
-        DataError: they have classes for which it has no logit.
-
-    >>> records = Records(inputs=np.ones((4, 2), np.float32), targets=np.array([0, 1, 1, 5]))
-    >>> try_out(torch.nn.Linear(2, 3), records)
-    Traceback (most recent call last):
-        ...
-    hubbub.errors.DataError: expected class numbers below 3, as the model has so many logits, ...
-    """
-    if records is None or not len(records):
-        return
-    copied = unquoted(partial(copy.deepcopy, model))
-    with borrowed():
-        outputs = _outputs_on(copied, torch.from_numpy(records.inputs))
-        few = Records(inputs=records.inputs[:2], targets=records.targets[:2])
-        unquoted(partial(evaluate_records, copied, few))
-    classes = outputs > 1 and records.targets.dtype == np.int64
-    if classes and not np.isin(records.targets, range(outputs)).all():
-        raise DataError(
-            f"expected class numbers below {outputs}, as the model has so many logits, found "
-            "others; mend the data or the model"
-        )
-
-
-def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:
-    """The fastest method that is right for this model, tried on made-up records of that shape.
-
-    Args:
-        model: left as it is.
-        shape: of one record.
-        targets: of any records; only their dtype is looked at.
+        records: n of them.
+        share: probability that a record is held back, in (0, 1).
+        seed: public bytes, such as the study id.
 
     Returns:
-        "chain", "vmap" or "loop", for use as `clipped_sum(method=...)`.
+        (n,) bool, True for the records that are held back.
 
-    Raises:
-        ModelError: the model mixes or remembers records, or gives outputs of another shape.
-        StudyError: there is no loss for such outputs and targets.
-
-    >>> method_for(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64))
-    'chain'
+    >>> records = Records(
+    ...     inputs=np.arange(200, dtype=np.float32)[:, None], targets=np.zeros(200, np.float32)
+    ... )
+    >>> 10 < held_back(records, 0.2, b"study").sum() < 80
+    np.True_
     """
-    refuse_unsafe(model)
-    made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
-    with buffers_unchanged(model), exact_products(), plain_attention():
-        inputs, outputs = unquoted(partial(_trial, model, shape))
-        return checked_method(model, default_loss(outputs, made_up.dtype), inputs, made_up)
+    limit = int(share * 2.0**64)
+    pairs = zip(records.inputs, records.targets, strict=True)
+    digests = (hashlib.sha256(seed + one.tobytes() + y.tobytes()).digest() for one, y in pairs)
+    return np.array([int.from_bytes(one[:8], "big") < limit for one in digests], dtype=bool)
 
 
-def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[torch.Tensor, int]:
-    """Made-up records that the model takes, and the number of its outputs."""
-    with borrowed() as generator:
-        generator.manual_seed(0)
-        numbers = torch.randn((_CHECKED, *shape))
-        try:
-            return numbers, outputs_of(model, numbers)
-        except (IndexError, TypeError, RuntimeError):  # a table of words has no row -0.3
-            words = torch.randint(2, (_CHECKED, *shape)).float()  # 0 and 1 are in every table
-            return words, outputs_of(model, words)
-
-
-def evaluate_records(
-    model: nn.Module, records: Records, *, device: str = "cpu"
-) -> dict[str, float]:
-    """Metrics of a model on public records.
+class EvaluationTask:
+    """A silo's held-back records: their number, how many are right, and the sum of their losses.
 
     Args:
-        model: gives outputs of shape (n,) or (n, classes); left as it is.
-        records: public, such as the test set; at least one.
-        device: where they are computed, a name that `hubbub.learning.device_of` takes.
-
-    Returns:
-        "loss" (nats per record), "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a
-        probability); each where it is defined and finite.
+        model: as for `TrainingTask`.
+        records: those that are held back.
+        device: a name that `hubbub.learning.device_of` takes.
 
     Raises:
-        DataError: there are no records.
-        ModelError: the outputs have another shape.
         UserError: there is no such device.
 
-    >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
-    >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
-    1.0
+    >>> model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    >>> records = Records(
+    ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
+    ... )
+    >>> task = EvaluationTask(model, records)
+    >>> task.clipped_sum(np.ones(3, np.float32), np.arange(4))[:2].tolist()
+    [4.0, 1.0]
     """
-    place = device_of(device)
-    model = model if _is_on(model, place) else copy.deepcopy(model).to(place)
-    inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
-    loss = default_loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
-    return evaluate(model, loss, inputs, targets)
+
+    def __init__(self, model: nn.Module, records: Records, *, device: str = "cpu") -> None:
+        self._model, self._device = replica(model, device_of(device)), device_of(device)
+        self._inputs = torch.from_numpy(records.inputs)
+        self._targets = torch.from_numpy(records.targets)
+        self._slots = slots_of(records)
+
+    def __repr__(self) -> str:
+        return "EvaluationTask(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of records; never leaves the silo."""
+        return int(self._targets.shape[0])
+
+    def clipped_sum(
+        self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """What the chosen records add to an evaluation, without noise.
+
+        Args:
+            parameters, chosen: as for `TrainingTask.clipped_sum`.
+
+        Returns:
+            (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
+            to 1.
+
+        Raises:
+            ModelError: the model cannot take one of the records.
+            DataError: the parameters are not of length d.
+        """
+        total = np.zeros(3)
+        with REPLICA, exact_products(), plain_attention(), torch.no_grad():
+            load_parameters(self._model, parameters)
+            training = self._model.training
+            self._model.eval()
+            try:
+                for part, counted in pieces(chosen, self._slots, _CHUNK):
+                    total += unquoted(partial(self._part, part, counted))
+            finally:
+                self._model.train(training)
+        return total
+
+    def _part(self, part: NDArray[np.intp], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        index, kept = torch.from_numpy(part), torch.from_numpy(counted).to(self._device)
+        inputs, targets = (one[index].to(self._device) for one in (self._inputs, self._targets))
+        outputs = self._model(inputs)
+        losses = default_loss(outputs_of(self._model, inputs), targets.dtype)(outputs, targets)
+        single = outputs.ndim == 1
+        found = (outputs > 0) == (targets > 0.5) if single else outputs.argmax(1) == targets
+        # What is not a number counts as wrong and as the largest loss.
+        bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
+        return np.array([float(kept.sum()), float(found[kept].sum()), float(bounded[kept].sum())])

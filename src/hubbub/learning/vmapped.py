@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from types import FunctionType
 from typing import Any
@@ -31,6 +32,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._C._functorch import is_batchedtensor, is_functorch_wrapped_tensor
+from torch.autograd.graph import get_gradient_edge
 from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -39,14 +41,12 @@ from hubbub.learning.batches import Batch, Loss, single_value
 from hubbub.learning.layer_sites import (
     ConvolutionSite,
     LookupSite,
-    MatrixSite,
     Site,
-    edge_of,
     keep,
+    linear_on,
     reached,
     site_parts,
     stand_in,
-    stand_in_or_none,
 )
 from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source, Stack
@@ -61,10 +61,8 @@ _SITED = (
 )
 
 Evaluate = Callable[[torch.Tensor], torch.Tensor]
-
-
-class UnprovableError(RuntimeError):
-    """A parameter is used in a way that vmap cannot follow."""
+Pairs = Sequence[tuple[torch.Tensor, int | None]]  # values, and which dimension is the records'
+Rule = Callable[[int, Pairs], torch.Tensor]  # from the number of records and their values
 
 
 class Tape:
@@ -88,28 +86,42 @@ class Tape:
         return names
 
 
-class _Tap(torch.autograd.Function):
-    """Hands the values of all records, one level below vmap, to `evaluate`."""
+class _OnAllRecords(torch.autograd.Function):
+    """Hands the values of all records, one level below vmap, to a rule."""
 
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(values: torch.Tensor, evaluate: Evaluate, escape: Callable[[], Any]) -> Any:
-        """Reached only where the values are the same for all records: no site of any record."""
-        escape()
-        with torch.enable_grad():
-            return evaluate(values.unsqueeze(0)).squeeze(0).detach()
+    def forward(_: Rule, alike: Callable[..., Any], *values: torch.Tensor) -> Any:
+        """Reached only where the values are the same for all records."""
+        return alike(*values)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         """Nothing to keep."""
 
     @staticmethod
-    def vmap(_: Any, in_dims: Any, values: torch.Tensor, evaluate: Evaluate, __: Any) -> Any:
-        """Move the records to the front and evaluate."""
-        if is_functorch_wrapped_tensor(values):
-            raise UnprovableError("the model itself uses vmap or grad")
-        return evaluate(values.movedim(in_dims[0], 0)), 0
+    def vmap(info: Any, in_dims: Any, rule: Rule, _: Any, *values: torch.Tensor) -> Any:
+        """Let the rule bring the records to the front."""
+        if any(map(is_functorch_wrapped_tensor, values)):
+            raise RuntimeError("the model itself uses vmap or grad")
+        return rule(info.batch_size, list(zip(values, in_dims[2:], strict=True))), 0
+
+
+def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
+    """Evaluate a site on the values of all records."""
+
+    def rule(_: int, pairs: Pairs) -> torch.Tensor:
+        [(records, dim)] = pairs
+        return evaluate(records.movedim(dim or 0, 0))
+
+    def alike(value: torch.Tensor) -> torch.Tensor:
+        """No site of any record."""
+        tape.escaped.update(name for name in names if name is not None)
+        with torch.enable_grad():
+            return evaluate(value.unsqueeze(0)).squeeze(0).detach()
+
+    return _OnAllRecords.apply(rule, alike, values)  # type: ignore[no-untyped-call]
 
 
 class _Intercept(TorchFunctionMode):
@@ -126,43 +138,23 @@ class _Intercept(TorchFunctionMode):
         return (func if taken is None else taken(self._tape))(*args, **(kwargs or {}))
 
 
-def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
-    """Evaluate a site on the values of all records."""
-    found = [name for name in names if name is not None]
-    return _Tap.apply(  # type: ignore[no-untyped-call]
-        values, evaluate, lambda: tape.escaped.update(found)
-    )
-
-
-class _Attend(torch.autograd.Function):
-    """Attention over the positions of each record, one level below vmap."""
-
-    generate_vmap_rule = False
-
-    @staticmethod
-    def forward(*_: Any) -> Any:
-        """Not reached: `_attention` leaves alone what is the same for all records."""
-        raise UnprovableError("attention without a record")
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing to keep."""
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, attend: Any, *values: Any) -> Any:
-        """Put the records in front, beside the batch of one that each of them is."""
-        if any(map(is_functorch_wrapped_tensor, values)):
-            raise UnprovableError("the model itself uses vmap or grad")
-        pairs = zip(values, in_dims[1:], strict=True)
-        output = attend(*(_in_front(v, dim, info.batch_size) for v, dim in pairs))
-        return output.unflatten(0, (info.batch_size, -1)), 0
-
-
 def _in_front(values: torch.Tensor, dim: int | None, records: int) -> torch.Tensor:
     """(records * batch, ...), from values that are the same for all records where `dim` is None."""
     if dim is None:
         return values.expand(records, *values.shape).flatten(0, 1)
     return values.movedim(dim, 0).flatten(0, 1)
+
+
+def _unreached(*_: torch.Tensor) -> Any:
+    """`_attention` leaves alone what is the same for all records."""
+    raise RuntimeError("attention without a record")
+
+
+def _attend(attend: Callable[..., torch.Tensor], records: int, pairs: Pairs) -> torch.Tensor:
+    """Put the records in front, beside the batch of one that each of them is."""
+    together = (_in_front(values, dim, records) for values, dim in pairs)
+    output: torch.Tensor = attend(*together).unflatten(0, (records, -1))
+    return output
 
 
 def _attention(_: Tape) -> Callable[..., torch.Tensor]:
@@ -184,7 +176,7 @@ def _attention(_: Tape) -> Callable[..., torch.Tensor]:
         shaped = all(v.dim() == 4 and v.shape[0] == query.shape[0] for v in values)
         plain = shaped and dropout_p == 0
         if plain and any(map(is_batchedtensor, values)):
-            return _Attend.apply(attend, *values)  # type: ignore[no-untyped-call]
+            return _OnAllRecords.apply(partial(_attend, attend), _unreached, *values)  # type: ignore[no-untyped-call]
         return attend(*values)
 
     return attention
@@ -214,11 +206,8 @@ def _linear(tape: Tape) -> Callable[..., torch.Tensor]:
             return functional.linear(input, weight, bias)
 
         def evaluate(values: torch.Tensor) -> torch.Tensor:
-            rows = values.reshape(-1, values.shape[-1])
-            output = functional.linear(rows, stand_in(weight), stand_in_or_none(bias))
-            kept = keep(rows.view(values.shape[0], -1, rows.shape[1]))
-            edge = edge_of(output)
-            tape.sites.append(MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge))
+            output, site = linear_on(values, weight, bias, names)
+            tape.sites.append(site)
             return output.view(*values.shape[:-1], -1)
 
         return _apply(tape, names, input, evaluate)
@@ -243,13 +232,13 @@ def _conv2d(tape: Tape) -> Callable[..., torch.Tensor]:
 
         def evaluate(values: torch.Tensor) -> torch.Tensor:
             images = values.flatten(0, 1)
-            own = (stand_in(weight), stand_in_or_none(bias))
+            own = stand_in(weight), stand_in(bias)
             output = functional.conv2d(images, *own, stride, padding, dilation)
             site = ConvolutionSite(
                 weight=names[0],
                 bias=names[1],
                 kept=keep(images),
-                edge=edge_of(output),
+                edge=get_gradient_edge(output),
                 records=values.shape[0],
                 kernel=tuple(weight.shape[2:]),
                 geometry={"stride": stride, "padding": padding, "dilation": dilation},
@@ -273,7 +262,7 @@ def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
         sparse: bool = False,  # noqa: ARG001 (the gradient is made here)
     ) -> Any:
         if scale_grad_by_freq:
-            raise UnprovableError("an embedding scales its gradient by frequency")
+            raise RuntimeError("an embedding scales its gradient by frequency")
         names = None if max_norm is not None else tape.claim(weight)
         if names is None:
             return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
@@ -283,7 +272,7 @@ def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
         def evaluate(values: torch.Tensor) -> torch.Tensor:
             output = functional.embedding(values.reshape(-1), stand_in(weight), padding_idx)
             ids = keep(values.reshape(values.shape[0], -1))
-            name, edge = str(names[0]), edge_of(output)
+            name, edge = str(names[0]), get_gradient_edge(output)
             site = LookupSite(weight=name, ids=ids, edge=edge, rows=rows, padding=padding)
             tape.sites.append(site)
             return output.view(*values.shape, -1)
@@ -321,7 +310,7 @@ def vmapped_parts(
         if not escaped:
             return _parts(losses, tape, copies)
         if escaped & direct:
-            raise UnprovableError("a parameter is used outside the model's forward")
+            raise RuntimeError("a parameter is used outside the model's forward")
         direct |= escaped
 
 

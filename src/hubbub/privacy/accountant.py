@@ -19,9 +19,9 @@ from hubbub.errors import StudyError
 from hubbub.privacy import arguments
 from hubbub.privacy.composition import ComposedLaw, compose
 from hubbub.privacy.discretise import bracket
-from hubbub.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from hubbub.privacy.laws import Law, Removal
 from hubbub.privacy.mechanism import Release
+from hubbub.privacy.normal import gaussian_delta, gaussian_epsilon
 from hubbub.privacy.tilting import (
     Sketch,
     TiltedGrid,
@@ -65,14 +65,7 @@ class Bound:
 
 
 class Composition:
-    """Releases on one data set, composed adaptively (docs/privacy.md P2).
-
-    Args:
-        releases: what happened, or will happen, in any order.
-
-    Raises:
-        StudyError: no release, or more than a million steps.
-    """
+    """Releases on one data set, in any order, composed adaptively (docs/privacy.md P2)."""
 
     def __init__(self, releases: Sequence[Release]) -> None:
         if not releases:
@@ -91,23 +84,31 @@ class Composition:
         if (shift := self._gaussian) is not None:
             value = gaussian_epsilon(shift, delta)
             return _near(value, shift, most=inf)
-        worst = Bound(lower=0.0, upper=0.0)
-        for way in range(self._ways):
-            if way and self._stays_below(way, worst.lower, delta):
-                continue
-            worst = _worse(worst, self._epsilon_one_way(way, delta, gap))
-        return worst
+        return self._worst(
+            lambda way: self._epsilon_one_way(way, delta, gap),
+            lambda way, least: self._stays_below(way, least, delta),
+        )
 
     def delta(self, epsilon: float, *, gap: float = GAP) -> Bound:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
         epsilon = arguments.epsilon(epsilon)
         if (shift := self._gaussian) is not None:
             return _near(gaussian_delta(shift, epsilon), shift, most=1.0)
-        worst = Bound(lower=0.0, upper=0.0)
-        for way in range(self._ways):
-            if way and self._stays_below(way, epsilon, worst.lower):
-                continue
-            worst = _worse(worst, self._delta_one_way(way, epsilon, gap))
+        return self._worst(
+            lambda way: self._delta_one_way(way, epsilon, gap),
+            lambda way, least: self._stays_below(way, epsilon, least),
+        )
+
+    def _worst(
+        self, one_way: Callable[[int], Bound], stays_below: Callable[[int, float], bool]
+    ) -> Bound:
+        """The larger of the directions, each composed on its own (P2)."""
+        worst = one_way(0)
+        for way in range(1, self._ways):
+            if not stays_below(way, worst.lower):
+                other = one_way(way)
+                lower, upper = max(worst.lower, other.lower), max(worst.upper, other.upper)
+                worst = Bound(lower=lower, upper=upper)
         return worst
 
     def profile(self, epsilons: Array, *, near: float) -> Array:
@@ -242,21 +243,11 @@ class Composition:
 def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta: float) -> float:
     """The smallest noise multiplier, to about 2e-4, whose upper epsilon is at most `epsilon`.
 
-    Guarantees: the returned value never overspends: it is accepted only after its certified upper
-    epsilon was seen to be at most `epsilon`.
-
-    Args:
-        build: from a noise multiplier to the releases it causes; more noise, less epsilon.
-        epsilon: target, in [0.001, 50].
-        delta: target, in [1e-12, 1).
-
-    Raises:
-        StudyError: no noise multiplier between 0.001 and 1,000,000 reaches the target.
+    It never overspends: it is accepted only after its certified upper epsilon was seen to be at
+    most `epsilon`. `build` gives the releases that a noise multiplier causes.
     """
-    epsilon, delta = (
-        arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON),
-        arguments.delta(delta),
-    )
+    epsilon = arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON)
+    delta = arguments.delta(delta)
 
     def spent(log_noise: float) -> float:
         composed = Composition(build(float(np.exp(log_noise))))
@@ -354,8 +345,3 @@ def _near(value: float, shift: float, *, most: float) -> Bound:
     """A closed form with its floating-point allowance; small shifts cancel digits."""
     error = _CLOSED_FORM + 1e-14 / shift
     return Bound(lower=max(value * (1 - error), 0.0), upper=min(value * (1 + error), most))
-
-
-def _worse(one: Bound, other: Bound) -> Bound:
-    """The larger of two directions, each composed on its own (P2)."""
-    return Bound(lower=max(one.lower, other.lower), upper=max(one.upper, other.upper))

@@ -40,13 +40,19 @@ def whole(name: str, value: object, *, least: int, most: int) -> int:
     return int(value)
 
 
-def within(name: str, value: object, *, least: float, most: float) -> float:
+def within(
+    name: str,
+    value: object,
+    *,
+    least: float,
+    most: float,
+    remedy: str = "choose one in that range",
+) -> float:
     """A number within [least, most]."""
     number = real(name, value)
     if not least <= number <= most:
         raise StudyError(
-            f"expected {name} between {least:g} and {most:g}, got {number:g}; "
-            "choose one in that range"
+            f"expected {name} between {least:g} and {most:g}, got {number:g}; {remedy}"
         )
     return number
 
@@ -62,23 +68,14 @@ def positive(name: str, value: object) -> float:
 def noise(value: object) -> float:
     """A noise multiplier sigma / C."""
     number = positive("noise_multiplier", value)
-    if not 1e-3 <= number <= 1e6:
-        raise StudyError(
-            f"expected noise_multiplier between 0.001 and 1000000, got {number:g}; "
-            "check that it is sigma / C with C the clipping norm"
-        )
-    return number
+    remedy = "check that it is sigma / C with C the clipping norm"
+    return within("noise_multiplier", number, least=1e-3, most=1e6, remedy=remedy)
 
 
 def rate(value: object) -> float:
     """A sampling rate in (0, 1]."""
-    number = real("sample_rate", value)
-    if not 1e-9 <= number <= 1:
-        raise StudyError(
-            f"expected sample_rate between 1e-9 and 1, got {number:g}; "
-            "pass the probability with which a record is in a batch"
-        )
-    return number
+    remedy = "pass the probability with which a record is in a batch"
+    return within("sample_rate", value, least=1e-9, most=1, remedy=remedy)
 
 
 def delta(value: object) -> float:
@@ -95,12 +92,8 @@ def delta(value: object) -> float:
 def epsilon(value: object, *, least: float = 0.0) -> float:
     """An epsilon in [least, 50]."""
     number = real("epsilon", value)
-    if not least <= number <= MOST_EPSILON:
-        remedy = "larger values promise nothing" if number > least else "choose a larger one"
-        raise StudyError(
-            f"expected epsilon between {least:g} and {MOST_EPSILON:g}, got {number:g}; {remedy}"
-        )
-    return number
+    remedy = "larger values promise nothing" if number > least else "choose a larger one"
+    return within("epsilon", number, least=least, most=MOST_EPSILON, remedy=remedy)
 
 
 def choice(name: str, value: object, options: tuple[str, ...]) -> str:

@@ -23,12 +23,7 @@ _THRESHOLDS = 200  # that are tried on each side
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """What was seen of canaries, and the coins that decided about them.
-
-    Args:
-        scores: (n,), larger where the coin is more likely to be True.
-        coins: (n,).
-    """
+    """What was seen of canaries, larger where a coin is more likely True, and their coins."""
 
     scores: Array
     coins: NDArray[np.bool_]
@@ -44,12 +39,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """How often a rule spoke, of those of whom it was right to and of the others.
-
-    Args:
-        true: how many it spoke of rightly, of `positives`.
-        false: how many wrongly, of `negatives`.
-    """
+    """How many positives and negatives there were, and of how many each a rule spoke."""
 
     true: int
     positives: int

@@ -45,12 +45,9 @@ class Certificate:
         return (delta - self.added_delta(epsilon)) / self.delta_factor
 
     def claim(self, ideal: Callable[[float], float], delta: float, *, near: float) -> float:
-        """Epsilon of what is sent; inf if none was found to hold.
+        """Epsilon of what is sent, at `delta`; inf if none was found to hold.
 
-        Args:
-            ideal: from a delta to the ideal mechanism's epsilon, or inf.
-            delta: at which epsilon is claimed.
-            near: the epsilon from which to look upwards; a smaller answer holds too.
+        `ideal` gives the ideal mechanism's epsilon at a delta. Upwards from `near`.
         """
         most = near
         for _ in range(_TRIES):

@@ -94,10 +94,7 @@ class ComposedLaw:
 def compose(steps: Sequence[tuple[GridLaw, int]], frame: TiltedGrid, sign: int) -> ComposedLaw:
     """Convolve `count` copies of every law within the frame's window.
 
-    Args:
-        steps: laws on grids with one common step, and how often each happens.
-        frame: tilt and window.
-        sign: +1 if the laws dominate the steps, -1 if they are dominated.
+    The sign is +1 if the laws dominate the steps, -1 if they are dominated.
     """
     step = steps[0][0].step
     size = fft.next_fast_len(ceil((frame.high - frame.low) / step) + 2, real=True)

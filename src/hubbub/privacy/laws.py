@@ -11,9 +11,9 @@ compose, of epsilon or of delta.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erf, log, log1p, sqrt
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,10 +164,7 @@ class ReplacedInBatch:
         split = int(np.searchsorted(edges, 0.0))
         below = Reversed(law=removal).masses(edges[: split + 1])
         above = removal.masses(edges[split:])
-        return (
-            np.concatenate([below[0], above[0]]),
-            np.concatenate([below[1], above[1]]),
-        )
+        return (np.concatenate([below[0], above[0]]), np.concatenate([below[1], above[1]]))
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
@@ -225,3 +222,11 @@ class Nothing:
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
         return np.zeros(1)
+
+
+def with_missing(law: Law, slack: float) -> Law:
+    """A law that holds except on an event of probability `slack`, charged as loss +inf."""
+    if isinstance(law, Reversed):
+        return Reversed(law=with_missing(law.law, slack))
+    changed: Any = law  # each of the other laws is a dataclass with this field
+    return cast(Law, replace(changed, missing=law.missing + slack))

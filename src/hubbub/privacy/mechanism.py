@@ -25,6 +25,7 @@ from hubbub.privacy.laws import (
     Removal,
     ReplacedInBatch,
     Reversed,
+    with_missing,
 )
 
 PROJECTIONS = ("gaussian", "sign")
@@ -97,11 +98,7 @@ class Release:
 
 
 def release(step: Step, relation: str) -> Release:
-    """The dominating pairs of a step, by the table of P1.
-
-    Raises:
-        StudyError: unknown relation.
-    """
+    """The dominating pairs of a step, by the table of P1."""
     arguments.choice("relation", relation, arguments.RELATIONS)
     return _moved(step, relation, 1 / step.noise_multiplier)
 
@@ -111,38 +108,30 @@ def _moved(step: Step, relation: str, shift: float) -> Release:
     substitute = relation == "substitute"
     if step.sampling == "none" or step.sample_rate == 1:
         moved = 2 * shift if substitute or step.sampling == "without-replacement" else shift
-        laws = _both_ways(Removal(rate=1.0, shift=moved), substitute)
+        pair = Removal(rate=1.0, shift=moved)
+        # Under substitution the Gaussian pair is its own reverse.
+        laws: tuple[Law, ...] = (pair,) if substitute else (pair, Reversed(law=pair))
         return Release(laws=laws, count=step.count, gaussian=moved)
-    if step.sampling == "poisson":
-        if substitute:
-            return Release(
-                laws=(ExchangedRecord(rate=step.sample_rate, shift=shift),), count=step.count
-            )
-        removal = Removal(rate=step.sample_rate, shift=shift)
-        return Release(laws=_both_ways(removal, substitute=False), count=step.count)
     if substitute:
-        swapped = ReplacedInBatch(rate=step.sample_rate, shift=2 * shift)
-        return Release(laws=(swapped,), count=step.count)
-    removal = Removal(rate=step.sample_rate, shift=2 * shift)
-    return Release(laws=_both_ways(removal, substitute=False), count=step.count)
+        law: Law = ReplacedInBatch(rate=step.sample_rate, shift=2 * shift)
+        if step.sampling == "poisson":
+            law = ExchangedRecord(rate=step.sample_rate, shift=shift)
+        return Release(laws=(law,), count=step.count)
+    moved = shift if step.sampling == "poisson" else 2 * shift
+    removal = Removal(rate=step.sample_rate, shift=moved)
+    return Release(laws=(removal, Reversed(law=removal)), count=step.count)
 
 
 def release_with_malicious(
-    *,
-    records: int,
-    batch: int,
-    malicious: int,
-    noise_multiplier: float,
-    count: int,
-    cells: int = 0,
+    *, records: int, batch: int, malicious: int, noise_multiplier: float, count: int, cells: int = 0
 ) -> Release:
     """Sampling without replacement where the adversary knows which `malicious` records are drawn.
 
     The number b' of honest members is hypergeometric and independent of the honest data, so the
     step's law is the mixture of the laws with rate b' / (records - malicious) (P10). With `cells`,
     each b' is split onto the ends of its cell so that its mean is kept: H_a is convex in the rate,
-    so the mixture over the ends is dearer, by little, and quicker to compose. Upper bounds remain
-    upper bounds; lower ones are those of the dearer mixture.
+    so the mixture over the ends costs slightly more epsilon and less time. Upper bounds remain
+    upper bounds; lower ones are those of that mixture.
     """
     honest = records - malicious
     members, weights = _honest_members(records, batch, malicious)
@@ -151,18 +140,15 @@ def release_with_malicious(
     members, weights = members[kept], weights[kept]
     if 0 < cells < members.size - 1:
         members, weights = _on_ends(members, weights, cells)
-    laws = [_replaced(int(b), honest, 2 / noise_multiplier) for b in members]
+    shift = 2 / noise_multiplier
+    laws: list[Law] = [
+        ReplacedInBatch(rate=int(b) / honest, shift=shift) if b else Nothing() for b in members
+    ]
     return Release(laws=(_mixture(weights, laws, missing=dropped),), count=count)
 
 
 def release_at_quantile(
-    *,
-    records: int,
-    batch: int,
-    malicious: int,
-    noise_multiplier: float,
-    count: int,
-    slack: float,
+    *, records: int, batch: int, malicious: int, noise_multiplier: float, count: int, slack: float
 ) -> Release:
     """The paper's way with malicious records: the rate that b' exceeds with probability `slack`.
 
@@ -184,35 +170,9 @@ def honest_rate(*, records: int, batch: int, malicious: int, slack: float) -> fl
     return quantile / honest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slackened:
-    """A law that holds except on an event of probability `slack`, charged as loss +inf."""
-
-    law: Law
-    slack: float
-
-    @property
-    def atom(self) -> float:
-        """See `Law.atom`."""
-        return self.law.atom
-
-    @property
-    def missing(self) -> float:
-        """See `Law.missing`."""
-        return self.law.missing + self.slack
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        """See `Law.masses`."""
-        return self.law.masses(edges)
-
-    def quantiles(self, tail: float, count: int) -> Array:
-        """See `Law.quantiles`."""
-        return self.law.quantiles(tail, count)
-
-
 def with_slack(one: Release, slack: float) -> Release:
     """The release if its laws hold except with probability `slack` in each step (P8, P10)."""
-    return Release(laws=tuple(Slackened(law=law, slack=slack) for law in one.laws), count=one.count)
+    return Release(laws=tuple(with_missing(law, slack) for law in one.laws), count=one.count)
 
 
 def projection_factor(dimension: int, delta: float, kind: str = "gaussian") -> float:
@@ -262,15 +222,8 @@ def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float 
     with the mean of that kept. Upper bounds remain upper bounds; lower ones are those of this
     mixture and say nothing about the mechanism.
 
-    Args:
-        step: what every step does; its noise is relative to C *before* projecting.
-        relation: "add-remove" or "substitute".
-        dimension: k, coordinates that are sent.
-        tries: seeds from which somebody may choose; 1 if the seed is revealed after the model is
-            fixed and every reveal counts as a step.
-
-    Raises:
-        StudyError: unknown relation, or `tries` out of range.
+    The step's noise is relative to C *before* projecting. `tries` are the seeds from which somebody
+    may choose: 1 if the seed is revealed after the model is fixed and every reveal is a step.
     """
     arguments.choice("relation", relation, arguments.RELATIONS)
     arguments.within("tries", tries, least=1, most=2.0**64)
@@ -329,18 +282,6 @@ def _cell_ends(dimension: int, events: float) -> Array:
     corner = sqrt(1 + brentq(chernoff_over_cantelli, scale, 20 * scale))
     ends = first + (last - first) * np.linspace(0, 1, _SIGN_CELLS + 1) ** 1.5
     return np.union1d(ends, [corner] if corner > first else [])
-
-
-def _both_ways(removal: Removal, substitute: bool) -> tuple[Law, ...]:
-    """Removal and addition; under substitution the Gaussian pair is its own reverse."""
-    return (removal,) if substitute else (removal, Reversed(law=removal))
-
-
-def _replaced(members: int, honest: int, shift: float) -> Law:
-    """The law of a batch with so many honest members."""
-    if members == 0:
-        return Nothing()
-    return ReplacedInBatch(rate=members / honest, shift=shift)
 
 
 def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[np.int64], Array]:

@@ -1,4 +1,6 @@
-"""Masses of intervals under N(0, 1), each accurate relative to itself, however far in the tail.
+"""N(0, 1): masses of intervals, and the Gaussian mechanism without sampling in closed form.
+
+Each mass is accurate relative to itself, however far in the tail.
 
 A privacy loss bin can be a million times narrower than the distribution and thirty standard
 deviations away from its centre; a difference of two distribution functions would then be noise.
@@ -8,9 +10,12 @@ the tail function on the side where it is small.
 
 from __future__ import annotations
 
+from math import exp, log, pi, sqrt
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.optimize import brentq
+from scipy.special import erfcx, ndtr
 
 Array = NDArray[np.float64]
 
@@ -50,3 +55,27 @@ def _narrow(centre: Array, radius: Array, nodes: int) -> Array:
         point = centre + radius * node
         total += weight * np.exp(-0.5 * point * point)
     return np.asarray(total * radius * _INV_SQRT_2PI)
+
+
+def gaussian_delta(shift: float, epsilon: float) -> float:
+    """delta(epsilon) of N(shift, 1) against N(0, 1) (Balle and Wang 2018).
+
+    S steps of shift mu are one step of shift mu sqrt(S) (docs/privacy.md P1, row "none").
+    """
+    near, far = epsilon / shift - shift / 2, epsilon / shift + shift / 2
+    if near < -5:
+        return float(ndtr(-near) - exp(epsilon) * ndtr(-far))
+    mills = sqrt(pi / 2) * (erfcx(near / sqrt(2)) - erfcx(far / sqrt(2)))
+    return float(exp(-near * near / 2) / sqrt(2 * pi) * mills)
+
+
+def gaussian_epsilon(shift: float, delta: float) -> float:
+    """The epsilon at which N(shift, 1) against N(0, 1) reaches delta; 0 if delta(0) is below it."""
+    if gaussian_delta(shift, 0.0) <= delta:
+        return 0.0
+    high = shift * shift / 2 + shift * sqrt(2 * log(1 / delta)) + 1e-9
+
+    def excess(epsilon: float) -> float:
+        return log(max(gaussian_delta(shift, epsilon), 1e-300)) - log(delta)
+
+    return float(brentq(excess, 0.0, high, xtol=1e-14, rtol=1e-14))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -21,7 +22,7 @@ from hubbub.privacy.mechanism import (
     release_projected,
     release_with_malicious,
 )
-from hubbub.privacy.tradeoff import TradeOff, power_bound, whole_trade_off
+from hubbub.privacy.tradeoff import TradeOff, power_bound, trade_off_of
 
 
 def epsilon(
@@ -81,13 +82,8 @@ def delta(
     (epsilon, upper)-DP.
 
     Args:
-        noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
-            0.08 where batches are sampled.
-        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        steps: number of steps, 1 to 1,000,000.
+        noise_multiplier, sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
         epsilon: at which delta is asked for, in [0, 50]; no unit.
-        relation: "add-remove" or "substitute".
-        sampling: "poisson", "without-replacement" or "none".
 
     Returns:
         `Bound(lower, upper)`, two probabilities.
@@ -120,10 +116,7 @@ def noise_multiplier(
     Args:
         epsilon: to stay within, in [0.001, 50]; no unit.
         delta: to stay within, a probability in [1e-12, 1).
-        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        steps: number of steps, 1 to 1,000,000.
-        relation: "add-remove" or "substitute".
-        sampling: "poisson", "without-replacement" or "none".
+        sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
 
     Returns:
         sigma / C, without unit; at least 0.08 where batches are sampled.
@@ -226,8 +219,7 @@ def malicious_epsilon(
     >>> round(malicious_epsilon(malicious=50, **joint).upper, 2)
     0.52
     """
-    most = 2**40
-    n = arguments.whole("n", n, least=1, most=most)
+    n = arguments.whole("n", n, least=1, most=2**40)
     malicious = arguments.whole("malicious", malicious, least=0, most=n - 1)
     batch = arguments.whole("batch", batch, least=1, most=n)
     steps = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
@@ -238,23 +230,9 @@ def malicious_epsilon(
             f"expected slack from 0 to below delta / steps = {delta / steps:.3g}, got {slack:g}; "
             "it is paid in every step, so lower it"
         )
-    if slack:
-        one = release_at_quantile(
-            records=n,
-            batch=batch,
-            malicious=malicious,
-            noise_multiplier=noise_multiplier,
-            count=steps,
-            slack=slack,
-        )
-    else:
-        one = release_with_malicious(
-            records=n,
-            batch=batch,
-            malicious=malicious,
-            noise_multiplier=noise_multiplier,
-            count=steps,
-        )
+    who: dict[str, Any] = {"records": n, "batch": batch, "malicious": malicious}
+    who |= {"noise_multiplier": noise_multiplier, "count": steps}
+    one = release_at_quantile(**who, slack=slack) if slack else release_with_malicious(**who)
     return _within_reach(Composition([one]).epsilon(delta))
 
 
@@ -366,12 +344,7 @@ def attack_power(
 
     Args:
         false_positive_rate: the share of non-members that the attack accuses, in [0, 1].
-        noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
-            0.08 where batches are sampled.
-        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        steps: number of steps, 1 to 1,000,000.
-        relation: "add-remove" or "substitute".
-        sampling: "poisson", "without-replacement" or "none".
+        noise_multiplier, sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
 
     Returns:
         A true-positive rate in [0, 1]: the share of members that the attack finds, at most.
@@ -410,12 +383,7 @@ def trade_off(
         2. `true_positive_rate` of the result bounds every membership attack.
 
     Args:
-        noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
-            0.08 where batches are sampled.
-        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        steps: number of steps, 1 to 1,000,000.
-        relation: "add-remove" or "substitute".
-        sampling: "poisson", "without-replacement" or "none".
+        noise_multiplier, sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
         epsilons: where to look, between 0 and 50; by default 200 points, from 0 to where delta is
             about 1e-12.
 
@@ -434,7 +402,7 @@ def trade_off(
     True
     """
     whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
-    return whole_trade_off(whole, epsilons)
+    return trade_off_of(whole, epsilons)
 
 
 def _step(noise: float, rate: float, steps: int, sampling: str) -> Step:

@@ -165,16 +165,10 @@ def step_within(frame: TiltedGrid, sketches: Sequence[Sketch], step: float) -> f
 
 
 def grid(one: Sketch, order: float, step: float, tilt: float) -> Grid:
-    """Cells for one law: one step wide in the bulk, 3, 9, 27 ... steps in the tails.
+    """Cells for one law: one `step` wide in the bulk, 3, 9, 27 ... steps in the tails.
 
-    Args:
-        one: the law.
-        order: of the saddle point, by which cells' errors are judged.
-        step: width of a cell in the bulk.
-        tilt: the frame's order, under which far negative losses are nothing.
-
-    The error of a cell is its tilted mass times its width squared, so width^3 may grow like one
-    over the mass that lies further out.
+    The error of a cell is its tilted mass, at the saddle point's `order`, times its width squared,
+    so width^3 may grow like one over the mass that lies further out.
     """
     weight = one.tilted(order)
     offset = _offset(one, weight, step)

@@ -80,12 +80,10 @@ class TradeOff:
         return np.asarray(np.where(rates[..., 0] >= 1, 1.0, np.minimum(1.0, least)))
 
 
-def trade_off_of(whole: Composition, epsilons: ArrayLike | None, *, near: float) -> TradeOff:
-    """The curve of a composition, sharpest where delta is `near`.
-
-    Raises:
-        StudyError: the epsilons are not a list of numbers between 0 and 50.
-    """
+def trade_off_of(
+    whole: Composition, epsilons: ArrayLike | None, *, near: float = _SHARPEST
+) -> TradeOff:
+    """The curve of a composition, sharpest where delta is `near`."""
     levels = _default_levels(whole) if epsilons is None else _levels(epsilons)
     deltas = np.ones_like(levels)
     for looked_at in (near, *(delta for delta in _LARGER if delta > near)):
@@ -95,11 +93,6 @@ def trade_off_of(whole: Composition, epsilons: ArrayLike | None, *, near: float)
             deltas = whole.profile(levels, near=looked_at)
             break
     return TradeOff(epsilon=levels, delta=np.minimum.accumulate(deltas))
-
-
-def whole_trade_off(whole: Composition, epsilons: ArrayLike | None = None) -> TradeOff:
-    """The curve of a composition, sharp over all deltas in use."""
-    return trade_off_of(whole, epsilons, near=_SHARPEST)
 
 
 def power_bound(

@@ -1,14 +1,14 @@
-"""Where a silo computes: its own choice, which changes speed and no guarantee.
+"""What torch keeps for the whole process, set for a while and put back: speed, and no guarantee.
 
 A clipping factor is exact to one part in a million only if a float32 product is a float32 product
-(docs/privacy.md P14). Torch can be told to round the factors of a matrix product to 10 or 7 bits,
-for the whole process; `exact_products` takes that back for as long as it lasts. Short cuts for
-attention are likewise taken back. This file knows no records.
+(docs/privacy.md P14). Torch can be asked to round the factors of a matrix product to 10 or 7 bits;
+`exact_products` and `plain_attention` take such short cuts back. This file knows no records.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +21,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from hubbub.errors import UserError
 
 _NAME = re.compile(r"cpu|cuda(?::([0-9]{1,3}))?")
+# Below this the threads of one operation wait for each other longer than they work.
+_SMALL = 100_000
+_GENERATOR = threading.RLock()
 
 
 def device_of(name: str) -> torch.device:
@@ -103,3 +106,46 @@ def _restoration() -> Callable[[], None]:
 def _choose(chosen: list[tuple[Any, str]]) -> None:
     for backend, precision in chosen:
         backend.fp32_precision = precision
+
+
+@contextmanager
+def borrowed() -> Iterator[torch.Generator]:
+    """The generator of torch's CPU, which afterwards is where it was and meanwhile nobody else's.
+
+    Two threads that ask torch for its state at once can deadlock, and weights
+    drawn by two at once would follow from neither seed.
+    """
+    with _GENERATOR:
+        before = torch.default_generator.get_state()
+        try:
+            yield torch.default_generator
+        finally:
+            torch.default_generator.set_state(before)
+
+
+@contextmanager
+def threads_for(parameters: int) -> Iterator[None]:
+    """torch's own number of threads inside, or one for a model with few parameters.
+
+    Args:
+        parameters: how many trainable parameters the model has; below 100,000 they are few.
+
+    Returns:
+        A context manager, which puts torch's number back.
+
+    >>> with threads_for(27):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    if parameters < _SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def is_on(model: nn.Module, device: torch.device) -> bool:
+    """Whether all of the model is there."""
+    return all(tensor.device == device for tensor in model.state_dict().values())
