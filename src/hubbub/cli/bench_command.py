@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.cli.output import add_json, bar, emit, table
+from hubbub.cli.output import add_command, bar, emit, table
 from hubbub.protocol import MaskStream, RoundParameters, SecureSource, cipher_at, standard_normal
 from hubbub.protocol.primitives import ring
 from hubbub.session import Layout, federate
@@ -44,10 +44,7 @@ class Pair:
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    words = "this machine against its physical limits"
-    parser = commands.add_parser("bench", help=words, description=words)
-    add_json(parser)
-    parser.set_defaults(command=_bench)
+    add_command(commands, "bench", "this machine against its physical limits", _bench)
 
 
 def _bench(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@
     cost      section: epsilon for every adversary
     ledger    section: what the silos have signed about their ledgers
     traffic   section: seconds and bytes
-    checks    section: how all of it can be checked, and what is on trust
+    checks    section: how all of it can be checked, and what is not verifiable
     numbers   section: the plan, for those who check
     page      the order of the sections, and `render`
 

@@ -18,7 +18,7 @@ Audit = Mapping[str, Any] | None
 _HOW = {
     "re-derived": ("computed again from what is public", "and found equal"),
     "signed": ("signed by the party that it is about", "and the signature verified"),
-    "on trust": ("shown by nothing", "and left to trust"),
+    "not verifiable": ("shown by nothing here", "and left to trust"),
 }
 
 
@@ -63,7 +63,7 @@ def _counted(findings: Sequence[Finding], verdict: str) -> int:
 
 
 def _trusted(findings: Sequence[Finding]) -> list[Html]:
-    trusted = [claim for claim, verdict in findings if verdict == "on trust"]
+    trusted = [claim for claim, verdict in findings if verdict == "not verifiable"]
     if not trusted:
         return []
     items = (tag("li", f"{claim[:1].upper()}{claim[1:]}.") for claim in trusted)

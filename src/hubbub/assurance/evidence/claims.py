@@ -1,7 +1,7 @@
 """The claims of an evidence file, and how each stands for somebody who holds nothing else.
 
 The plan is made again from the study's text, and epsilon from the attempts; signatures are
-verified; the rest is said to be on trust. Nothing that a study names is imported, run or opened:
+verified; the rest is said to be not verifiable. Nothing that a study names is imported, run or opened:
 the file may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
 """
 

@@ -1,14 +1,14 @@
 """What a check found: a claim, and how it stands.
 
 A claim is re-derived (computed again and found equal), signed (only its signer can vouch for it),
-on trust (nothing here can show it), or wrong. This file knows no claims.
+not verifiable (nothing here can show it), or wrong. This file knows no claims.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "on trust"
+REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "not verifiable"
 _WRONG = "wrong: "
 
 
