@@ -762,7 +762,11 @@ def test_the_exit_code_is_the_answer(
     assert main(["verify", str(folder), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["holds"]
-    assert {one["verdict"] for one in said["findings"]} == {"re-derived", "signed", "not verifiable"}
+    assert {one["verdict"] for one in said["findings"]} == {
+        "re-derived",
+        "signed",
+        "not verifiable",
+    }
     assert main(["verify", str(folder)]) == 0
     assert "re-derived" in capsys.readouterr().out
     (folder / "metrics.jsonl").write_text("{}\n")

@@ -74,11 +74,11 @@ def _audited(audit: Audit) -> list[Html]:
     """What an audit has found, if there was one."""
     if audit is None:
         return [tag("p", "The evidence of this run holds no audit of the study.")]
-    said = (
+    words = (
         f"An audit by hubbub {audit['version']} played {amount(audit['runs'])} trainings of this "
         f"study with {amount(audit['canaries'])} canaries each in the place of records. It saw ε "
         f"of at least {at_least(audit['epsilon_lower'])} in sums that may tell "
         f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; a larger one than "
         "that would have shown a defect."
     )
-    return [tag("p", said)]
+    return [tag("p", words)]

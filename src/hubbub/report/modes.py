@@ -37,6 +37,7 @@ _OUTSIDER: View = (
     "the models that are published, with the noise that they were trained with",
     "anything else",
 )
+_SUMS: View = ("Aggregator", "every silo's exact sum of gradients, in every step", "raw records")
 _READER: View = ("Silo", "its own records; every published model", "other silos' records or sums")
 
 FEDERATED = Mode(
@@ -79,11 +80,7 @@ BASELINES = {
         trust="the aggregator, with everything",
         against="those who see only models",
         beyond="The aggregator sees exact sums: nothing is promised against it.",
-        views=(
-            ("Aggregator", "every silo's exact sum of gradients, in every step", "raw records"),
-            _READER,
-            _OUTSIDER,
-        ),
+        views=(_SUMS, _READER, _OUTSIDER),
     ),
     "local-dp": Mode(
         label="local noise",
@@ -113,7 +110,7 @@ BASELINES = {
         against=None,
         beyond="This baseline adds no noise: nothing is promised to anybody, so there is no ε.",
         views=(
-            ("Aggregator", "every silo's exact sum of gradients, in every step", "raw records"),
+            _SUMS,
             _READER,
             ("Outsider", "models trained without noise, from which records may leak", "the sums"),
         ),

@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from hubbub.report import checks, learned, ledger_section, plan_numbers, privacy_cost, traffic
+from hubbub.report import checks, learned, privacy_cost
+from hubbub.report.ledger_section import ledgers
 from hubbub.report.markup import Html, join, section, table, tag
 from hubbub.report.modes import BASELINES, FEDERATED, Mode
 from hubbub.report.number_format import amount, at_most, finite, score
+from hubbub.report.plan_numbers import numbers
+from hubbub.report.traffic import traffic
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Mapping[str, float]]
@@ -57,7 +60,8 @@ def render(
     """
     mode = FEDERATED if baseline is None else BASELINES[baseline]
     against = privacy_cost.against(plan, mode)
-    made = attempts if attempts is not None else _last_step(metrics)
+    last = int(metrics[-1]["step"]) if metrics else 0
+    made = last if attempts is None else attempts
     sections = [
         _summary(plan, metrics, mode, against, checked),
         *_warnings(plan["warnings"]),
@@ -65,19 +69,11 @@ def render(
         privacy_cost.cost(plan, mode),
         learned.joining(comparison),
         _views(mode),
-        *(
-            [ledger_section.ledgers(parts), traffic.traffic(plan, made, seconds)]
-            if not baseline
-            else []
-        ),
+        *([] if baseline else [ledgers(parts), traffic(plan, made, seconds)]),
         checks.checks(checked, audit),
-        plan_numbers.numbers(plan, mode),
+        numbers(plan, mode),
     ]
     return _document(plan["study"], sections)
-
-
-def _last_step(metrics: Metrics) -> int:
-    return int(metrics[-1]["step"]) if metrics else 0
 
 
 def _document(name: str, parts: Sequence[Html]) -> str:
@@ -96,26 +92,23 @@ def _document(name: str, parts: Sequence[Html]) -> str:
 
 
 def _summary(
-    plan: Plan,
-    metrics: Metrics,
-    mode: Mode,
-    against: str | None,
-    checked: Sequence[checks.Finding],
+    plan: Plan, metrics: Metrics, mode: Mode, against: str | None, checked: Sequence[checks.Finding]
 ) -> Html:
     """The first screen: what happened, in one sentence and a few figures."""
     # The last adversary of a plan is all silos but one.
     silos = 1 + max(row["colluding_silos"] for row in plan["epsilon"])
-    lead = (
-        f"{amount(silos)} silos trained one model and showed nobody their records. {mode.meaning}"
-    )
+    lead = f"{amount(silos)} silos trained one model and showed nobody their records."
     if mode is not FEDERATED:
-        lead = f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
-    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against), *_stayed_tile(mode)]
+        lead = f"Baseline “{mode.label}”, for comparison with the federation."
+    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
+    if mode is FEDERATED:
+        remark = "each sent vectors that look random, and nothing else about its data"
+        tiles.append(_tile("records that left a silo", "none", remark))
     return tag(
         "header",
         tag("p", "hubbub report", class_="kicker"),
         tag("h1", tag("bdi", plan["study"])),
-        tag("p", lead, class_="lead"),
+        tag("p", f"{lead} {mode.meaning}", class_="lead"),
         tag("dl", *tiles, class_="tiles"),
         *([tag("p", privacy_cost.plainly(plan, against))] if against else []),
         *([tag("p", checks.briefly(checked))] if checked else []),
@@ -147,13 +140,6 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     ]
 
 
-def _stayed_tile(mode: Mode) -> list[Html]:
-    if mode is not FEDERATED:
-        return []
-    remark = "each sent vectors that look random, and nothing else about its data"
-    return [_tile("records that left a silo", "none", remark)]
-
-
 def _tile(name: str, value: str, remark: str, *more: Html) -> Html:
     remark_shown = tag("dd", remark, class_="remark")
     drawn = [tag("dd", one) for one in more]
@@ -161,15 +147,8 @@ def _tile(name: str, value: str, remark: str, *more: Html) -> Html:
 
 
 def _warnings(warnings: Sequence[str]) -> list[Html]:
-    if not warnings:
-        return []
-    return [
-        section(
-            "Before you rely on it",
-            tag("ul", *(tag("li", one) for one in warnings)),
-            class_="warnings",
-        )
-    ]
+    items = tag("ul", *(tag("li", one) for one in warnings))
+    return [section("Before you rely on it", items, class_="warnings")] if warnings else []
 
 
 def _views(mode: Mode) -> Html:
