@@ -10,8 +10,7 @@ from math import ceil
 import pytest
 
 import hubbub
-from hubbub.assurance.ledger import Kind
-from hubbub.assurance.ledger.charging import kind_of
+from hubbub.assurance.ledger import Kind, kind_of
 from hubbub.assurance.ledger.row_cost import cost_of
 from hubbub.errors import StudyError
 from hubbub.planning import mechanism_of

@@ -2,7 +2,8 @@
 
 The plan is made again from the study's text, and epsilon from the attempts; signatures are
 verified; the rest is said to be not verifiable. Nothing that a study names is imported, run or
-opened: the file may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
+opened: the file may come from anybody. The format is that of docs/evidence.md, and of the schema in
+this folder.
 """
 
 from __future__ import annotations
@@ -266,10 +267,8 @@ def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
     model, digests = content["model"], content["files"]
     why = "" if model == digests.get(MODEL) else "the list of files has another digest for it"
     yield judged("the model is the one in the list of files", why)
-    digest = "none" if model is None else f"{model[:16]}…"
-    yield signed(
-        f"the model has the SHA-256 {digest}; `sha256sum {MODEL}` shows whether you have it"
-    )
+    digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
+    yield signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
     training = [one for one in content["transcripts"] if one["purpose"] == TRAINING]
     frames = sum(one["frames"] for one in content["transcripts"])
     yield signed(

@@ -55,11 +55,9 @@ def part_of(
     """What one silo states of its own ledger, signed with its key of the roster.
 
     Args:
-        keys: the silo's.
-        study: the study id.
+        keys, study: the silo's, and the study id.
         sessions: that it took part in and that have a transcript.
-        ledger_head: digest of the ledger's last row after the study.
-        ledger_rows: how many rows there were then.
+        ledger_head, ledger_rows: digest and number of the ledger's last row after the study.
         attempts: of the study's training that it has charged, over all sessions; more if its
             evaluations are only due after more of them.
         data_set: {"epsilon", "delta", "relation"} of everything that was ever spent on its data
@@ -120,13 +118,12 @@ def collect(
     attempts: int,
     trust: Sequence[str] = (ONE_PROCESS,),
 ) -> str:
-    """The evidence of a run, as the text of its file.
+    """The evidence of a run, as the text of its file, signed with the aggregator's keys.
 
     Args:
-        keys: the aggregator's.
+        keys, roster: the aggregator's, and everybody's public ones.
         folder: of the run, with everything in it but evidence and report; transcripts are sealed.
         plan: that was carried out.
-        roster: everybody, with the keys that sign here.
         parts: what `part_of` gave, of every silo that speaks.
         attempts: that were charged for training, finished or not.
         trust: what has to be trusted besides what is said of every run.

@@ -7,13 +7,12 @@ never written. This file does not know where rows are kept, nor what they add up
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isclose
 from typing import Any
 
 from hubbub.privacy import Certificate, Step, arguments
 
-_NOTHING_ADDED = Certificate()
 _PROJECTIONS = ("gaussian", "sign", "layers")
 _LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relative
 
@@ -59,11 +58,10 @@ class Kind:
 
         Another version of a library may end a calibration on another digit; the study is the same.
         """
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return all(
-            isclose(mine, others, rel_tol=_LAST_DIGITS)
-            if isinstance(mine, float)
-            else mine == others
-            for mine, others in zip(vars(self).values(), vars(other).values(), strict=True)
+            isclose(a, b, rel_tol=_LAST_DIGITS) if isinstance(a, float) else a == b
+            for a, b in pairs
         )
 
     def step(self, count: int = 1) -> Step:
@@ -89,7 +87,7 @@ class Entry:
     round: int
     attempt: int
     kind: Kind
-    certificate: Certificate = _NOTHING_ADDED
+    certificate: Certificate = field(default_factory=Certificate)
 
     def __post_init__(self) -> None:
         arguments.epsilon(self.certificate.epsilon)

@@ -33,8 +33,7 @@ from hubbub.assurance.evidence import (
     wrong,
 )
 from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, read_header
-from hubbub.assurance.verification.damage import RESTORE, damage
-from hubbub.assurance.verification.metrics_check import METRICS, check_rows
+from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, damage
 from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
 from hubbub.assurance.verification.model_course import Course
 from hubbub.assurance.verification.replay import Played, Replay, first_round
@@ -47,14 +46,9 @@ from hubbub.study import Study, standardisation_from
 
 
 def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:
-    """What of a run holds, what does not, and what nobody can show.
+    """What of a run holds, what does not, and what nobody can show; UserError if there is no run.
 
-    Args:
-        folder: of the run.
-        look: called after every attempt that was played, to show progress.
-
-    Raises:
-        UserError: there is no run in the folder.
+    `look` is called after every attempt that was played, to show progress.
     """
     if not (folder / "study.toml").exists() and not (folder / FILE).exists():
         raise UserError(
@@ -64,7 +58,7 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     found = list(damage(folder))
     if found:
         return found
-    content = _content(folder)
+    content = load(folder / FILE) if (folder / FILE).exists() else None
     found = [_intact(folder, content)]
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
@@ -80,8 +74,7 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     claims = [_without_evidence()] if content is None else check_content(content)
     if made is None:
         return [*found, *_without_plan(stated, content), *claims]
-    why = _unlike(stated, made.to_dict())
-    found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
+    found.append(_alike("plan.json follows from study.toml", stated, made.to_dict()))
     if found[-1].holds:
         sound = content if all(one.holds for one in [*found, *claims]) else None
         found += _played(folder, made, sound, look)
@@ -92,8 +85,8 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
 
 def _study_id(content: Plain) -> object:
     """The study id that evidence claims."""
-    said = content.get("study")
-    return said.get("id") if isinstance(said, dict) else None
+    stated = content.get("study")
+    return stated.get("id") if isinstance(stated, dict) else None
 
 
 def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
@@ -103,26 +96,26 @@ def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
             "the plan: how many features a record has, only its own code or data know"
         )
     else:
-        why = _unlike(stated, content.get("plan"))
-        yield judged(f"plan.json is the plan of {FILE}", f"{why}; {RESTORE}" if why else "")
+        yield _alike(f"plan.json is the plan of {FILE}", stated, content.get("plan"))
     yield not_verifiable("that sums, attempts and the model are what the transcripts make of them")
 
 
 def _audit_kept(path: Path, content: Plain) -> Finding:
     """Whether the evidence says of an audit what its file does."""
+    claim = f"{path.name} is what {FILE} says that an audit has found"
     try:
-        why = _unlike(plain_json(read_whole(path)), content.get("audit"))
+        return _alike(claim, plain_json(read_whole(path)), content.get("audit"))
     except MALFORMED as error:
-        why = f"it cannot be read ({type(error).__name__})"
-    return judged(f"{path.name} is what {FILE} says that an audit has found", why)
+        return wrong(claim, f"it cannot be read ({type(error).__name__})")
 
 
-def _unlike(stated: Plain, made: Plain | None) -> str:
-    """Where plain values that were written down differ from those that follow; "" if nowhere."""
+def _alike(claim: str, stated: Plain, made: Plain | None) -> Finding:
+    """Whether plain values that were written down are those that follow."""
     try:
-        return difference(stated, made)
+        why = difference(stated, made)
     except (OverflowError, RecursionError):
-        return "it has something past all measure"
+        why = "it has something past all measure"
+    return judged(claim, f"{why}; {RESTORE}" if why else "")
 
 
 def steps_of(folder: Path) -> int:
@@ -131,10 +124,6 @@ def steps_of(folder: Path) -> int:
         return Study.parse(read_whole(folder / "study.toml").decode()).training.steps
     except MALFORMED:
         return 0
-
-
-def _content(folder: Path) -> Plain | None:
-    return load(folder / FILE) if (folder / FILE).exists() else None
 
 
 def _intact(folder: Path, content: Plain | None) -> Finding:
@@ -183,21 +172,16 @@ def _played(
         header, name = headers[path], f"{FOLDER}/{path.name}"
         try:
             terms = _terms(path, header, plan)
-            is_training = path in training
-            lifted, liftable = lift_for(terms, plan)
-            played = Replay(
-                header,
-                terms,
-                course if is_training else None,
-                lift=lifted,
-                liftable=liftable,
-            ).play(path, look)
+            is_training, (lifted, liftable) = path in training, lift_for(terms, plan)
+            followed = course if is_training else None
+            replay = Replay(header, terms, followed, lift=lifted, liftable=liftable)
+            played = replay.play(path, look)
         except HubbubError as error:
             yield wrong(f"{name} fits", error)
             return
         done += [(header, played)] if is_training else []
         asked[header.purpose] += played.attempts
-        yield from _said_of(name, header, played)
+        yield from _shown_by(name, header, played)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
@@ -236,17 +220,15 @@ def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
         raise IntegrityError(
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
-    planned = (
-        round_parameters_of(query.plan, query.query.numbers, parameters=size)
-        if query
-        else round_parameters_of(plan, size)
-    )
+    planned = round_parameters_of(plan, size)
+    if query is not None:
+        planned = round_parameters_of(query.plan, query.query.numbers, parameters=size)
     if why := difference(asdict(header.terms), asdict(planned)):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.terms
 
 
-def _said_of(name: str, header: Header, played: Played) -> Iterator[Finding]:
+def _shown_by(name: str, header: Header, played: Played) -> Iterator[Finding]:
     """What playing a session showed."""
     purpose = "" if header.purpose == TRAINING else f" ({header.purpose})"
     yield rederived(
@@ -271,9 +253,7 @@ def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) ->
         same = read_whole(path) == made.encode()
         yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
     elif header.purpose != TRAINING:
-        yield not_verifiable(
-            f"that what is told of the session for {header.purpose} follows from it"
-        )
+        yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
 
 
 def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """The model of a run as whoever verifies it makes it again: its first weights, and its last.
 
-A model that only the study's own code or data can make is not made: the study may be a stranger's.
+A model that only the study's own code or data can make is not made: they may come from anybody.
 This file knows a plan and a file of tensors, and no session.
 """
 
@@ -32,9 +32,8 @@ def initial_of(plan: Plan) -> Parameters | None:
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
     """The study's model with its first weights; None if its own code or data must say how large.
 
-    Neither is looked at: the study may be a stranger's. Where the shape of a record is not stated,
-    the weights are right all the same, but have the names of a model whose records are rows, or, if
-    they are `flattened`, of one that makes rows of them.
+    Neither is looked at. Where the shape of a record is not stated, the weights are right all the
+    same, but have the names of a model whose records are rows, or, `flattened`, made into rows.
     """
     shape = told_shape(plan.study, plan.dimension)
     if shape is None or plan.study.model.kind.startswith("python:"):

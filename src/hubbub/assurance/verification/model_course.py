@@ -29,13 +29,9 @@ class _State:
 
 
 class Course:
-    """The course of the model over all sessions of a run.
+    """The course of the model over all sessions of a run, which begin with the rounds `starts`.
 
-    Args:
-        initial: the model before round 1; None if it cannot be rebuilt here.
-        optimizer: a fresh one.
-        divisor: the public constant by which sums are divided.
-        starts: rounds with which sessions begin.
+    The `initial` model is None if it cannot be rebuilt here; sums are divided by `divisor`.
     """
 
     def __init__(
