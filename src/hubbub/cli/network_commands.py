@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance.evidence import read_audit
 from hubbub.cli.output import add_command, answer, bar, emit, number, say, table
@@ -21,6 +21,9 @@ from hubbub.network.key_files import fingerprint, roster_of, roster_toml
 from hubbub.network.party_folder import IDENTITY, PartyFolder, read_identity, read_roster
 from hubbub.planning import plan
 from hubbub.study import Study
+
+if TYPE_CHECKING:
+    from hubbub.network.flare.site_settings import Settings
 
 HOME = Path("hubbub-home")
 
@@ -150,8 +153,8 @@ def _provision(options: argparse.Namespace) -> int:
     if options.json:
         emit({"kits": {name: str(path) for name, path in made.items()}})
         return 0
-    rows = [(name, str(path)) for name, path in made.items()]
-    table("Startup kits: each goes to its party, by a way that nobody else reads", ("", ""), rows)
+    title = "Startup kits: each goes to its party, by a way that nobody else reads"
+    table(title, ("", ""), [(name, str(path)) for name, path in made.items()])
     return 0
 
 
@@ -178,21 +181,12 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _supervised(options: argparse.Namespace, site: PartyFolder, study: Study, quorum: int) -> int:
     """Serve until the study is done."""
-    from hubbub.network.flare.kit import prepare
     from hubbub.network.flare.outcome import run_folder
     from hubbub.network.flare.parent import Parent
-    from hubbub.network.flare.site_settings import Settings
     from hubbub.network.flare.supervisor import Serving, told
 
     began = time.monotonic()
-    settings = Settings.changed(
-        options.kit / "local",
-        options.home.resolve(),
-        deadline=options.deadline,
-        waiting=options.waiting,
-        allow_byoc=options.allow_byoc,
-    )
-    kit = prepare(options.kit, settings)
+    settings, kit = _prepared(options, deadline=options.deadline, waiting=options.waiting)
     parent = None if options.running else Parent(kit, options.home / "engine.log")
     out = run_folder(options.home, study.id.hex())
     with bar(study.name, study.training.steps, quiet=options.json) as progress:
@@ -228,25 +222,30 @@ def _supervised(options: argparse.Namespace, site: PartyFolder, study: Study, qu
     return 0
 
 
-def _join(options: argparse.Namespace) -> int:
+def _prepared(options: argparse.Namespace, **own: Any) -> tuple[Settings, Path]:
+    """The settings of a site, and its startup kit made ready with them."""
     from hubbub.network.flare.kit import prepare
-    from hubbub.network.flare.parent import Parent
     from hubbub.network.flare.site_settings import Settings
+
+    byoc, home = options.allow_byoc, options.home.resolve()
+    settings = Settings.changed(options.kit / "local", home, allow_byoc=byoc, **own)
+    return settings, prepare(options.kit, settings)
+
+
+def _join(options: argparse.Namespace) -> int:
+    from hubbub.network.flare.parent import Parent
     from hubbub.network.flare.supervisor import keep_joined, told
 
     _check_engine()
     site = PartyFolder.opened(options.home)
     if site.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
-    settings = Settings.changed(
-        options.kit / "local",
-        options.home.resolve(),
+    _, kit = _prepared(
+        options,
         data=str(options.data.resolve()) if options.data else None,
         ledger=str(options.ledger.resolve()) if options.ledger else None,
         device=options.device,
-        allow_byoc=options.allow_byoc,
     )
-    kit = prepare(options.kit, settings)
     if kit.name != site.name:
         raise UserError(
             f"expected the startup kit of {site.name}, got that of {kit.name}; name the right one"
@@ -283,17 +282,17 @@ def _terminated() -> Iterator[None]:
 def _status(options: argparse.Namespace) -> int:
     path = options.home / "status.json"
     try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UserError(
             f"expected a party's folder that has taken part in a study, found no {path}; check the "
             "path"
         ) from None
-    said["age_seconds"] = max(0.0, time.time() - said.pop("time"))
+    status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
     if options.json:
-        emit(said)
+        emit(status)
         return 0
-    rows = [(key.replace("_", " "), _cell(value)) for key, value in said.items()]
+    rows = [(key.replace("_", " "), _cell(value)) for key, value in status.items()]
     table("Where the study stands", ("", ""), rows)
     return 0
 

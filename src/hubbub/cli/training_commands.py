@@ -136,7 +136,7 @@ def _demo(options: argparse.Namespace) -> int:
 
     if options.network:
         return _demo_network(options)
-    splits = _SPLITS if options.splits is None else options.splits
+    splits: int = _SPLITS if options.splits is None else options.splits
     if splits < 1:
         raise UserError(f"expected --splits of at least 1, got {splits}; raise it")
     study = Study.parse(_heart())

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from hubbub.report import charts
 from hubbub.report.markup import Html, section, table, tag
-from hubbub.report.modes import MODES, Mode
+from hubbub.report.modes import MODES
 from hubbub.report.number_format import amount, at_most, finite, score
 from hubbub.report.scales import Scale, bounds, linear
 
@@ -140,14 +140,13 @@ def _bars(
 def _comparison_table(
     values: Mapping[str, float | None], spreads: Mapping[str, float | None], name: str
 ) -> Html:
-    rows = [_comparison_row(MODES[mode], values[mode], spreads[mode]) for mode in values]
+    rows = [
+        (MODES[key].label, score(one), score(spreads[key]), MODES[key].meaning, MODES[key].trust)
+        for key, one in values.items()
+    ]
     head = ("Way of training", f"test {name}", "± spread", "what happens", "who must be trusted")
     caption = "The same study under other arrangements, at the same ε where there is one"
     return table(caption, head, rows, numeric=(1, 2))
-
-
-def _comparison_row(mode: Mode, value: float | None, spread: float | None) -> tuple[str, ...]:
-    return mode.label, score(value), score(spread), mode.meaning, mode.trust
 
 
 def _verdict(

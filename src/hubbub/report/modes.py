@@ -12,24 +12,15 @@ View = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
-    """One way to train.
-
-    Args:
-        label: short name for people.
-        meaning: what happens, as a sentence.
-        trust: who has to be trusted with records or exact sums.
-        against: the adversary against whom the stated epsilon holds; "" is the one that the plan
-            states, None that it holds against nobody.
-        beyond: what the promise leaves out, as a sentence.
-        views: per party: who, what it sees, what it does not see.
-    """
+    """One way to train, in sentences and short names."""
 
     label: str
-    meaning: str
-    trust: str
+    meaning: str  # what happens
+    trust: str  # who has to be trusted with records or exact sums
+    # Against whom the epsilon holds: "", whom the plan states; None, against nobody.
     against: str | None
-    beyond: str
-    views: tuple[View, ...]
+    beyond: str  # what the promise leaves out
+    views: tuple[View, ...]  # per party: who, what it sees, what it does not see
 
 
 _OUTSIDER: View = (

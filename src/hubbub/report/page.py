@@ -11,13 +11,10 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from hubbub.report import checks, learned, privacy_cost
-from hubbub.report.ledger_section import ledgers
+from hubbub.report import checks, learned, ledger_section, plan_numbers, privacy_cost, traffic
 from hubbub.report.markup import Html, join, section, table, tag
 from hubbub.report.modes import BASELINES, FEDERATED, Mode
 from hubbub.report.number_format import amount, at_most, finite, score
-from hubbub.report.plan_numbers import numbers
-from hubbub.report.traffic import traffic
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Mapping[str, float]]
@@ -37,7 +34,7 @@ def render(
     attempts: int | None = None,
     seconds: float | None = None,
 ) -> str:
-    """The report of a run as one self-contained HTML page.
+    """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
     Guarantees:
         1. The page loads nothing, runs nothing, and shows every given text as text.
@@ -47,16 +44,12 @@ def render(
         plan: the plan as plain values.
         metrics: one row per evaluation: "step", "epsilon" and, where evaluated, "loss",
             "accuracy", "auc". May be empty.
-        baseline: None for the federation, or the name of the baseline that was run.
+        baseline: the name of the baseline that was run; None for the federation.
         comparison: by mode, the mean "auc" or "accuracy" over runs and its "spread". May be empty.
-        parts: what the silos have signed about their ledgers, as in the evidence.
+        parts, audit: signed parts of the silos and what an audit has found, as in the evidence.
         checked: claims and verdicts, as `hubbub verify` gives them.
-        audit: what an audit of the study has found, as in the evidence.
         attempts: made in all; as many as the last row has steps if None.
-        seconds: that the run took; None if nobody measured.
-
-    Returns:
-        HTML, to be stored as UTF-8.
+        seconds: that the run took, if somebody measured.
     """
     mode = FEDERATED if baseline is None else BASELINES[baseline]
     against = privacy_cost.against(plan, mode)
@@ -69,9 +62,10 @@ def render(
         privacy_cost.cost(plan, mode),
         learned.joining(comparison),
         _views(mode),
-        *([] if baseline else [ledgers(parts), traffic(plan, made, seconds)]),
+        *([] if baseline else [ledger_section.ledgers(parts)]),
+        *([] if baseline else [traffic.traffic(plan, made, seconds)]),
         checks.checks(checked, audit),
-        numbers(plan, mode),
+        plan_numbers.numbers(plan, mode),
     ]
     return _document(plan["study"], sections)
 

@@ -33,8 +33,7 @@ Plain = dict[str, Any]
 
 def load(path: Path) -> Plain:
     """The content of an evidence file; IntegrityError if it is not as its aggregator signed it."""
-    whole = read_whole(path)
-    content = _verified(whole)
+    content = _verified(read_whole(path))
     if content is None:
         raise IntegrityError(
             f"expected {path} to be evidence as its aggregator signed it, it was altered or is "

@@ -19,29 +19,17 @@ _LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relativ
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Kind:
-    """A mechanism: entries of one kind differ in nothing that costs privacy.
+    """A mechanism: entries of one kind differ in nothing that costs privacy."""
 
-    Args:
-        noise_multiplier: what is left of the noise against the stated adversary (P3).
-        sample_rate: of the batches.
-        sampling: "poisson", "without-replacement" or "none".
-        records: of all silos, where batches are joint (P10).
-        known_records: those that the stated adversary owns, where batches are joint.
-        projection: kind of the random projection; empty for none (P8).
-        dimension: numbers that are sent, where there is a projection.
-        factor: C~ / C, where the projection is charged by a bound.
-        slack: delta that each attempt spends on longer projections, where it is.
-    """
-
-    noise_multiplier: float
+    noise_multiplier: float  # what is left against the stated adversary (P3)
     sample_rate: float
     sampling: str
-    records: int = 0
-    known_records: int = 0
-    projection: str = ""
-    dimension: int = 0
-    factor: float = 1.0
-    slack: float = 0.0
+    records: int = 0  # of all silos, where batches are joint (P10)
+    known_records: int = 0  # those of them that the stated adversary owns
+    projection: str = ""  # its kind, if there is one (P8)
+    dimension: int = 0  # numbers that are sent, where there is a projection
+    factor: float = 1.0  # C~ / C, where the projection is charged by a bound
+    slack: float = 0.0  # delta that each attempt spends on longer projections then
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""

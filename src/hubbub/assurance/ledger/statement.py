@@ -35,23 +35,12 @@ _MOST_ROWS = 2**63
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a ledger says of itself; signed by its key, or it cannot be made.
+    """What a ledger says of itself; IntegrityError unless it is signed by the ledger's key."""
 
-    Args:
-        ledger: its public key, 32 bytes.
-        rows: how many rows it has, the genesis included.
-        head: the digest of the last one, 32 bytes.
-        time: when, as its maker states; printable.
-        signature: 64 bytes.
-
-    Raises:
-        IntegrityError: a value is of another kind, or the signature is false.
-    """
-
-    ledger: bytes
-    rows: int
-    head: bytes
-    time: str
+    ledger: bytes  # its public key, 32 bytes
+    rows: int  # the genesis included
+    head: bytes  # digest of the last one, 32 bytes
+    time: str  # as its maker states; printable
     signature: bytes
 
     def __post_init__(self) -> None:
@@ -101,7 +90,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Witnessed:
-    """A statement, and the public key of another party, whose signature is true, or it is refused."""
+    """A statement signed by another party, its witness; IntegrityError if that is not so."""
 
     statement: Statement
     witness: bytes

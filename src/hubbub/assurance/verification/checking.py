@@ -40,9 +40,14 @@ from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
-from hubbub.protocol import Parameters, RoundParameters
+from hubbub.protocol import RoundParameters
 from hubbub.session import round_parameters_of
 from hubbub.study import Study, standardisation_from
+
+_NO_EVIDENCE = (
+    f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
+    "nor what the ledgers hold; a finished run has one"
+)
 
 
 def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:
@@ -66,12 +71,13 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
         made = remade(study, stated["dimension"])
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
-    if content is not None and _study_id(content) != study.id.hex():
+    claimed = {} if content is None else content.get("study")
+    if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
         why = f"it is about another study; {RESTORE}"
         return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
     if content is not None and (folder / AUDIT).exists():
         found.append(_audit_kept(folder / AUDIT, content))
-    claims = [_without_evidence()] if content is None else check_content(content)
+    claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
     if made is None:
         return [*found, *_without_plan(stated, content), *claims]
     found.append(_alike("plan.json follows from study.toml", stated, made.to_dict()))
@@ -81,12 +87,6 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
         if sound is not None:
             found.append(check_rows(folder / METRICS, made, sound))
     return found + claims
-
-
-def _study_id(content: Plain) -> object:
-    """The study id that evidence claims."""
-    stated = content.get("study")
-    return stated.get("id") if isinstance(stated, dict) else None
 
 
 def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
@@ -135,13 +135,6 @@ def _intact(folder: Path, content: Plain | None) -> Finding:
     )
 
 
-def _without_evidence() -> Finding:
-    return not_verifiable(
-        f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
-        "nor what the ledgers hold; a finished run has one"
-    )
-
-
 def _played(
     folder: Path, plan: Plan, content: Plain | None, look: Callable[[], None]
 ) -> Iterator[Finding]:
@@ -187,7 +180,11 @@ def _played(
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
         yield from _made_of_sums(folder, plan.study, header, played)
         yield from _other_keys(name, header, content)
-    yield _first_model(initial, plan)
+    if initial is None:
+        made_by = f"{plan.study.model.kind} makes; it is not run here"
+        yield not_verifiable(f"the first model, which {made_by}")
+    else:
+        yield rederived("the first model follows from the study id")
     yield from _asked(plan, asked, content)
     yield from _attempts(plan.study, done, content)
     if (folder / MODEL).exists():
@@ -263,14 +260,6 @@ def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Fi
             f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
             "run in one process was resumed"
         )
-
-
-def _first_model(initial: Parameters | None, plan: Plan) -> Finding:
-    if initial is None:
-        return not_verifiable(
-            f"the first model, which {plan.study.model.kind} makes; it is not run here"
-        )
-    return rederived("the first model follows from the study id")
 
 
 def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:

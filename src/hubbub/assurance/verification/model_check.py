@@ -14,11 +14,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file
 
-from hubbub import learning
+import hubbub.learning as learning
 from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.assurance.verification.damage import RESTORE
 from hubbub.errors import HubbubError
-from hubbub.learning import lift_of, model_of
 from hubbub.planning import Plan, told_shape
 from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
 
@@ -38,7 +37,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
     shape = told_shape(plan.study, plan.dimension)
     if shape is None or plan.study.model.kind.startswith("python:"):
         return None
-    return model_of(plan.study, (1, *shape) if flattened else shape)
+    return learning.model_of(plan.study, (1, *shape) if flattened else shape)
 
 
 def lift_for(terms: RoundParameters, plan: Plan) -> tuple[Lift | None, bool]:
@@ -46,7 +45,7 @@ def lift_for(terms: RoundParameters, plan: Plan) -> tuple[Lift | None, bool]:
     model = _built(plan) if terms.projection == LAYERS else None
     if terms.projection == LAYERS and model is None:
         return None, False
-    return lift_of(terms, model), True
+    return learning.lift_of(terms, model), True
 
 
 def last_model(
