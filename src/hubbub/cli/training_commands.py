@@ -160,16 +160,13 @@ def _demo(options: argparse.Namespace) -> int:
         )
         return 0
     show_plan(found.plan)
+    metric, epsilon = found.metric.upper(), number(found.plan.stated.epsilon, 3)
+    shown = dict.fromkeys(MODES, epsilon) | {"non-private": "none"}
     table(
-        f"Is joining worth it? {found.metric.upper()} on public test data, mean of {splits} splits",
-        ("", found.metric.upper(), "±", "epsilon"),
+        f"Is joining worth it? {metric} on public test data, mean of {splits} splits",
+        ("", metric, "±", "epsilon"),
         [
-            (
-                _WORDS[mode],
-                f"{found.mean[mode]:.3f}",
-                f"{found.spread[mode]:.3f}",
-                "none" if mode == "non-private" else number(found.plan.stated.epsilon, 3),
-            )
+            (_WORDS[mode], f"{found.mean[mode]:.3f}", f"{found.spread[mode]:.3f}", shown[mode])
             for mode in MODES
         ],
     )
@@ -207,19 +204,17 @@ def _demo_network(options: argparse.Namespace) -> int:
             }
         )
         return 0
-    table(
-        f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})",
-        ("", "AUC", "epsilon", "seconds"),
-        [
-            (
-                words,
-                f"{finals[place]['auc']:.3f}",
-                number(finals[place]["epsilon"], 3),
-                f"{seconds[place]:.0f}",
-            )
-            for place, words in _PLACES.items()
-        ],
-    )
+    rows = [
+        (
+            _PLACES[place],
+            f"{final['auc']:.3f}",
+            number(final["epsilon"], 3),
+            f"{seconds[place]:.0f}",
+        )
+        for place, final in finals.items()
+    ]
+    title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
+    table(title, ("", "AUC", "epsilon", "seconds"), rows)
     say("one run each: their noise differs, and so do the last digits")
     say(f"written to {out}; check the first with hubbub verify {apart['out']}")
     return 0
