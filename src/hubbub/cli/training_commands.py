@@ -205,13 +205,8 @@ def _demo_network(options: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (
-            _PLACES[place],
-            f"{final['auc']:.3f}",
-            number(final["epsilon"], 3),
-            f"{seconds[place]:.0f}",
-        )
-        for place, final in finals.items()
+        (_PLACES[key], f"{final['auc']:.3f}", number(final["epsilon"], 3), f"{seconds[key]:.0f}")
+        for key, final in finals.items()
     ]
     title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
     table(title, ("", "AUC", "epsilon", "seconds"), rows)

@@ -204,7 +204,7 @@ def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
     if header.study != plan.study.id:
         raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
     if header.terms is None:
-        raise IntegrityError(f"expected {path} to tell the numbers of its rounds, it does not")
+        raise IntegrityError(f"expected {path} to state the numbers of its rounds, it does not")
     named = plan.study.parties.roster
     if named and header.roster.digest.hex() != named:
         raise IntegrityError(

@@ -1,4 +1,4 @@
-"""A transcript played again: who said what when, what it adds up to, and the step that follows.
+"""A transcript played again: who sent what when, what it adds up to, and the step that follows.
 
 Theory of operation. The frames of a session are read in their order. Every signature is verified,
 every time must be later than the one before, and every party that was asked answers once. Where the
