@@ -203,7 +203,7 @@ def _stopped(made: Path, out: Path, audit: Path | None) -> None:
     """A run that was killed when only the evidence was missing."""
     study = hubbub.Study.load(made / "study.toml")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "write_evidence", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(local, "evidence_of", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             hubbub.run(study, out, audit=audit)
 
@@ -377,7 +377,7 @@ def test_evidence_is_checked_where_no_plan_can_be_made(
     folder = tmp_path / "run"
     shutil.copytree(made / "run", folder)
     for module in ("verification.checking", "evidence.claims"):
-        monkeypatch.setattr(f"hubbub.{module}.remade", lambda *_: None)
+        monkeypatch.setattr(f"hubbub.assurance.{module}.remade", lambda *_: None)
     found = verify(folder)
     assert wrongs(found) == ""
     trusted = "\n".join(one.claim for one in found if one.verdict == NOT_VERIFIABLE)
