@@ -613,9 +613,7 @@ def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
     stated = plan(study, dimension=10**10 + 1).to_dict()
     (folder / "plan.json").write_text(json.dumps(stated))
     built: list[object] = []
-    monkeypatch.setattr(
-        "hubbub.assurance.verification.model_check.model_of", lambda *given: built.append(given)
-    )
+    monkeypatch.setattr("hubbub.learning.model_of", lambda *given: built.append(given))
     found = verify(folder)
     assert "no file holds a model of the size" in claims(found, NOT_VERIFIABLE)
     assert built == []
