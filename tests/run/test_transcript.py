@@ -244,7 +244,7 @@ def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_that_cannot_be_written_is_said_to_be_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(IntegrityError, match="mend the disk"):
+    with pytest.raises(IntegrityError, match="fix the disk"):
         written(tmp_path)
 
 
@@ -268,7 +268,7 @@ try:
         transcript.keep(one)
         kept += 1
 except IntegrityError as error:
-    assert "mend the disk" in str(error)
+    assert "fix the disk" in str(error)
     try:
         transcript.keep(FRAMES[0])
     except IntegrityError:

@@ -150,5 +150,5 @@ def recover(path: Path) -> int:
 
 def _not_taken(path: Path, error: OSError) -> IntegrityError:
     return IntegrityError(
-        f"expected {path} to take what was sent, got: {error}; repair the disk, then resume the run"
+        f"expected {path} to take what was sent, got: {error}; fix the disk, then resume the run"
     )
