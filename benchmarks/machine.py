@@ -16,7 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from hubbub.cli.bench_command import Array, Pair, Work, bare_keystream, measure
+from hubbub.cli.bench_command import Array, Measurement, Work, bare_keystream, measure
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives import ring
@@ -29,19 +29,19 @@ COORDINATES, SILOS, SIGMA = 1_000_000, 10, 8.0  # as `hubbub bench` has them
 MASKS = [(bytes([number]) * 16, False) for number in range(SILOS - 1)]  # of one silo
 
 
-def threaded() -> list[Pair]:
+def threaded() -> list[Measurement]:
     """What all threads gain, and the most that they can."""
     threads = max(2, cores())
     one, all_ = MaskStream(1), MaskStream(threads)
     words = ring.zeros(COORDINATES, 32)
     return [
-        Pair(
+        Measurement(
             name="mask-32-threads",
             work=lambda: all_.add_all(words, MASKS),
             limit=lambda: one.add_all(words, MASKS),
             limit_is=f"one thread; {threads} threads should be well below 1",
         ),
-        Pair(
+        Measurement(
             name="keystream-32-threads",
             work=bare_on_threads(words.nbytes, len(MASKS), threads),
             limit=repeated(bare_keystream(words.nbytes), len(MASKS)),
@@ -50,24 +50,24 @@ def threaded() -> list[Pair]:
     ]
 
 
-def parts() -> list[Pair]:
+def parts() -> list[Measurement]:
     """A sum becomes noisy residues; a pair is set up; a silo makes its vector."""
     source, noise = SecureSource(), np.empty(COORDINATES)
     gradient = np.random.default_rng(0).normal(size=COORDINATES)
     return [
-        Pair(
+        Measurement(
             name="encode",
             work=lambda: add_noise_and_round(gradient, SIGMA, source, 16),
             limit=lambda: standard_normal(source, noise),
             limit_is="the noise alone",
         ),
-        Pair(
+        Measurement(
             name="key-agreement",
             work=pair_set_up(),
             limit=bare_exchanges(),
             limit_is="bare X25519 and ML-KEM-768, both ways",
         ),
-        Pair(
+        Measurement(
             name="silo",
             work=lambda: silo_part(gradient, source),
             limit=least_of_a_silo(),

@@ -11,8 +11,7 @@ from unittest import mock
 import pytest
 
 import hubbub
-from hubbub.assurance.ledger import Kind
-from hubbub.assurance.ledger.charging import kind_of
+from hubbub.assurance.ledger import Kind, kind_of
 from hubbub.assurance.ledger.row_cost import cost_of
 from hubbub.errors import StudyError
 from hubbub.planning import exposure, mechanism_of

@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.collecting import FILE, ONE_PROCESS, part_of
-from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import load, part_words, with_signature
-from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, SIGNED, Finding
+from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, SIGNED, Finding, difference
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.protocol.primitives.identity import Keys

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.assurance.transcript.frame_records import Kept, end_of, head_of, read_header
-from hubbub.assurance.transcript.writer import Transcript, files, path_of, read, recover
+from hubbub.assurance.transcript import Kept, Transcript, files, head_of, read, read_header, recover
+from hubbub.assurance.transcript.frame_records import end_of, path_of
 from hubbub.errors import IntegrityError, ProtocolError, UserError
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.protocol.primitives.wire import (
@@ -244,7 +244,7 @@ def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_that_cannot_be_written_is_said_to_be_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(IntegrityError, match="mend the disk"):
+    with pytest.raises(IntegrityError, match="fix the disk"):
         written(tmp_path)
 
 
@@ -254,7 +254,8 @@ from pathlib import Path
 sys.path[:0] = {paths!r}
 from run.test_transcript import FRAMES, ROSTER, STUDY, SESSION
 from hubbub.errors import IntegrityError
-from hubbub.assurance.transcript.writer import Transcript, path_of
+from hubbub.assurance.transcript.frame_records import path_of
+from hubbub.assurance.transcript.writer import Transcript
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])
@@ -267,7 +268,7 @@ try:
         transcript.keep(one)
         kept += 1
 except IntegrityError as error:
-    assert "mend the disk" in str(error)
+    assert "fix the disk" in str(error)
     try:
         transcript.keep(FRAMES[0])
     except IntegrityError:

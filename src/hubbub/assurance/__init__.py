@@ -21,6 +21,7 @@ from hubbub.assurance.evidence import (
     write_audit,
 )
 from hubbub.assurance.ledger import (
+    Cap,
     Entry,
     Kind,
     Ledger,

@@ -1,4 +1,4 @@
-"""`hubbub epsilon`, `delta` and `noise`: the accountant on its own."""
+"""`hubbub epsilon`, `delta` and `noise`: the accountant on its own, and its answer as a picture."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hubbub
-from hubbub.cli.curve import write_curve
-from hubbub.cli.output import add_json, emit, say
-from hubbub.privacy import RELATIONS, SAMPLINGS
+import numpy as np
 
-_EPSILON, _DELTA = "0.001 to 50", "1e-12 to below 1"
+import hubbub
+from hubbub.cli.output import add_command, answer, writing
+from hubbub.privacy import RELATIONS, SAMPLINGS
+from hubbub.report import bounds, charts, linear, tag
+
+Point = tuple[float, float]  # of epsilon and delta
+
+_HEIGHT = 330
+_POINTS = 200
+_LEAST_DELTA, _LOWEST = 1e-12, 1e-16
+_DELTA = "1e-12 to below 1"
 _PLOT = (
     "also write the whole curve, delta against epsilon, with the answer as a dot, as an SVG file"
 )
@@ -28,14 +35,14 @@ def add_commands(commands: Any) -> None:
     delta.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
     delta.add_argument("--epsilon", type=float, required=True, help="0 to 50")
     noise = _command(commands, "noise", "least noise for an epsilon and delta", _noise)
-    noise.add_argument("--epsilon", type=float, required=True, help=_EPSILON)
+    noise.add_argument("--epsilon", type=float, required=True, help="0.001 to 50")
     noise.add_argument("--delta", type=float, required=True, help=_DELTA)
 
 
 def _command(
     commands: Any, name: str, words: str, function: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
+    parser = add_command(commands, name, words, function)
     parser.add_argument("--sample-rate", type=float, default=1.0, help="default 1: every record")
     parser.add_argument("--steps", type=int, required=True, help="how often noise is added")
     parser.add_argument(
@@ -45,67 +52,92 @@ def _command(
         "--sampling", choices=SAMPLINGS, default="poisson", help="how batches are drawn"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help=_PLOT)
-    add_json(parser)
-    parser.set_defaults(command=function)
     return parser
 
 
-def _mechanism(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments that all three questions share."""
-    return {
-        "sample_rate": options.sample_rate,
-        "steps": options.steps,
-        "relation": options.relation,
-        "sampling": options.sampling,
-    }
+def _mechanism(options: argparse.Namespace, **more: float) -> dict[str, Any]:
+    """The arguments that all three questions share, and more."""
+    shared = ("sample_rate", "steps", "relation", "sampling")
+    return {name: getattr(options, name) for name in shared} | more
 
 
 def _epsilon(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    mechanism = {"noise_multiplier": options.noise_multiplier, **_mechanism(options)}
+    mechanism = _mechanism(options, noise_multiplier=options.noise_multiplier)
     bound = hubbub.epsilon(delta=options.delta, **mechanism)
-    seconds = time.perf_counter() - start
-    if options.plot:
-        write_curve(options.plot, mechanism, options.delta, bound.upper)
-    if options.json:
-        emit({"lower": bound.lower, "upper": bound.upper, "seconds": seconds})
-    else:
-        say(
-            f"epsilon is between {bound.lower:.6f} and {bound.upper:.6f} at delta {options.delta:g}"
-        )
-    return 0
+    found = {"lower": bound.lower, "upper": bound.upper, "seconds": time.perf_counter() - start}
+    words = f"epsilon is between {bound.lower:.6f} and {bound.upper:.6f} at delta {options.delta:g}"
+    return _answered(options, found, words, mechanism, (bound.upper, options.delta))
 
 
 def _delta(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    mechanism = {"noise_multiplier": options.noise_multiplier, **_mechanism(options)}
+    mechanism = _mechanism(options, noise_multiplier=options.noise_multiplier)
     bound = hubbub.delta(epsilon=options.epsilon, **mechanism)
-    seconds = time.perf_counter() - start
-    if options.plot:
-        write_curve(options.plot, mechanism, bound.upper, options.epsilon)
-    if options.json:
-        emit({"lower": bound.lower, "upper": bound.upper, "seconds": seconds})
-    else:
-        say(
-            f"delta is between {bound.lower:.4g} and {bound.upper:.4g} "
-            f"at epsilon {options.epsilon:g}"
-        )
-    return 0
+    found = {"lower": bound.lower, "upper": bound.upper, "seconds": time.perf_counter() - start}
+    interval = f"delta is between {bound.lower:.4g} and {bound.upper:.4g}"
+    words = f"{interval} at epsilon {options.epsilon:g}"
+    return _answered(options, found, words, mechanism, (options.epsilon, bound.upper))
 
 
 def _noise(options: argparse.Namespace) -> int:
-    start = time.perf_counter()
-    noise = hubbub.noise_multiplier(
-        epsilon=options.epsilon, delta=options.delta, **_mechanism(options)
-    )
-    upper = hubbub.epsilon(noise_multiplier=noise, delta=options.delta, **_mechanism(options)).upper
-    upper = min(upper, options.epsilon)  # calibration saw a sharper bound at the same noise
+    start, asked = time.perf_counter(), options.epsilon
+    noise = hubbub.noise_multiplier(epsilon=asked, delta=options.delta, **_mechanism(options))
+    mechanism = _mechanism(options, noise_multiplier=noise)
+    upper = hubbub.epsilon(delta=options.delta, **mechanism).upper
+    upper = min(upper, asked)  # calibration saw a sharper bound at the same noise
     seconds = time.perf_counter() - start
+    found = {"noise_multiplier": noise, "epsilon_upper": upper, "seconds": seconds}
+    words = f"noise multiplier {noise:.6g} (sigma / C) keeps epsilon at most {asked:g}"
+    return _answered(options, found, words, mechanism, (upper, options.delta))
+
+
+def _answered(
+    options: argparse.Namespace,
+    found: dict[str, Any],
+    words: str,
+    mechanism: dict[str, Any],
+    point: Point,
+) -> int:
+    """Draw the curve if it is asked for, with the answer on it, and print the answer."""
     if options.plot:
-        mechanism = {"noise_multiplier": noise, **_mechanism(options)}
-        write_curve(options.plot, mechanism, options.delta, upper)
-    if options.json:
-        emit({"noise_multiplier": noise, "epsilon_upper": upper, "seconds": seconds})
-    else:
-        say(f"noise multiplier {noise:.6g} (sigma / C) keeps epsilon at most {options.epsilon:g}")
+        _write_curve(options.plot, mechanism, point)
+    answer(options, found, words)
     return 0
+
+
+def _write_curve(path: Path, mechanism: dict[str, Any], asked: Point) -> None:
+    """Write delta against epsilon, from delta 1 down to 1e-12; the asked-for point is marked."""
+    curve = hubbub.trade_off(**mechanism)
+    seen = int(np.sum(curve.delta > _LEAST_DELTA))
+    last = float(curve.epsilon[min(seen, curve.epsilon.size - 1)])
+    if asked[0] > last:
+        last = min(1.1 * asked[0], 50.0)
+        curve = hubbub.trade_off(**mechanism, epsilons=np.linspace(0, last, _POINTS))
+    points = list(zip(curve.epsilon.tolist(), curve.delta.tolist(), strict=True))
+    with writing(path):
+        path.write_text(_picture(points, last, asked), encoding="utf-8")
+
+
+def _picture(points: list[Point], last: float, asked: Point) -> str:
+    """The SVG text: epsilon from 0 to `last` or a little more, delta on a logarithmic axis."""
+    epsilon, delta = asked
+    lowest = max(min(delta, _LEAST_DELTA), _LOWEST)
+    across = linear([0.0, last], charts.LEFT, charts.RIGHT)
+    up = bounds([lowest, 1.0], *charts.vertical(_HEIGHT))
+    inside = [one for one in points if one[0] <= last and one[1] > lowest]
+    words = f"epsilon {epsilon:.4g} at delta {delta:.4g}"
+    above = "No mechanism with this noise is above the curve (certified)."
+    chart = charts.lines(
+        [charts.Series(name="delta", points=tuple(inside), marked=False)],
+        across,
+        up,
+        labels=("epsilon (smaller is more private)", "delta (logarithmic)"),
+        described=f"{above} {words}.",
+        extra=[
+            tag("text", above, x=charts.LEFT, y=16),
+            tag("text", f"Dot: {words}", x=charts.LEFT, y=34),
+            charts.dot((epsilon, max(delta, lowest)), words, across, up),
+        ],
+    )
+    return charts.alone(chart, _HEIGHT)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.cli.output import add_json, bar, emit, table
+from hubbub.cli.output import add_command, bar, emit, table
 from hubbub.protocol import MaskStream, RoundParameters, SecureSource, cipher_at, standard_normal
 from hubbub.protocol.primitives import ring
 from hubbub.session import Layout, federate
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class Measurement:
     """What is measured, and the work that bounds it."""
 
     name: str
@@ -44,10 +44,7 @@ class Pair:
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    words = "this machine against its physical limits"
-    parser = commands.add_parser("bench", help=words, description=words)
-    add_json(parser)
-    parser.set_defaults(command=_bench)
+    add_command(commands, "bench", "this machine against its physical limits", _bench)
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -55,7 +52,7 @@ def _bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def measure(pairs: Sequence[Pair], *, machine: bool) -> None:
+def measure(pairs: Sequence[Measurement], *, machine: bool) -> None:
     """Measure pairs, and print them for a machine or for people."""
     rows = []
     with bar("measuring", len(pairs), quiet=machine) as progress:
@@ -72,7 +69,7 @@ def measure(pairs: Sequence[Pair], *, machine: bool) -> None:
     )
 
 
-def _row(pair: Pair) -> dict[str, Any]:
+def _row(pair: Measurement) -> dict[str, Any]:
     """The least of both: other work on the machine only ever adds. In turn: drift hits both."""
     pair.work(), pair.limit()
     both = [(timeit(pair.work, number=1), timeit(pair.limit, number=1)) for _ in range(_ROUNDS)]
@@ -81,10 +78,10 @@ def _row(pair: Pair) -> dict[str, Any]:
     return {**found, "ratio": value / limit, "limit_is": pair.limit_is}
 
 
-def _mask(bits: int) -> Pair:
+def _mask(bits: int) -> Measurement:
     """One mask on one thread."""
     words, stream = ring.zeros(_COORDINATES, bits), MaskStream(1)
-    return Pair(
+    return Measurement(
         name=f"mask-{bits}",
         work=lambda: stream.add(words, _KEY),
         limit=bare_keystream(words.nbytes),
@@ -92,10 +89,10 @@ def _mask(bits: int) -> Pair:
     )
 
 
-def _noise() -> Pair:
+def _noise() -> Measurement:
     """Normals for a gradient sum."""
     source, noise, generator = SecureSource(), np.empty(_COORDINATES), np.random.default_rng(0)
-    return Pair(
+    return Measurement(
         name="noise",
         work=lambda: standard_normal(source, noise),
         limit=lambda: generator.standard_normal(out=noise),
@@ -103,7 +100,7 @@ def _noise() -> Pair:
     )
 
 
-def _round() -> Pair:
+def _round() -> Measurement:
     """A round of the whole protocol with pairwise masks: every message made, sent, verified."""
     layout = Layout(names=tuple(f"silo-{k}" for k in range(1, _SILOS + 1)), degree=_SILOS - 1)
     terms = RoundParameters(
@@ -130,7 +127,7 @@ def _round() -> Pair:
             for _ in range(1, _SILOS):
                 keystream()
 
-    return Pair(
+    return Measurement(
         name="round",
         work=lambda: parties.sum(next(rounds), no_model),
         limit=limit,

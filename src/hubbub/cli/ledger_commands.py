@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import Ledger, Progress, Statement, Tally, Witness, Witnessed
-from hubbub.assurance.ledger.privacy_ledger import Cap
-from hubbub.cli.output import add_json, bar, emit, number, say, table
+from hubbub.assurance import Cap, Ledger, Progress, Statement, Tally, Witness, Witnessed
+from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.errors import IntegrityError, UserError
 from hubbub.privacy import arguments
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Spending:
-    """What is shown of a study."""
-
-    study: str
-    steps: int
-    sessions: int
-    epsilon: float | None
-
-
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    ledger = commands.add_parser(
-        "ledger", help="what a data set has spent", description="what a data set has spent"
-    )
-    actions = ledger.add_subparsers(metavar="ACTION", required=True)
+    actions = _family(commands, "ledger", "what a data set has spent")
     shower = _action(actions, "show", "what was spent, by study, and what is left", _show)
     shower.add_argument("--delta", type=float, help="default: the cap's, or 1e-5")
     _add_relation(shower, "the cap's, or add-remove", default=None)
@@ -51,7 +36,7 @@ def add_commands(commands: Any) -> None:
     _action(actions, "export", "all entries as JSON", _export)
     _action(actions, "head", "a signed statement of the newest row, for others to witness", _head)
     words = "sign a statement of another party's ledger, and remember it"
-    witness = actions.add_parser("witness", help=words, description=words)
+    witness = add_command(actions, "witness", words, _witness)
     witness.add_argument("statement", type=Path, help="what `hubbub ledger head --json` printed")
     witness.add_argument(
         "--key",
@@ -60,31 +45,27 @@ def add_commands(commands: Any) -> None:
         metavar="NAME.key",
         help="the witness's key, made if absent with the list of what it signed, NAME, beside it",
     )
-    add_json(witness)
-    witness.set_defaults(command=_witness)
-    _add_budget(commands)
-
-
-def _action(actions: Any, name: str, words: str, function: Any) -> argparse.ArgumentParser:
-    """A command on one ledger that is there."""
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=words, description=words)
-    parser.add_argument("ledger", type=Path, help="the ledger's file")
-    add_json(parser)
-    parser.set_defaults(command=function)
-    return parser
-
-
-def _add_budget(commands: Any) -> None:
-    words = "the most that a data set may spend"
-    budget = commands.add_parser("budget", help=words, description=words)
-    actions = budget.add_subparsers(metavar="ACTION", required=True)
-    setter = actions.add_parser("set", help="set the cap", description="set the cap")
+    budget = _family(commands, "budget", "the most that a data set may spend")
+    setter = add_command(budget, "set", "set the cap", _set)
     setter.add_argument("ledger", type=Path, help="the ledger's file; made if absent")
     setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
     setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
     _add_relation(setter, "add-remove", default="add-remove")
-    add_json(setter)
-    setter.set_defaults(command=_set)
+
+
+def _family(commands: Any, name: str, words: str) -> Any:
+    """Commands with a first word in common."""
+    parser = commands.add_parser(name, help=words, description=words)
+    return parser.add_subparsers(metavar="ACTION", required=True)
+
+
+def _action(
+    actions: Any, name: str, words: str, function: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """A command on one ledger that is there."""
+    parser = add_command(actions, name, words, function)
+    parser.add_argument("ledger", type=Path, help="the ledger's file")
+    return parser
 
 
 def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | None) -> None:
@@ -104,7 +85,7 @@ def _show(options: argparse.Namespace) -> int:
     relation = options.relation or (cap.relation if cap else "add-remove")
     counted = {"delta": delta, "relation": relation}
     studies = [_spending(tally, study, delta, relation) for study in tally.studies()]
-    spent = _finite(tally.epsilon(delta=delta, relation=relation))
+    spent = finite(tally.epsilon(delta=delta, relation=relation))
     if options.json:
         emit(
             {"entries": len(tally), "epsilon": spent}
@@ -112,14 +93,15 @@ def _show(options: argparse.Namespace) -> int:
             | {
                 "cap": None if cap is None else cap.to_dict(),
                 "left": None if cap is None else _left(tally, cap),
-                "studies": {one.study: one.steps for one in studies},
-                "by_study": [asdict(one) for one in studies],
+                "studies": {one["study"]: one["steps"] for one in studies},
+                "by_study": studies,
                 "head": head,
             }
         )
         return 0
     rows = [
-        (one.study[:16], str(one.steps), str(one.sessions), number(one.epsilon)) for one in studies
+        (one["study"][:16], str(one["steps"]), str(one["sessions"]), number(one["epsilon"]))
+        for one in studies
     ]
     if rows:
         table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
@@ -129,14 +111,14 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> _Spending:
-    """What one study alone would have cost."""
-    return _Spending(
-        study=study.hex(),
-        steps=tally.attempts(study),
-        sessions=tally.sessions(study),
-        epsilon=_finite(tally.epsilon(study=study, delta=delta, relation=relation)),
-    )
+def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> dict[str, Any]:
+    """What is shown of a study: what it alone would have cost."""
+    return {
+        "study": study.hex(),
+        "steps": tally.attempts(study),
+        "sessions": tally.sessions(study),
+        "epsilon": finite(tally.epsilon(study=study, delta=delta, relation=relation)),
+    }
 
 
 def _capped(tally: Tally, cap: Cap) -> str:
@@ -151,10 +133,6 @@ def _left(tally: Tally, cap: Cap) -> float:
     return max(0.0, cap.epsilon - tally.epsilon(delta=cap.delta, relation=cap.relation))
 
 
-def _finite(epsilon: float) -> float | None:
-    return epsilon if epsilon < float("inf") else None
-
-
 def _verify(options: argparse.Namespace) -> int:
     head = None if options.head is None else _digest(options.head)
     kept = [_kept(path) for path in options.witness]
@@ -162,15 +140,15 @@ def _verify(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger, _percent("verifying", options.json) as progress:
         entries = ledger.verify(head=head, witnessed=statements, progress=progress)
     found: dict[str, Any] = {"entries": entries, "intact": True}
-    if options.json:
-        emit(found | ({"witnessed": [one.to_dict() for one in kept]} if kept else {}))
-        return 0
-    say(f"{entries} entries, chain and signatures intact")
+    lines = [f"{entries} entries, chain and signatures intact"]
     for one, statement in zip(kept, statements, strict=True):
         who = f"witness {one.witness.hex()}" if isinstance(one, Witnessed) else "nobody else"
-        say(f"holds the {statement.rows} rows stated at {statement.time}, signed by {who}")
-    if head is None and not kept:
-        say("that this is the newest copy shows only against --head or --witness")
+        lines.append(f"holds the {statement.rows} rows stated at {statement.time}, signed by {who}")
+    if kept:
+        found["witnessed"] = [one.to_dict() for one in kept]
+    elif head is None:
+        lines.append("that this is the newest copy shows only against --head or --witness")
+    answer(options, found, *lines)
     return 0
 
 
@@ -178,15 +156,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _percent(title: str, quiet: bool) -> Iterator[Progress]:
     """A bar of a hundred steps for work of any length."""
     with bar(title, 100, quiet=quiet) as shown:
-        so_far = 0
-
-        def progress(done: int, of: int) -> None:
-            nonlocal so_far
-            while so_far < 100 * done // of:
-                so_far += 1
-                shown.advance("percent")
-
-        yield progress
+        yield lambda done, of: shown.reach(100 * done // of, "percent")
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -199,14 +169,15 @@ def _export(options: argparse.Namespace) -> int:
 def _head(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
         statement = ledger.statement(datetime.now(UTC).isoformat(timespec="seconds"))
-    if options.json:
-        emit(statement.to_dict())
-        return 0
-    say(f"ledger {statement.ledger.hex()}")
-    say(f"rows   {statement.rows}, caps and the first one included")
-    say(f"head   {statement.head.hex()}")
-    say(f"time   {statement.time}")
-    say("with --json it is signed: give that to others, who run `hubbub ledger witness`")
+    answer(
+        options,
+        statement.to_dict(),
+        f"ledger {statement.ledger.hex()}",
+        f"rows   {statement.rows}, caps and the first one included",
+        f"head   {statement.head.hex()}",
+        f"time   {statement.time}",
+        "with --json it is signed: give that to others, who run `hubbub ledger witness`",
+    )
     return 0
 
 
@@ -220,12 +191,13 @@ def _witness(options: argparse.Namespace) -> int:
         )
     with Witness(options.key.with_suffix("")) as witness:
         witnessed = witness.sign(statement)
-    if options.json:
-        emit(witnessed.to_dict())
-        return 0
-    say(f"ledger  {statement.ledger.hex()}: {statement.rows} rows, witnessed")
-    say(f"witness {witnessed.witness.hex()}")
-    say("with --json the signature is printed: keep it for `hubbub ledger verify --witness`")
+    answer(
+        options,
+        witnessed.to_dict(),
+        f"ledger  {statement.ledger.hex()}: {statement.rows} rows, witnessed",
+        f"witness {witnessed.witness.hex()}",
+        "with --json the signature is printed: keep it for `hubbub ledger verify --witness`",
+    )
     return 0
 
 
@@ -251,10 +223,7 @@ def _set(options: argparse.Namespace) -> int:
     with Ledger(options.ledger) as ledger:
         ledger.set_cap(cap)
         tally = ledger.tally
-    if options.json:
-        emit({"cap": cap.to_dict()})
-    else:
-        say(_capped(tally, cap))
+    answer(options, {"cap": cap.to_dict()}, _capped(tally, cap))
     return 0
 
 

@@ -17,12 +17,11 @@ from typing import NoReturn
 from hubbub import __version__
 from hubbub.cli import (
     accounting_commands,
-    audit_command,
+    assurance_commands,
     bench_command,
     ledger_commands,
     network_commands,
     training_commands,
-    verify_command,
 )
 from hubbub.cli.output import for_machines, warn
 from hubbub.errors import HubbubError, UserError
@@ -85,8 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     for family in (
         training_commands,
         network_commands,
-        verify_command,
-        audit_command,
+        assurance_commands,
         accounting_commands,
         ledger_commands,
         bench_command,

@@ -8,11 +8,13 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance import read_audit
-from hubbub.cli.output import add_json, bar, emit, number, say, table
+from hubbub.cli.output import add_command, answer, bar, emit, number, say, table
 from hubbub.cli.training_commands import AUDIT_WORDS, show_plan
 from hubbub.errors import UserError
 from hubbub.network.key_files import fingerprint, roster_of, roster_toml
@@ -20,12 +22,15 @@ from hubbub.network.party_folder import IDENTITY, PartyFolder, read_identity, re
 from hubbub.planning import plan
 from hubbub.study import Study
 
+if TYPE_CHECKING:
+    from hubbub.network.flare.site_settings import Settings
+
 HOME = Path("hubbub-home")
 
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    made = _command(commands, "keygen", "make this party's keys", _keygen)
+    made = add_command(commands, "keygen", "make this party's keys", _keygen)
     made.add_argument("name", help="the party's name, as the study calls it")
     made.add_argument(
         "--role",
@@ -34,16 +39,16 @@ def add_commands(commands: Any) -> None:
         help="what the party does; default silo",
     )
     made.add_argument("--home", type=Path, default=HOME, help=f"folder to make; default {HOME}")
-    listed = _command(commands, "roster", "make a roster of identities, or read one", _roster)
+    listed = add_command(commands, "roster", "make a roster of identities, or read one", _roster)
     listed.add_argument("files", type=Path, nargs="+", help="identities, or one roster")
     listed.add_argument("--out", type=Path, help="file for the roster of these identities")
-    approved = _command(commands, "approve", "approve a study at this party", _approve)
+    approved = add_command(commands, "approve", "approve a study at this party", _approve)
     approved.add_argument("study", type=Path, help="the study's TOML file")
     approved.add_argument("--roster", type=Path, help="the consortium's roster")
     approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
     approved.add_argument("--yes", action="store_true", help="do not ask")
     approved.add_argument("--withdraw", action="store_true", help="take an approval back instead")
-    kits = _command(commands, "provision", "make FLARE's startup kits, with TLS", _provision)
+    kits = add_command(commands, "provision", "make FLARE's startup kits, with TLS", _provision)
     kits.add_argument("roster", type=Path, help="the consortium's roster")
     kits.add_argument("--host", required=True, help="the server's name, as the sites reach it")
     kits.add_argument("--port", type=int, default=8002, help="of the server; default 8002")
@@ -54,12 +59,12 @@ def add_commands(commands: Any) -> None:
         parser.add_argument(
             "--allow-byoc", action="store_true", help="keep a site's rule that jobs may bring code"
         )
-    status = _command(commands, "status", "where a study stands, as this party sees it", _status)
+    status = add_command(commands, "status", "where a study stands, as this party sees it", _status)
     status.add_argument("home", type=Path, help="the party's folder")
 
 
 def _add_serve(commands: Any) -> argparse.ArgumentParser:
-    parser = _command(commands, "serve", "run a study as its aggregator", _serve)
+    parser = add_command(commands, "serve", "run a study as its aggregator", _serve)
     parser.add_argument("study", type=Path, help="the study's TOML file, approved here")
     parser.add_argument("--audit", type=Path, help=AUDIT_WORDS)
     parser.add_argument("--admin", type=Path, help="startup kit of FLARE's administrator")
@@ -71,36 +76,24 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
 
 
 def _add_join(commands: Any) -> argparse.ArgumentParser:
-    parser = _command(commands, "join", "take part as a silo or a compute node", _join)
+    parser = add_command(commands, "join", "take part as a silo or a compute node", _join)
     parser.add_argument("--data", type=Path, help="folder of the records; default --home")
     parser.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
     parser.add_argument("--device", help="auto, cpu or cuda; default auto")
     return parser
 
 
-def _command(commands: Any, name: str, words: str, function: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    add_json(parser)
-    parser.set_defaults(command=function)
-    return parser
-
-
 def _keygen(options: argparse.Namespace) -> int:
     site = PartyFolder.made(options.home, options.name, options.role)
     identity = site.keys.identity
-    if options.json:
-        emit(
-            {
-                "name": site.name,
-                "role": site.role,
-                "fingerprint": fingerprint(identity),
-                "identity": str(options.home / IDENTITY),
-            }
-        )
-        return 0
-    say(f"{site.name} ({site.role}): keys in {options.home}, for this party alone")
-    say(f"fingerprint {fingerprint(identity)}")
-    say(f"give {options.home / IDENTITY} to whoever makes the roster, and read the fingerprint out")
+    path, shown = options.home / IDENTITY, fingerprint(identity)
+    answer(
+        options,
+        {"name": site.name, "role": site.role, "fingerprint": shown, "identity": str(path)},
+        f"{site.name} ({site.role}): keys in {options.home}, for this party alone",
+        f"fingerprint {shown}",
+        f"give {path} to whoever makes the roster, and read the fingerprint out",
+    )
     return 0
 
 
@@ -127,8 +120,8 @@ def _approve(options: argparse.Namespace) -> int:
     site, study = PartyFolder.opened(options.home), Study.load(options.study)
     if options.withdraw:
         there = site.withdraw(study.id)
-        said = {"study_id": study.id.hex(), "withdrawn": there}
-        emit(said) if options.json else say("withdrawn" if there else "it was not approved here")
+        words = "withdrawn" if there else "it was not approved here"
+        answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
         return 0 if there else 1
     if options.roster is None:
         raise UserError("expected --roster, the file that all parties compared, got none; name it")
@@ -139,10 +132,8 @@ def _approve(options: argparse.Namespace) -> int:
         say("not approved; nothing was changed")
         return 1
     path = site.approve(study, roster)
-    if options.json:
-        emit({"study_id": study.id.hex(), "approved": True, "file": str(path)})
-    else:
-        say(f"approved: {study.name}, id {study.id.hex()}")
+    found = {"study_id": study.id.hex(), "approved": True, "file": str(path)}
+    answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
     return 0
 
 
@@ -162,8 +153,8 @@ def _provision(options: argparse.Namespace) -> int:
     if options.json:
         emit({"kits": {name: str(path) for name, path in made.items()}})
         return 0
-    rows = [(name, str(path)) for name, path in made.items()]
-    table("Startup kits: each goes to its party, by a way that nobody else reads", ("", ""), rows)
+    title = "Startup kits: each goes to its party, by a way that nobody else reads"
+    table(title, ("", ""), [(name, str(path)) for name, path in made.items()])
     return 0
 
 
@@ -180,7 +171,7 @@ def _serve(options: argparse.Namespace) -> int:
         say(f"the evidence will hold the audit in {kept}")
     if options.job is not None:
         write_job(options.job, study, site.roster, made.quorum)
-        emit({"job": str(options.job)}) if options.json else say(f"job written to {options.job}")
+        answer(options, {"job": str(options.job)}, f"job written to {options.job}")
         return 0
     _check_engine()
     if options.admin is None:
@@ -190,21 +181,12 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _supervised(options: argparse.Namespace, site: PartyFolder, study: Study, quorum: int) -> int:
     """Serve until the study is done."""
-    from hubbub.network.flare.kit import prepare
     from hubbub.network.flare.outcome import run_folder
     from hubbub.network.flare.parent import Parent
-    from hubbub.network.flare.site_settings import Settings
     from hubbub.network.flare.supervisor import Serving, told
 
     began = time.monotonic()
-    settings = Settings.changed(
-        options.kit / "local",
-        options.home.resolve(),
-        deadline=options.deadline,
-        waiting=options.waiting,
-        allow_byoc=options.allow_byoc,
-    )
-    kit = prepare(options.kit, settings)
+    settings, kit = _prepared(options, deadline=options.deadline, waiting=options.waiting)
     parent = None if options.running else Parent(kit, options.home / "engine.log")
     out = run_folder(options.home, study.id.hex())
     with bar(study.name, study.training.steps, quiet=options.json) as progress:
@@ -231,34 +213,39 @@ def _supervised(options: argparse.Namespace, site: PartyFolder, study: Study, qu
             if parent is not None:
                 parent.stop()
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    summary = {"out": str(out), "final": final, "seconds": time.monotonic() - began}
-    if options.json:
-        emit(summary)
-        return 0
-    say(f"{study.name}: epsilon {number(final['epsilon'])} at delta {study.privacy.delta:g}")
-    say(f"written to {out}; open {out / 'report.html'}, and check it with hubbub verify {out}")
+    answer(
+        options,
+        {"out": str(out), "final": final, "seconds": time.monotonic() - began},
+        f"{study.name}: epsilon {number(final['epsilon'])} at delta {study.privacy.delta:g}",
+        f"written to {out}; open {out / 'report.html'}, and check it with hubbub verify {out}",
+    )
     return 0
 
 
-def _join(options: argparse.Namespace) -> int:
+def _prepared(options: argparse.Namespace, **own: Any) -> tuple[Settings, Path]:
+    """The settings of a site, and its startup kit made ready with them."""
     from hubbub.network.flare.kit import prepare
-    from hubbub.network.flare.parent import Parent
     from hubbub.network.flare.site_settings import Settings
+
+    byoc, home = options.allow_byoc, options.home.resolve()
+    settings = Settings.changed(options.kit / "local", home, allow_byoc=byoc, **own)
+    return settings, prepare(options.kit, settings)
+
+
+def _join(options: argparse.Namespace) -> int:
+    from hubbub.network.flare.parent import Parent
     from hubbub.network.flare.supervisor import keep_joined, told
 
     _check_engine()
     site = PartyFolder.opened(options.home)
     if site.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
-    settings = Settings.changed(
-        options.kit / "local",
-        options.home.resolve(),
+    _, kit = _prepared(
+        options,
         data=str(options.data.resolve()) if options.data else None,
         ledger=str(options.ledger.resolve()) if options.ledger else None,
         device=options.device,
-        allow_byoc=options.allow_byoc,
     )
-    kit = prepare(options.kit, settings)
     if kit.name != site.name:
         raise UserError(
             f"expected the startup kit of {site.name}, got that of {kit.name}; name the right one"
@@ -282,33 +269,30 @@ def _join(options: argparse.Namespace) -> int:
     return 0
 
 
-class _terminated:  # noqa: N801 (used like a function)
+@contextmanager
+def _terminated() -> Iterator[None]:
     """A polite request to end is like Ctrl-C: what was started is ended too."""
-
-    def __enter__(self) -> None:
-        def interrupted(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        self._before = signal.signal(signal.SIGTERM, interrupted)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _status(options: argparse.Namespace) -> int:
     path = options.home / "status.json"
     try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UserError(
             f"expected a party's folder that has taken part in a study, found no {path}; check the "
             "path"
         ) from None
-    said["age_seconds"] = max(0.0, time.time() - said.pop("time"))
+    status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
     if options.json:
-        emit(said)
+        emit(status)
         return 0
-    rows = [(key.replace("_", " "), _cell(value)) for key, value in said.items()]
+    rows = [(key.replace("_", " "), _cell(value)) for key, value in status.items()]
     table("Where the study stands", ("", ""), rows)
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
@@ -23,11 +23,16 @@ _out, _err = Console(), Console(stderr=True)
 _machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """The option that every command has."""
+def add_command(
+    commands: Any, name: str, words: str, function: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """A command, whose own help says what the overview says of it; all of them take --json."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object and nothing else"
     )
+    parser.set_defaults(command=function)
+    return parser
 
 
 @contextmanager
@@ -46,7 +51,16 @@ def emit(content: dict[str, Any]) -> None:
     print(json.dumps(content, allow_nan=False), file=_machine.get() or sys.stdout)
 
 
-def say(text: str = "") -> None:
+def answer(options: argparse.Namespace, content: dict[str, Any], *lines: str) -> None:
+    """The content for machines, or these lines for people."""
+    if options.json:
+        emit(content)
+        return
+    for line in lines:
+        say(line)
+
+
+def say(text: str) -> None:
     """A line for people."""
     _out.print(_printable(text), highlight=False, markup=False, soft_wrap=True)
 
@@ -115,6 +129,11 @@ def bar(title: str, total: int, *, quiet: bool) -> Iterator[Bar]:
     shown = not quiet and _err.is_terminal
     with Progress(*columns, console=_err, disable=not shown, transient=True) as progress:
         yield Bar(progress, progress.add_task(title, total=total, note=""))
+
+
+def finite(epsilon: float) -> float | None:
+    """An epsilon as JSON knows it: None past all bounds."""
+    return epsilon if epsilon < float("inf") else None
 
 
 def number(value: float | None, digits: int = 4) -> str:

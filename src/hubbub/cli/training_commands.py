@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.output import add_json, bar, emit, number, say, table
+from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
 from hubbub.study import Study
@@ -37,17 +37,16 @@ _NODES = 2  # compute nodes of the demo over the network
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    demo = _command(commands, "demo", "the four-hospital study, end to end")
+    demo = add_command(commands, "demo", "the four-hospital study, end to end", _demo)
     demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
     demo.add_argument("--splits", type=int, help="train/test splits to average over; default 20")
     demo.add_argument(
         "--network", action="store_true", help="every party a process of its own, over FLARE"
     )
-    demo.set_defaults(command=_demo)
-    planned = _command(commands, "plan", "what a study means: noise, epsilon per adversary")
+    words = "what a study means: noise, epsilon per adversary"
+    planned = add_command(commands, "plan", words, _plan)
     planned.add_argument("study", type=Path, help="the study's TOML file")
-    planned.set_defaults(command=_plan)
-    trained = _command(commands, "run", "train a study with all parties in this process")
+    trained = add_command(commands, "run", "train a study with all parties in this process", _run)
     trained.add_argument("study", type=Path, nargs="?", help="the study's TOML file")
     trained.add_argument("--out", type=Path, help="folder for the run; default runs/<name>-<time>")
     trained.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
@@ -59,23 +58,11 @@ def add_commands(commands: Any) -> None:
     trained.add_argument(
         "--device", default="auto", help="auto (a GPU if there is one), cpu or cuda; default auto"
     )
-    trained.set_defaults(command=_run)
-    for parser in (demo, planned, trained):
-        add_json(parser)
-
-
-def _command(commands: Any, name: str, words: str) -> argparse.ArgumentParser:
-    """A command that says in its own help what the overview says of it."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    return parser
 
 
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
-    if options.json:
-        emit(made.to_dict())
-    else:
-        show_plan(made)
+    emit(made.to_dict()) if options.json else show_plan(made)
     return 0
 
 
@@ -85,22 +72,20 @@ def _run(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     study, out = result.plan.study, result.folder
     assert out is not None  # noqa: S101  # the command always names one
-    summary: dict[str, Any] = {
-        "out": str(out),
-        "final": dict(result.final),
-        "epsilon": result.epsilon if result.epsilon < float("inf") else None,
-        "delta": study.privacy.delta,
-        "seconds": seconds,
-    }
-    if options.json:
-        emit(summary)
-        return 0
-    say(f"{study.name}: {study.training.steps} steps in {seconds:.1f} s; {_note(result.final)}")
-    say(
-        f"epsilon {number(summary['epsilon'])} at delta {study.privacy.delta:g} against the "
-        f"{result.plan.stated.adversary}"
+    answer(
+        options,
+        {
+            "out": str(out),
+            "final": dict(result.final),
+            "epsilon": finite(result.epsilon),
+            "delta": study.privacy.delta,
+            "seconds": seconds,
+        },
+        f"{study.name}: {study.training.steps} steps in {seconds:.1f} s; {_note(result.final)}",
+        f"epsilon {number(result.epsilon)} at delta {study.privacy.delta:g} against the "
+        f"{result.plan.stated.adversary}",
+        f"written to {out}; open {out / 'report.html'}",
     )
-    say(f"written to {out}; open {out / 'report.html'}")
     return 0
 
 
@@ -151,7 +136,7 @@ def _demo(options: argparse.Namespace) -> int:
 
     if options.network:
         return _demo_network(options)
-    splits = _SPLITS if options.splits is None else options.splits
+    splits: int = _SPLITS if options.splits is None else options.splits
     if splits < 1:
         raise UserError(f"expected --splits of at least 1, got {splits}; raise it")
     study = Study.parse(_heart())
@@ -175,16 +160,13 @@ def _demo(options: argparse.Namespace) -> int:
         )
         return 0
     show_plan(found.plan)
+    metric, epsilon = found.metric.upper(), number(found.plan.stated.epsilon, 3)
+    shown = dict.fromkeys(MODES, epsilon) | {"non-private": "none"}
     table(
-        f"Is joining worth it? {found.metric.upper()} on public test data, mean of {splits} splits",
-        ("", found.metric.upper(), "±", "epsilon"),
+        f"Is joining worth it? {metric} on public test data, mean of {splits} splits",
+        ("", metric, "±", "epsilon"),
         [
-            (
-                _WORDS[mode],
-                f"{found.mean[mode]:.3f}",
-                f"{found.spread[mode]:.3f}",
-                "none" if mode == "non-private" else number(found.plan.stated.epsilon, 3),
-            )
+            (_WORDS[mode], f"{found.mean[mode]:.3f}", f"{found.spread[mode]:.3f}", shown[mode])
             for mode in MODES
         ],
     )
@@ -204,7 +186,8 @@ def _demo_network(options: argparse.Namespace) -> int:
     told = (lambda _: None) if options.json else say
     apart = run_demo(out, _heart(), nodes=_NODES, told=told)
     began = time.perf_counter()
-    study = _without_roster(Study.load(out / "study.toml"))
+    study = Study.load(out / "study.toml")
+    study = replace(study, toml="", parties=replace(study.parties, roster=""))  # keys of this run
     with bar("in one process", study.training.steps, quiet=options.json) as progress:
         beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
     end = time.perf_counter()
@@ -221,27 +204,15 @@ def _demo_network(options: argparse.Namespace) -> int:
             }
         )
         return 0
-    table(
-        f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})",
-        ("", "AUC", "epsilon", "seconds"),
-        [
-            (
-                words,
-                f"{finals[place]['auc']:.3f}",
-                number(finals[place]["epsilon"], 3),
-                f"{seconds[place]:.0f}",
-            )
-            for place, words in _PLACES.items()
-        ],
-    )
+    rows = [
+        (_PLACES[key], f"{final['auc']:.3f}", number(final["epsilon"], 3), f"{seconds[key]:.0f}")
+        for key, final in finals.items()
+    ]
+    title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
+    table(title, ("", "AUC", "epsilon", "seconds"), rows)
     say("one run each: their noise differs, and so do the last digits")
     say(f"written to {out}; check the first with hubbub verify {apart['out']}")
     return 0
-
-
-def _without_roster(study: Study) -> Study:
-    """The study for one process, where keys are made for the run."""
-    return replace(study, toml="", parties=replace(study.parties, roster=""))
 
 
 def _heart() -> str:

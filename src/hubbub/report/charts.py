@@ -58,18 +58,14 @@ def lines(
     described: str,
     extra: Sequence[Html] = (),
 ) -> Html:
-    """Series as lines with marks.
+    """At most two series as lines with marks, over `extra`.
 
-    Args:
-        series: at most two, which may have different x.
-        across, up: the axes, placed between LEFT and RIGHT and as `vertical` says.
-        labels: what the horizontal and the vertical axis show, with units.
-        described: the chart in words.
-        extra: more to draw, beneath the lines.
+    The axes are placed between LEFT and RIGHT and as `vertical` says; `labels` are what the
+    horizontal and the vertical one show, with units.
     """
     parts = [*_frame(across, up, labels), *extra]
     for index, one in enumerate(series):
-        parts += _line(one, across, up, index)
+        parts.append(_line(one, across, up, index))
     if len(series) > 1:
         parts += _legend([one.name for one in series])
     return _svg(parts, up.start + _BELOW, described)
@@ -103,7 +99,9 @@ def limit(at: float, text: str, across: Scale, up: Scale) -> Html:
 def off_scale(at: Sequence[float], text: str, across: Scale, up: Scale) -> Html:
     """Crosses above the upper edge, for values that have no place on the vertical axis."""
     y = up.end - 12
-    crosses = [_cross(across.place(x), y, f"{amount(x)}: {text}") for x in at]
+    titles = [tag("title", f"{amount(x)}: {text}") for x in at]
+    strokes = [f"M{across.place(x) - 5:g} {y - 5:g}l10 10m0 -10l-10 10" for x in at]
+    crosses = [tag("path", t, d=d, class_="cross") for t, d in zip(titles, strokes, strict=True)]
     x = across.place(at[0])
     side, gap = ("end", -12) if x > (LEFT + RIGHT) / 2 else ("start", 8)
     place = y + 4 if side == "end" else y + 28
@@ -111,12 +109,9 @@ def off_scale(at: Sequence[float], text: str, across: Scale, up: Scale) -> Html:
 
 
 def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) -> Html:
-    """A band of zones with a mark, on a logarithmic scale.
+    """A band of zones, each its upper end and its name, with a mark; on a logarithmic scale.
 
-    Args:
-        at: where the mark stands; None: beyond the end.
-        zones: the upper end and the name of each, by rising end.
-        described: the band in words.
+    No mark's place means beyond the end.
     """
     low = zones[0][0] / 20
     across = Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
@@ -186,7 +181,7 @@ def _ticks_across(across: Scale, foot: float, head: float) -> list[Html]:
     ]
 
 
-def _line(one: Series, across: Scale, up: Scale, index: int) -> list[Html]:
+def _line(one: Series, across: Scale, up: Scale, index: int) -> Html:
     placed = [(across.place(x), up.place(y)) for x, y in one.points]
     path = " ".join(f"{x:.2f},{y:.2f}" for x, y in placed)
     marks = [
@@ -195,9 +190,8 @@ def _line(one: Series, across: Scale, up: Scale, index: int) -> list[Html]:
         if one.marked
     ]
     # The name is what tests and people who save the picture find the line by.
-    return [
-        tag("g", tag("polyline", points=path), *marks, class_=f"series-{index}", data_name=one.name)
-    ]
+    line = tag("polyline", points=path)
+    return tag("g", line, *marks, class_=f"series-{index}", data_name=one.name)
 
 
 def _mark(place: tuple[float, float], shape: str, title: str) -> Html:
@@ -208,19 +202,14 @@ def _mark(place: tuple[float, float], shape: str, title: str) -> Html:
     return tag("rect", inner, x=x - 3, y=y - 3, width=6, height=6)
 
 
-def _cross(x: float, y: float, title: str) -> Html:
-    strokes = f"M{x - 5:g} {y - 5:g}l10 10m0 -10l-10 10"
-    return tag("path", tag("title", title), d=strokes, class_="cross")
-
-
 def _legend(names: Sequence[str]) -> list[Html]:
     entries = []
     for index, name in enumerate(names):
         x = LEFT + 120 * index
         mark = _mark((x + 12, 12), _MARKS[index], name)
         stroke = tag("polyline", points=f"{x},12 {x + 24},12")
-        entries.append(tag("g", stroke, mark, class_=f"series-{index}"))
-        entries.append(tag("text", name, x=x + 32, y=_UPPER))
+        entries += [tag("g", stroke, mark, class_=f"series-{index}")]
+        entries += [tag("text", name, x=x + 32, y=_UPPER)]
     return entries
 
 
@@ -233,7 +222,7 @@ def _bar(item: ChartBar, across: Scale, top: float, index: int) -> list[Html]:
     ]
     reach = end
     if item.spread:
-        low, reach = across.place(max(item.value - item.spread, 0)), end
+        low = across.place(max(item.value - item.spread, 0))
         reach = across.place(item.value + item.spread)
         whisker = f"M{low:.2f} {middle - 4:g}v8m0 -4H{reach:.2f}m0 -4v8"
         parts.append(tag("path", d=whisker, class_="whisker"))

@@ -18,7 +18,7 @@ Audit = Mapping[str, Any] | None
 _HOW = {
     "re-derived": ("computed again from what is public", "and found equal"),
     "signed": ("signed by the party that it is about", "and the signature verified"),
-    "on trust": ("shown by nothing", "and left to trust"),
+    "not verifiable": ("shown by nothing here", "and left to trust"),
 }
 
 
@@ -63,7 +63,7 @@ def _counted(findings: Sequence[Finding], verdict: str) -> int:
 
 
 def _trusted(findings: Sequence[Finding]) -> list[Html]:
-    trusted = [claim for claim, verdict in findings if verdict == "on trust"]
+    trusted = [claim for claim, verdict in findings if verdict == "not verifiable"]
     if not trusted:
         return []
     items = (tag("li", f"{claim[:1].upper()}{claim[1:]}.") for claim in trusted)
@@ -74,11 +74,11 @@ def _audited(audit: Audit) -> list[Html]:
     """What an audit has found, if there was one."""
     if audit is None:
         return [tag("p", "The evidence of this run holds no audit of the study.")]
-    said = (
+    words = (
         f"An audit by hubbub {audit['version']} played {amount(audit['runs'])} trainings of this "
         f"study with {amount(audit['canaries'])} canaries each in the place of records. It saw ε "
         f"of at least {at_least(audit['epsilon_lower'])} in sums that may tell "
         f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; a larger one than "
         "that would have shown a defect."
     )
-    return [tag("p", said)]
+    return [tag("p", words)]

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from hubbub.report import charts
 from hubbub.report.markup import Html, section, table, tag
-from hubbub.report.modes import MODES, Mode
-from hubbub.report.number_format import NOT_KNOWN, amount, at_most, finite, score
+from hubbub.report.modes import MODES
+from hubbub.report.number_format import amount, at_most, finite, score
 from hubbub.report.scales import Scale, bounds, linear
 
 Row = Mapping[str, float]
@@ -37,12 +37,7 @@ def name_of(metric: str) -> str:
 
 
 def learning(rows: Sequence[Row], against: str | None) -> Html:
-    """The section with the learning curve.
-
-    Args:
-        rows: the metrics.
-        against: the adversary for whom the epsilon in the rows is; None if it holds for nobody.
-    """
+    """The section with the learning curve; the rows' epsilon holds against an adversary, if any."""
     found = metrics_of(rows)
     if not found:
         return section("What was learned", tag("p", "This run was not scored on test records."))
@@ -50,15 +45,13 @@ def learning(rows: Sequence[Row], against: str | None) -> Html:
     figures = [_metric_figure(rows, found)]
     if against is not None:
         figures.append(_epsilon_figure(rows, against))
+    words = f"Measured on public test records, which no silo had to give up. {meanings}"
+    numbers = _metric_table(rows, found, promised=against is not None)
     return section(
         "What was learned",
-        tag("p", f"Measured on public test records, which no silo had to give up. {meanings}"),
+        tag("p", words),
         tag("div", *figures, class_="figures"),
-        tag(
-            "details",
-            tag("summary", "The same in numbers"),
-            _metric_table(rows, found, promised=against is not None),
-        ),
+        tag("details", tag("summary", "The same in numbers"), numbers),
     )
 
 
@@ -107,11 +100,7 @@ def _epsilon_figure(rows: Sequence[Row], against: str) -> Html:
 
 
 def _over_steps(
-    series: Sequence[charts.Series],
-    rows: Sequence[Row],
-    up: Scale,
-    label: str,
-    words: str,
+    series: Sequence[charts.Series], rows: Sequence[Row], up: Scale, label: str, words: str
 ) -> Html:
     across = linear([0.0, *(row["step"] for row in rows)], charts.LEFT, charts.RIGHT, whole=True)
     chart = charts.lines(
@@ -151,15 +140,13 @@ def _bars(
 def _comparison_table(
     values: Mapping[str, float | None], spreads: Mapping[str, float | None], name: str
 ) -> Html:
-    rows = [_comparison_row(MODES[mode], values[mode], spreads[mode]) for mode in values]
+    rows = [
+        (MODES[key].label, score(one), score(spreads[key]), MODES[key].meaning, MODES[key].trust)
+        for key, one in values.items()
+    ]
     head = ("Way of training", f"test {name}", "± spread", "what happens", "who must be trusted")
     caption = "The same study under other arrangements, at the same ε where there is one"
     return table(caption, head, rows, numeric=(1, 2))
-
-
-def _comparison_row(mode: Mode, value: float | None, spread: float | None) -> tuple[str, ...]:
-    spread_shown = NOT_KNOWN if spread is None else score(spread)
-    return mode.label, score(value), spread_shown, mode.meaning, mode.trust
 
 
 def _verdict(

@@ -36,9 +36,8 @@ def ledgers(parts: Sequence[Part]) -> Html:
 
 
 def _row(part: Part) -> tuple[Html | str, ...]:
-    told, ledger = part["data_set"], part["ledger"]
-    spent = NOT_KNOWN
-    if told is not None:
-        spent = f"{at_most(told['epsilon'])} at δ = {amount(told['delta'])}"
+    spent, ledger = NOT_KNOWN, part["ledger"]
+    if total := part["data_set"]:
+        spent = f"{at_most(total['epsilon'])} at δ = {amount(total['delta'])}"
     head = tag("code", f"{ledger['head'][:16]}…")
     return part["silo"], amount(part["attempts"]), amount(ledger["rows"]), spent, head

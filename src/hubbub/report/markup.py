@@ -55,12 +55,7 @@ def table(
 ) -> Html:
     """A captioned table whose first column names its rows.
 
-    Args:
-        caption: what the table says, in a sentence.
-        head: the names of the columns.
-        rows: their cells.
-        numeric: columns, from 0, that are set flush right.
-        marked: rows, from 0, that stand out.
+    Columns that are `numeric`, from 0, are set flush right; rows that are `marked` stand out.
     """
     kinds = ["number" if column in numeric else "words" for column in range(len(head))]
     names = zip(head, kinds, strict=True)

@@ -12,24 +12,15 @@ View = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
-    """One way to train.
-
-    Args:
-        label: short name for people.
-        meaning: what happens, as a sentence.
-        trust: who has to be trusted with records or exact sums.
-        against: the adversary against whom the stated epsilon holds; "" is the one that the plan
-            states, None that it holds against nobody.
-        beyond: what the promise leaves out, as a sentence.
-        views: per party: who, what it sees, what it does not see.
-    """
+    """One way to train, in sentences and short names."""
 
     label: str
-    meaning: str
-    trust: str
+    meaning: str  # what happens
+    trust: str  # who has to be trusted with records or exact sums
+    # Against whom the epsilon holds: "", whom the plan states; None, against nobody.
     against: str | None
-    beyond: str
-    views: tuple[View, ...]
+    beyond: str  # what the promise leaves out
+    views: tuple[View, ...]  # per party: who, what it sees, what it does not see
 
 
 _OUTSIDER: View = (
@@ -37,6 +28,7 @@ _OUTSIDER: View = (
     "the models that are published, with the noise that they were trained with",
     "anything else",
 )
+_SUMS: View = ("Aggregator", "every silo's exact sum of gradients, in every step", "raw records")
 _READER: View = ("Silo", "its own records; every published model", "other silos' records or sums")
 
 FEDERATED = Mode(
@@ -79,11 +71,7 @@ BASELINES = {
         trust="the aggregator, with everything",
         against="those who see only models",
         beyond="The aggregator sees exact sums: nothing is promised against it.",
-        views=(
-            ("Aggregator", "every silo's exact sum of gradients, in every step", "raw records"),
-            _READER,
-            _OUTSIDER,
-        ),
+        views=(_SUMS, _READER, _OUTSIDER),
     ),
     "local-dp": Mode(
         label="local noise",
@@ -113,7 +101,7 @@ BASELINES = {
         against=None,
         beyond="This baseline adds no noise: nothing is promised to anybody, so there is no ε.",
         views=(
-            ("Aggregator", "every silo's exact sum of gradients, in every step", "raw records"),
+            _SUMS,
             _READER,
             ("Outsider", "models trained without noise, from which records may leak", "the sums"),
         ),

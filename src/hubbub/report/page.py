@@ -34,7 +34,7 @@ def render(
     attempts: int | None = None,
     seconds: float | None = None,
 ) -> str:
-    """The report of a run as one self-contained HTML page.
+    """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
     Guarantees:
         1. The page loads nothing, runs nothing, and shows every given text as text.
@@ -44,20 +44,17 @@ def render(
         plan: the plan as plain values.
         metrics: one row per evaluation: "step", "epsilon" and, where evaluated, "loss",
             "accuracy", "auc". May be empty.
-        baseline: None for the federation, or the name of the baseline that was run.
+        baseline: the name of the baseline that was run; None for the federation.
         comparison: by mode, the mean "auc" or "accuracy" over runs and its "spread". May be empty.
-        parts: what the silos have signed about their ledgers, as in the evidence.
+        parts, audit: signed parts of the silos and what an audit has found, as in the evidence.
         checked: claims and verdicts, as `hubbub verify` gives them.
-        audit: what an audit of the study has found, as in the evidence.
         attempts: made in all; as many as the last row has steps if None.
-        seconds: that the run took; None if nobody measured.
-
-    Returns:
-        HTML, to be stored as UTF-8.
+        seconds: that the run took, if somebody measured.
     """
     mode = FEDERATED if baseline is None else BASELINES[baseline]
     against = privacy_cost.against(plan, mode)
-    made = attempts if attempts is not None else _last_step(metrics)
+    last = int(metrics[-1]["step"]) if metrics else 0
+    made = last if attempts is None else attempts
     sections = [
         _summary(plan, metrics, mode, against, checked),
         *_warnings(plan["warnings"]),
@@ -65,19 +62,12 @@ def render(
         privacy_cost.cost(plan, mode),
         learned.joining(comparison),
         _views(mode),
-        *(
-            [ledger_section.ledgers(parts), traffic.traffic(plan, made, seconds)]
-            if not baseline
-            else []
-        ),
+        *([] if baseline else [ledger_section.ledgers(parts)]),
+        *([] if baseline else [traffic.traffic(plan, made, seconds)]),
         checks.checks(checked, audit),
         plan_numbers.numbers(plan, mode),
     ]
     return _document(plan["study"], sections)
-
-
-def _last_step(metrics: Metrics) -> int:
-    return int(metrics[-1]["step"]) if metrics else 0
 
 
 def _document(name: str, parts: Sequence[Html]) -> str:
@@ -96,26 +86,23 @@ def _document(name: str, parts: Sequence[Html]) -> str:
 
 
 def _summary(
-    plan: Plan,
-    metrics: Metrics,
-    mode: Mode,
-    against: str | None,
-    checked: Sequence[checks.Finding],
+    plan: Plan, metrics: Metrics, mode: Mode, against: str | None, checked: Sequence[checks.Finding]
 ) -> Html:
     """The first screen: what happened, in one sentence and a few figures."""
     # The last adversary of a plan is all silos but one.
     silos = 1 + max(row["colluding_silos"] for row in plan["epsilon"])
-    lead = (
-        f"{amount(silos)} silos trained one model and showed nobody their records. {mode.meaning}"
-    )
+    lead = f"{amount(silos)} silos trained one model and showed nobody their records."
     if mode is not FEDERATED:
-        lead = f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
-    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against), *_stayed_tile(mode)]
+        lead = f"Baseline “{mode.label}”, for comparison with the federation."
+    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
+    if mode is FEDERATED:
+        remark = "each sent vectors that look random, and nothing else about its data"
+        tiles.append(_tile("records that left a silo", "none", remark))
     return tag(
         "header",
         tag("p", "hubbub report", class_="kicker"),
         tag("h1", tag("bdi", plan["study"])),
-        tag("p", lead, class_="lead"),
+        tag("p", f"{lead} {mode.meaning}", class_="lead"),
         tag("dl", *tiles, class_="tiles"),
         *([tag("p", privacy_cost.plainly(plan, against))] if against else []),
         *([tag("p", checks.briefly(checked))] if checked else []),
@@ -147,13 +134,6 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     ]
 
 
-def _stayed_tile(mode: Mode) -> list[Html]:
-    if mode is not FEDERATED:
-        return []
-    remark = "each sent vectors that look random, and nothing else about its data"
-    return [_tile("records that left a silo", "none", remark)]
-
-
 def _tile(name: str, value: str, remark: str, *more: Html) -> Html:
     remark_shown = tag("dd", remark, class_="remark")
     drawn = [tag("dd", one) for one in more]
@@ -161,15 +141,8 @@ def _tile(name: str, value: str, remark: str, *more: Html) -> Html:
 
 
 def _warnings(warnings: Sequence[str]) -> list[Html]:
-    if not warnings:
-        return []
-    return [
-        section(
-            "Before you rely on it",
-            tag("ul", *(tag("li", one) for one in warnings)),
-            class_="warnings",
-        )
-    ]
+    items = tag("ul", *(tag("li", one) for one in warnings))
+    return [section("Before you rely on it", items, class_="warnings")] if warnings else []
 
 
 def _views(mode: Mode) -> Html:

@@ -5,7 +5,7 @@ It reads the plan's plain values and says of each what it is; it calculates noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hubbub.report.markup import Html, section, table, tag
@@ -13,17 +13,43 @@ from hubbub.report.modes import FEDERATED, Mode
 from hubbub.report.number_format import amount, at_most
 
 Plan = Mapping[str, Any]
+Cells = tuple[str, str, str]
+
+# Name, key in the plan, and what it is; σ stands for a standard deviation.
+_NOISE = (
+    ("noise multiplier", "noise_multiplier", "σ against the stated adversary, over the norm C"),
+    ("total noise multiplier", "total_noise_multiplier", "the same if every silo takes part"),
+    ("noise share", "share_sigma", "σ of what one silo adds, in units of the sum"),
+    ("the same on the grid", "share_sigma_grid", "σ of what one silo adds, in grid steps"),
+    ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
+    ("word", "word_bits", "bits of one number on the wire"),
+    ("capacity", "capacity", "records, all pulling alike, that fit into a word"),
+    ("quorum", "quorum", "least silos in a round; with fewer nothing is revealed"),
+)
+_LONGER = (
+    ("its longest", "factor", "clipping norms that a projected record may have"),
+    ("slack for longer ones", "slack", "of δ, paid in every step"),
+)
+_SIZE = (
+    ("parameters", "dimension", "numbers that the model learns"),
+    ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
+    ("δ", "delta", "slack of the guarantee"),
+)
+_CERTIFICATE = (
+    ("certificate: added to ε", "epsilon", "for rounding and finite precision, in every ε here"),
+    ("certificate: added to δ", "delta", "the same, and the chance that the mask graph breaks"),
+)
 
 
 def numbers(plan: Plan, mode: Mode) -> Html:
     """The section; a baseline has the plan of the federation that it is compared with."""
     head = ("Quantity", "value", "what it is")
     rows = [
-        *_noise_rows(plan),
+        *_amounts(plan, _NOISE),
         *_projection_rows(plan.get("projection")),
         *_batch_rows(plan.get("without_replacement")),
-        *_size_rows(plan),
-        *_certificate_rows(plan),
+        *_amounts(plan, _SIZE),
+        *_certificate_rows(plan["certificate"]),
     ]
     identity = tag("p", "Study id: ", tag("code", plan["study_id"]))
     caption = "The plan, for those who check it"
@@ -32,36 +58,9 @@ def numbers(plan: Plan, mode: Mode) -> Html:
     return section("The numbers", identity, table(caption, head, rows, numeric=(1,)))
 
 
-Cells = tuple[str, str, str]
-
-
-def _noise_rows(plan: Plan) -> list[Cells]:
-    grid = amount(plan["share_sigma_grid"])
-    return [
-        (
-            "noise multiplier",
-            amount(plan["noise_multiplier"]),
-            "standard deviation of the noise against the stated adversary, over the clipping norm",
-        ),
-        (
-            "total noise multiplier",
-            amount(plan["total_noise_multiplier"]),
-            "the same for the whole noise in the sum when every silo takes part",
-        ),
-        (
-            "noise share",
-            amount(plan["share_sigma"]),
-            f"standard deviation of what one silo adds, in units of the sum; {grid} grid steps",
-        ),
-        ("grid step", amount(plan["grid_step"]), "width of the grid onto which sums are rounded"),
-        ("word", f"{plan['word_bits']} bits", "one number on the wire"),
-        ("capacity", amount(plan["capacity"]), "records, all pulling alike, that fit into a word"),
-        (
-            "quorum",
-            amount(plan["quorum"]),
-            "least silos in a round; with fewer nothing is revealed",
-        ),
-    ]
+def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
+    """Rows of plain numbers; of each row, the name, the key and what it is are given."""
+    return [(name, amount(found[key]), words) for name, key, words in rows]
 
 
 def _projection_rows(found: Plan | None) -> list[Cells]:
@@ -72,76 +71,25 @@ def _projection_rows(found: Plan | None) -> list[Cells]:
     if found["exact"] and found["kind"] != "layers":
         return [*rows, ("its account", "exact", "over the law of the public matrix; costs no δ")]
     rows.append(("its account", found["kind"], found["account"]))
-    if not found["slack"]:
-        return rows
-    return [
-        *rows,
-        ("its longest", amount(found["factor"]), "clipping norms that a projected record may have"),
-        ("slack for longer ones", amount(found["slack"]), "of δ, paid in every step"),
-    ]
+    return rows + (_amounts(found, _LONGER) if found["slack"] else [])
 
 
 def _batch_rows(found: Plan | None) -> list[Cells]:
     """What joint batches cost beside Poisson sampling, if they are joint."""
     if not found:
         return []
+    nobody, slack = at_most(found["epsilon_nobody"]), at_most(found["epsilon_slack"])
+    poisson, known = at_most(found["epsilon_poisson"]), amount(found["known_records"])
+    paid = f"the same with {amount(found['slack'])} of δ paid in every step; not used here"
     return [
-        (
-            "records of the promised adversary",
-            amount(found["known_records"]),
-            "whose part in each joint batch it knows",
-        ),
-        (
-            "ε if it knew none of them",
-            at_most(found["epsilon_nobody"]),
-            "sampling without replacement with nobody malicious",
-        ),
-        (
-            "ε by a quantile of the honest part",
-            at_most(found["epsilon_slack"]),
-            f"the same with {amount(found['slack'])} of δ paid in every step; not used here",
-        ),
-        (
-            "ε under Poisson sampling",
-            at_most(found["epsilon_poisson"]),
-            "at the same noise and rate, where owning records tells nothing",
-        ),
-        (
-            "noise multiplier under Poisson sampling",
-            amount(found["noise_poisson"]),
-            "that would keep the promised ε",
-        ),
+        ("records of the promised adversary", known, "whose part in each joint batch it knows"),
+        ("ε if it knew none of them", nobody, "sampling without replacement, nobody malicious"),
+        ("ε by a quantile of the honest part", slack, paid),
+        ("ε under Poisson sampling", poisson, "at the same noise; owning records tells nothing"),
+        *_amounts(found, (("noise under Poisson sampling", "noise_poisson", "for the same ε"),)),
     ]
 
 
-def _size_rows(plan: Plan) -> list[Cells]:
-    return [
-        ("parameters", amount(plan["dimension"]), "numbers that the model learns"),
-        (
-            "mask partners",
-            amount(plan["degree"]),
-            "silos with which each silo shares masks (in studies without compute nodes)",
-        ),
-    ]
-
-
-def _certificate_rows(plan: Plan) -> list[Cells]:
-    added = plan["certificate"]
-    return [
-        ("δ", amount(plan["delta"]), "slack of the guarantee"),
-        (
-            "certificate: added to ε",
-            amount(added["epsilon"]),
-            "what rounding and finite precision may add; already in every ε of this page",
-        ),
-        (
-            "certificate: added to δ",
-            amount(added["delta"]),
-            "the same for δ, with the chance that the mask graph falls apart",
-        ),
-        (
-            "certificate: factor on δ",
-            f"1 + {added['delta_factor'] - 1:.2g}",
-            "by which δ of the ideal mechanism is multiplied",
-        ),
-    ]
+def _certificate_rows(added: Plan) -> list[Cells]:
+    factor, words = f"1 + {added['delta_factor'] - 1:.2g}", "by which the ideal δ is multiplied"
+    return [*_amounts(added, _CERTIFICATE), ("certificate: factor on δ", factor, words)]

@@ -92,14 +92,12 @@ def _meaning(plan: Plan, who: str) -> list[Html]:
 def _table(plan: Plan) -> Html:
     rows: Sequence[Exposure] = plan["epsilon"]
     body = [_row(row, plan) for row in rows]
-    names = [row["adversary"] for row in rows]
     head = ("Adversary", "ε at most", "promise", "colluding silos", "noise it faces, over clip")
     caption = (
         f"ε for each adversary at δ = {amount(plan['delta'])}; "
         f"planned for up to T = {stated(plan)['colluding_silos']} colluding silos"
     )
-    at = names.index(plan["stated_adversary"])
-    return table(caption, head, body, numeric=(1, 3, 4), marked=(at,))
+    return table(caption, head, body, numeric=(1, 3, 4), marked=(rows.index(stated(plan)),))
 
 
 def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
@@ -140,7 +138,11 @@ def _figure(plan: Plan) -> Html:
         described=f"Line chart of epsilon by number of colluding silos. {words}. T is {limit}.",
         extra=extra,
     )
-    return tag("figure", chart, tag("figcaption", _degradation(limit)))
+    words = (
+        f"The worst adversary for each number of colluding silos. The study is planned for T = "
+        f"{limit} (dashed line); beyond it the promise weakens step by step."
+    )
+    return tag("figure", chart, tag("figcaption", words))
 
 
 def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
@@ -151,10 +153,3 @@ def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
         before = found.get(silos, 0.0)
         found[silos] = None if epsilon is None or before is None else max(epsilon, before)
     return found
-
-
-def _degradation(limit: int) -> str:
-    return (
-        f"The worst adversary for each number of colluding silos. The study is planned for T = "
-        f"{limit} (dashed line); beyond it the promise weakens step by step."
-    )

@@ -15,13 +15,9 @@ _TICKS = 5  # of a linear axis, about
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """An axis from `low` at `start` to `high` at `end`.
+    """An axis from `low` at `start` to `high` at `end`, labelled at its ticks.
 
-    Args:
-        low, high: ends of the axis in units of the quantity; low < high, and 0 < low if log.
-        start, end: their places, in SVG units.
-        ticks: where the axis is labelled.
-        log: whether equal ratios are equally far apart.
+    Equal ratios are equally far apart if it is logarithmic; then 0 < low.
     """
 
     low: float

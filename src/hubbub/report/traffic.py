@@ -13,21 +13,15 @@ from hubbub.report.markup import Html, section, table, tag
 from hubbub.report.number_format import NOT_KNOWN, amount, duration, size
 
 Plan = Mapping[str, Any]
-Cells = tuple[str, str, str]
 
 
 def traffic(plan: Plan, attempts: int, seconds: float | None) -> Html:
-    """The section.
-
-    Args:
-        plan: the plan's plain values.
-        attempts: how many were made, finished or not.
-        seconds: that the run took; None if nobody measured.
-    """
-    rows = [("time", *_shown(seconds, attempts))] if seconds is not None else []
+    """The section; attempts count whether finished or not, and seconds if somebody measured."""
+    each = duration(seconds / attempts) if seconds is not None and attempts else NOT_KNOWN
+    rows = [("time", each, duration(seconds))] if seconds is not None else []
     rows += [
-        (name, size(each), NOT_KNOWN if each is None else size(each * attempts))
-        for name, each in _bytes(plan)
+        (name, size(count), NOT_KNOWN if count is None else size(count * attempts))
+        for name, count in _bytes(plan)
     ]
     words = (
         f"{amount(attempts)} attempts were made; the study allows for {amount(plan['steps'])}. How "
@@ -52,7 +46,3 @@ def _bytes(plan: Plan) -> list[tuple[str, int | None]]:
         ("each silo receives (the model)", download(plan)),
         ("all silos together send", None if each is None else each * silos),
     ]
-
-
-def _shown(seconds: float, attempts: int) -> tuple[str, str]:
-    return duration(seconds / attempts) if attempts else NOT_KNOWN, duration(seconds)

@@ -28,12 +28,9 @@ _FAR = 1e6  # how many clipping norms a canary's gradient is long
 
 @dataclass(frozen=True, kw_only=True)
 class Canaries:
-    """The coins of one run's canaries.
+    """The coins of one run's canaries: canary j is there if its coin is True.
 
-    Args:
-        plan: of the study.
-        coins: canary j is there if True; where records are exchanged, it adds if True and
-            subtracts if False.
+    Where records are exchanged, it adds if True and subtracts if False.
     """
 
     plan: Plan
@@ -78,11 +75,8 @@ class Canaries:
 def losses(seen: Array, noise: float, rate: float, *, exchanged: bool) -> Array:
     """The privacy loss of each coordinate of one step's sum: log of its densities' ratio.
 
-    Args:
-        seen: the sum in units of C.
-        noise: sigma / C of the noise that the adversary does not know.
-        rate: probability with which a record is in the batch.
-        exchanged: whether records are exchanged: C against -C; else C against nothing.
+    The sum is in units of C, as is the noise that the adversary does not know; records that are
+    `exchanged` are C against -C, others C against nothing.
     """
     there = _mixed(seen, noise, rate)
     return there - _mixed(-seen, noise, rate) if exchanged else there

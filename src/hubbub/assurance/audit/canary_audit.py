@@ -167,9 +167,9 @@ def audit(
     runs, canaries, confidence = check_size(runs, canaries, confidence)
     check_auditable(study)
     made, start, delta = plan(study), time.perf_counter(), study.privacy.delta
-    steps, said = study.training.steps, progress or _ignore
+    steps, show = study.training.steps, progress or (lambda _: None)
     with learning.threads_for(canaries):
-        trials = [played(made, canaries, number * steps, said) for number in range(runs)]
+        trials = [played(made, canaries, number * steps, show) for number in range(runs)]
     half = runs // 2
     rule = chosen_rule(_joined(trials[:half]), delta, confidence)
     rates = rates_of(rule, _joined(trials[half:]))
@@ -187,11 +187,7 @@ def audit(
 def played(made: Plan, count: int, before: int, progress: Progress) -> Trials:
     """One training with canaries, its sums as the stated adversary sees them.
 
-    Args:
-        made: the plan.
-        count: of the canaries.
-        before: steps that were made in other runs.
-        progress: see `audit`.
+    Steps that other runs made `before` count in the progress, too.
     """
     study, noise = made.study, made.stated.noise_multiplier
     terms, canaries = round_parameters_of(made, count), Canaries.tossed(made, count)
@@ -217,7 +213,3 @@ def _joined(trials: list[Trials]) -> Trials:
         scores=np.concatenate([one.scores for one in trials]),
         coins=np.concatenate([one.coins for one in trials]),
     )
-
-
-def _ignore(_done: int) -> None:
-    """No progress to show."""

@@ -1,7 +1,7 @@
 """Evidence of a run: one signed file, and what can be shown with nothing but that file.
 
-`collecting` puts it together, `reading` signs and reads it, `claims` checks it, `finding` is one
-thing that was checked.
+`collecting` puts it together, `evidence_file` signs and reads it, `claims` checks it, `finding` is
+one thing that was checked.
 """
 
 from hubbub.assurance.evidence.audit_result import (
@@ -25,7 +25,6 @@ from hubbub.assurance.evidence.collecting import (
     part_of,
     summary_of,
 )
-from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import (
     MALFORMED,
     Plain,
@@ -34,4 +33,11 @@ from hubbub.assurance.evidence.evidence_file import (
     plain_json,
     read_whole,
 )
-from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, rederived, wrong
+from hubbub.assurance.evidence.finding import (
+    Finding,
+    difference,
+    judged,
+    not_verifiable,
+    rederived,
+    wrong,
+)

@@ -14,9 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence.comparing import CLOSE, difference
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, plain_json, read_whole
-from hubbub.assurance.evidence.finding import Finding, signed, wrong
+from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, stated_adversary
@@ -37,11 +36,7 @@ _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 
 def check_auditable(study: Study) -> None:
-    """Refuse what cannot be run, and what canaries with a coordinate of their own cannot test.
-
-    Raises:
-        StudyError: the study is one of these.
-    """
+    """StudyError for what cannot be run, and what canaries of a coordinate each cannot test."""
     if study.parties.trust != "none":
         raise StudyError(
             f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": such a '
@@ -61,11 +56,7 @@ def check_auditable(study: Study) -> None:
 
 
 def check_size(runs: object, canaries: object, confidence: object) -> tuple[int, int, float]:
-    """What may be asked of an audit.
-
-    Raises:
-        StudyError: one of them is out of range.
-    """
+    """What may be asked of an audit; StudyError if one of them is out of range."""
     return (
         arguments.whole("runs", runs, least=2, most=_MOST_RUNS),
         arguments.whole("canaries", canaries, least=1, most=_MOST_CANARIES),
@@ -87,14 +78,8 @@ def audit_to_dict(
 ) -> Plain:
     """An audit as plain values, with what follows from its counts.
 
-    Args:
-        study: that was audited.
-        bounds: of its plan; see `bounds_of`.
-        runs, canaries, confidence: as for `hubbub.audit`.
-        says: what its rule says of a canary, one of `SIDES`.
-        rates: of the rule, in the half of the runs that did not choose it.
-        seconds: that it took.
-        version: of hubbub that made it.
+    The `bounds` are of `bounds_of`; the rule `says` one of `SIDES`, and its `rates` are those in
+    the half of the runs that did not choose it.
     """
     lower = lower_bound(rates, study.privacy.delta, confidence)
     return {
@@ -139,9 +124,9 @@ def read_audit(path: Path, plan: Plan) -> Plain:
     """
     content, made = read_whole(path, most=_MOST_BYTES), {}
     try:
-        said = plain_json(content)
-        why = difference(said, _made_again(said, plan.study, _own_bounds(said, plan.study)))
-        made = _made_again(said, plan.study, bounds_of(plan))
+        found = plain_json(content)
+        why = difference(found, _made_again(found, plan.study, _own_bounds(found, plan.study)))
+        made = _made_again(found, plan.study, bounds_of(plan))
     except MALFORMED as error:
         why = f"it cannot be read ({type(error).__name__}: {error})"
     if why:
@@ -166,45 +151,34 @@ def remedy(confidence: float) -> str:
     )
 
 
-def audit_finding(said: Plain, study: Study, plan: Plan | None) -> Finding:
-    """How an audit in evidence stands.
+def audit_finding(found: Plain, study: Study, plan: Plan | None) -> Finding:
+    """How an audit in evidence stands; one of MALFORMED if it is nothing of the kind.
 
-    Args:
-        said: what the evidence says of it.
-        study: of the evidence.
-        plan: made again; None if that cannot be done from the study alone, and its bounds are then
-            only known to be no more than the study's epsilon.
-
-    Raises:
-        one of MALFORMED: it is nothing of the kind.
+    Where no plan can be made again from the study alone, its bounds are only known to be no more
+    than the study's epsilon.
     """
-    bounds = bounds_of(plan) if plan else _own_bounds(said, study)
-    made = _made_again(said, study, bounds)
+    made = _made_again(found, study, bounds_of(plan) if plan else _own_bounds(found, study))
     claim = (
         f"an audit by hubbub {made['version']} of {made['runs']} runs with {made['canaries']} "
         f"canaries saw epsilon of at least {at_least(made['epsilon_lower'])} "
         f"({100 * made['confidence']:.6g} % confidence) in sums that may tell "
         f"{at_most(made['epsilon_audited'])}"
     )
-    why = difference(said, made)
+    why = difference(found, made)
     if why or made["contradicted"]:
         return wrong(claim, why or "more was seen than they may tell")
     return signed(claim)
 
 
-def _made_again(said: Plain, study: Study, bounds: Plain) -> Plain:
-    """What follows of an audit of this study from what was counted.
-
-    Raises:
-        one of MALFORMED: it is nothing of the kind.
-    """
-    if (said["format"], said["study"]) != (FORMAT, study.id.hex()):
+def _made_again(found: Plain, study: Study, bounds: Plain) -> Plain:
+    """What follows of an audit of this study from its counts; one of MALFORMED if it is none."""
+    if (found["format"], found["study"]) != (FORMAT, study.id.hex()):
         raise StudyError("it is of another format or of another study")
     check_auditable(study)
-    rule, version = said["rule"], said["version"]
+    rule, version = found["rule"], found["version"]
     if rule["says"] not in SIDES[study.privacy.relation] or not _VERSION.fullmatch(version):
         raise ValueError("words that are in no audit")
-    runs, canaries, confidence = check_size(said["runs"], said["canaries"], said["confidence"])
+    runs, canaries, confidence = check_size(found["runs"], found["canaries"], found["confidence"])
     counts = {name: arguments.whole(name, rule[name], least=0, most=_MOST) for name in _COUNTS}
     rates, judged = Rates(**counts), (runs - runs // 2) * canaries
     if rates.positives + rates.negatives != judged:
@@ -219,12 +193,12 @@ def _made_again(said: Plain, study: Study, bounds: Plain) -> Plain:
         confidence=confidence,
         says=rule["says"],
         rates=rates,
-        seconds=arguments.within("seconds", said["seconds"], least=0, most=1e12),
+        seconds=arguments.within("seconds", found["seconds"], least=0, most=1e12),
         version=version,
     )
 
 
-def _own_bounds(said: Plain, study: Study) -> Plain:
+def _own_bounds(found: Plain, study: Study) -> Plain:
     """What an audit says that it was held against: never more than the study's epsilon."""
     most = study.privacy.epsilon * (1 + CLOSE)
-    return {name: arguments.within(name, said[name], least=0, most=most) for name in _BOUNDS}
+    return {name: arguments.within(name, found[name], least=0, most=most) for name in _BOUNDS}

@@ -1,8 +1,9 @@
 """The claims of an evidence file, and how each stands for somebody who holds nothing else.
 
 The plan is made again from the study's text, and epsilon from the attempts; signatures are
-verified; the rest is said to be on trust. Nothing that a study names is imported, run or opened:
-the file may come from anybody. The format is that of `evidence.schema.json` and docs/evidence.md.
+verified; the rest is said to be not verifiable. Nothing that a study names is imported, run or
+opened: the file may come from anybody. The format is that of docs/evidence.md, and of the schema in
+this folder.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ from math import ceil, inf
 from pathlib import Path
 
 from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding
-from hubbub.assurance.evidence.comparing import difference
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, part_words
-from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, signed, wrong
+from hubbub.assurance.evidence.finding import (
+    Finding,
+    difference,
+    judged,
+    not_verifiable,
+    signed,
+    wrong,
+)
 from hubbub.assurance.transcript import roster_of
 from hubbub.errors import IntegrityError
 from hubbub.planning import (
@@ -44,11 +51,7 @@ _MANY = 12  # silos beyond which each is mentioned only if something is wrong wi
 
 
 def check(path: Path) -> list[Finding]:
-    """Everything that the file alone can show.
-
-    Raises:
-        IntegrityError, UserError: as for `load`.
-    """
+    """Everything that the file alone can show; errors are those of `load`."""
     return check_content(load(path))
 
 
@@ -112,16 +115,10 @@ def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
 
 @lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
 def remade(study: Study, dimension: object) -> Plan | None:
-    """The plan of a study; None if that needs what only its own code or data know.
+    """The plan of a study whose model a run states to be so large.
 
-    No data set that the study names is opened: the study may be a stranger's.
-
-    Args:
-        study: the study.
-        dimension: of its model, as a run states it.
-
-    Raises:
-        IntegrityError: it states none.
+    None if that needs what only the study's own code or data know; no data set that it names is
+    opened, for the study may come from anybody. IntegrityError if the run states no size.
     """
     if type(dimension) is not int or dimension < 1 or not is_dimension(study, dimension):
         raise IntegrityError(
@@ -136,7 +133,7 @@ def trusted(study: Study) -> list[str]:
     """What no file can show, each a clause that begins with “that”."""
     parties = study.parties
     compared = "; compare its digest with that of the roster which they exchanged"
-    said = [
+    claims = [
         "that the keys in the roster belong to the parties that it names"
         f"{'' if parties.roster else compared}",
         "that the silos' software clipped their records and drew their shares of the noise as the "
@@ -148,8 +145,8 @@ def trusted(study: Study) -> list[str]:
         "that the metrics were measured as they are told",
     ]
     if parties.compute_nodes:
-        said.append("that of the compute nodes which a silo uses one at least does not collude")
-    return said
+        claims.append("that of the compute nodes which a silo uses one at least does not collude")
+    return claims
 
 
 def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
@@ -161,15 +158,15 @@ def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: objec
 
 
 def _study_claims(content: Plain) -> Iterator[Finding]:
-    said = content["study"]
-    study = Study.parse(said["toml"])
-    made = {"name": study.name, "id": study.id.hex(), "toml": said["toml"]}
+    stated = content["study"]
+    study = Study.parse(stated["toml"])
+    made = {"name": study.name, "id": study.id.hex(), "toml": stated["toml"]}
     claim = f"the study is “{study.name}” with the id {study.id.hex()[:16]}…"
-    yield judged(claim, difference(said, made, "study"))
+    yield judged(claim, difference(stated, made, "study"))
 
 
 def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    found, said = content["plan"], content["epsilon"]
+    found, account = content["plan"], content["epsilon"]
     made = remade(study, found["dimension"])
     if made is None:
         yield not_verifiable(
@@ -178,26 +175,25 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
         )
         return
     yield judged("the plan's numbers follow from the study", difference(found, made.to_dict()))
-    steps, attempts = study.training.steps, _attempts(said["attempts"])
+    steps, attempts = study.training.steps, _attempts(account["attempts"])
     yield judged(
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed against "
         "every other adversary",
-        difference(said["claimed"], spent(made, steps)),
+        difference(account["claimed"], spent(made, steps)),
     )
     rows = spent(made, attempts)
     stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
-    why = difference(said["after_attempts"], rows)
+    why = difference(account["after_attempts"], rows)
     if attempts > _paid_for(steps, study):
         why = f"the study allows for {steps} attempts"
     yield judged(f"after the {attempts} attempts made, it is {at_most(stated['epsilon'])}", why)
 
 
 def _asked_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    said, asked = content["epsilon"], study.privacy
-    stated = content["plan"]["stated_adversary"]  # which was held against the study before
+    asked, stated = study.privacy, content["plan"]["stated_adversary"]  # found to follow before
     made = {"delta": asked.delta, "relation": asked.relation, "stated_adversary": stated}
-    shown = {key: value for key, value in said.items() if key not in _SPENT}
+    shown = {key: value for key, value in content["epsilon"].items() if key not in _SPENT}
     claim = "epsilon is said for the study's delta, relation and adversary"
     yield judged(claim, difference(shown, made, "epsilon"))
 
@@ -240,11 +236,7 @@ def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
 
 
 def _attempts(value: object) -> int:
-    """A count of attempts as the format has it: half an attempt is none.
-
-    Raises:
-        ValueError: it is no whole number.
-    """
+    """A count of attempts; ValueError if it is no whole number: half an attempt is none."""
     if type(value) is not int or value < 0:
         raise ValueError("attempts that are no whole number")
     return value
@@ -258,16 +250,16 @@ def _paid_for(attempts: int, study: Study) -> int:
 
 def _said_by(part: Plain) -> str:
     """A silo's part in words."""
-    ledger, told = part["ledger"], part["data_set"]
+    ledger, total = part["ledger"], part["data_set"]
     words = (
         f"{part['silo']}: {part['attempts']} attempts charged; its ledger has {ledger['rows']} "
         f"rows and the head {ledger['head'][:16]}…"
     )
-    if told is None:
+    if total is None:
         return f"{words}; what its data set has spent in all, it does not tell"
     return (
-        f"{words}; its data set has spent epsilon {at_most(told['epsilon'])} at delta "
-        f"{told['delta']:g} ({told['relation']}) in all"
+        f"{words}; its data set has spent epsilon {at_most(total['epsilon'])} at delta "
+        f"{total['delta']:g} ({total['relation']}) in all"
     )
 
 
@@ -275,8 +267,8 @@ def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
     model, digests = content["model"], content["files"]
     why = "" if model == digests.get(MODEL) else "the list of files has another digest for it"
     yield judged("the model is the one in the list of files", why)
-    said = "none" if model is None else f"{model[:16]}…"
-    yield signed(f"the model has the SHA-256 {said}; `sha256sum {MODEL}` shows whether you have it")
+    digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
+    yield signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
     training = [one for one in content["transcripts"] if one["purpose"] == TRAINING]
     frames = sum(one["frames"] for one in content["transcripts"])
     yield signed(
@@ -288,12 +280,12 @@ def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
 
 
 def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    said, kept = content["audit"], AUDIT in content["files"]
-    if (said is not None) != kept:
+    audit, kept = content["audit"], AUDIT in content["files"]
+    if (audit is not None) != kept:
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
         yield wrong("an audit's file goes with what it has found", why)
-    if said is not None:
-        yield audit_finding(said, study, remade(study, content["plan"]["dimension"]))
+    if audit is not None:
+        yield audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
 
 
 def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:

@@ -28,8 +28,6 @@ from hubbub.planning import Plan
 from hubbub.protocol import Identity, Keys, Roster
 from hubbub.version import VERSION
 
-__all__ = ["FILE", "ONE_PROCESS", "checked_part", "collect", "digests_of", "part_of", "summary_of"]
-
 FILE = "evidence.json"
 _MOST = 2**53
 _PART_MEMBERS = {"silo", "study", "sessions", "ledger", "attempts", "data_set", "signature"}
@@ -54,20 +52,18 @@ def part_of(
     attempts: int,
     data_set: Mapping[str, Any] | None = None,
 ) -> Plain:
-    """What one silo says of its own ledger, signed with its key of the roster.
+    """What one silo states of its own ledger, signed with its key of the roster.
 
     Args:
-        keys: the silo's.
-        study: the study id.
+        keys, study: the silo's, and the study id.
         sessions: that it took part in and that have a transcript.
-        ledger_head: digest of the ledger's last row after the study.
-        ledger_rows: how many rows there were then.
+        ledger_head, ledger_rows: digest and number of the ledger's last row after the study.
         attempts: of the study's training that it has charged, over all sessions; more if its
             evaluations are only due after more of them.
         data_set: {"epsilon", "delta", "relation"} of everything that was ever spent on its data
             set, if it wishes to tell; an epsilon past what is certified is None.
     """
-    said = {
+    part = {
         "silo": keys.identity.name,
         "study": study.hex(),
         "sessions": sorted(one.hex() for one in sessions),
@@ -75,41 +71,41 @@ def part_of(
         "attempts": int(attempts),
         "data_set": None if data_set is None else dict(data_set),
     }
-    return {**said, "signature": keys.sign(part_words(said)).hex()}
+    return {**part, "signature": keys.sign(part_words(part)).hex()}
 
 
-def checked_part(said: object, silo: Identity, *, study: bytes, sessions: Iterable[bytes]) -> Plain:
+def checked_part(part: object, silo: Identity, *, study: bytes, sessions: Iterable[bytes]) -> Plain:
     """What `part_of` gave at a silo, after its way through hands that nobody has to trust.
 
     Raises:
         ValueError: it is not that, or not of this silo, this study and these sessions.
     """
-    if not isinstance(said, dict) or set(said) != _PART_MEMBERS:
+    if not isinstance(part, dict) or set(part) != _PART_MEMBERS:
         raise ValueError("expected the members of a silo's part")
-    known, ledger, told = {one.hex() for one in sessions}, said["ledger"], said["data_set"]
-    counts = (said["attempts"], ledger["rows"]) if isinstance(ledger, dict) else ()
+    known, ledger, total = {one.hex() for one in sessions}, part["ledger"], part["data_set"]
+    counts = (part["attempts"], ledger["rows"]) if isinstance(ledger, dict) else ()
     fits = (
-        said["silo"] == silo.name
-        and said["study"] == study.hex()
-        and isinstance(said["sessions"], list)
-        and all(isinstance(one, str) and one in known for one in said["sessions"])
+        part["silo"] == silo.name
+        and part["study"] == study.hex()
+        and isinstance(part["sessions"], list)
+        and all(isinstance(one, str) and one in known for one in part["sessions"])
         and set(ledger) == {"head", "rows"}
         and len(bytes.fromhex(ledger["head"])) == 32
         and all(type(one) is int and 0 <= one < _MOST for one in counts)
-        and (told is None or _is_spending(told))
+        and (total is None or _is_spending(total))
     )
-    if not fits or not silo.verifies(bytes.fromhex(said["signature"]), part_words(said)):
+    if not fits or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
         raise ValueError("expected a silo's own words about this study")
-    return said
+    return part
 
 
-def _is_spending(told: object) -> bool:
+def _is_spending(total: object) -> bool:
     """Whether this is what was ever spent on a data set."""
-    if not isinstance(told, dict) or set(told) != {"epsilon", "delta", "relation"}:
+    if not isinstance(total, dict) or set(total) != {"epsilon", "delta", "relation"}:
         return False
-    numbers = [told["delta"], *([] if told["epsilon"] is None else [told["epsilon"]])]
+    numbers = [total["delta"], *([] if total["epsilon"] is None else [total["epsilon"]])]
     real = all(type(one) in (int, float) and 0 <= one < float("inf") for one in numbers)
-    return real and isinstance(told["relation"], str)
+    return real and isinstance(total["relation"], str)
 
 
 def collect(
@@ -122,13 +118,12 @@ def collect(
     attempts: int,
     trust: Sequence[str] = (ONE_PROCESS,),
 ) -> str:
-    """The evidence of a run, as the text of its file.
+    """The evidence of a run, as the text of its file, signed with the aggregator's keys.
 
     Args:
-        keys: the aggregator's.
+        keys, roster: the aggregator's, and everybody's public ones.
         folder: of the run, with everything in it but evidence and report; transcripts are sealed.
         plan: that was carried out.
-        roster: everybody, with the keys that sign here.
         parts: what `part_of` gave, of every silo that speaks.
         attempts: that were charged for training, finished or not.
         trust: what has to be trusted besides what is said of every run.
@@ -137,19 +132,15 @@ def collect(
         IntegrityError: a transcript was altered.
         StudyError: the audit in the folder is none of this study.
     """
-    digests, asked = digests_of(folder), plan.study.privacy
+    digests, study = digests_of(folder), plan.study
     content = {
         "format": FORMAT,
-        "study": {
-            "name": plan.study.name,
-            "id": plan.study.id.hex(),
-            "toml": plan.study.as_toml(),
-        },
+        "study": {"name": study.name, "id": study.id.hex(), "toml": study.as_toml()},
         "epsilon": {
-            "delta": asked.delta,
-            "relation": asked.relation,
+            "delta": study.privacy.delta,
+            "relation": study.privacy.relation,
             "stated_adversary": plan.stated.adversary,
-            "claimed": spent(plan, plan.study.training.steps),
+            "claimed": spent(plan, study.training.steps),
             "attempts": int(attempts),
             "after_attempts": spent(plan, int(attempts)),
         },
@@ -160,7 +151,7 @@ def collect(
         "audit": read_audit(folder / AUDIT, plan) if AUDIT in digests else None,
         "files": digests,
         "versions": _versions(),
-        "trust": [*trusted(plan.study), *trust],
+        "trust": [*trusted(study), *trust],
         "roster": plain_roster(roster),
     }
     return with_signature(content, keys.sign)
@@ -181,12 +172,8 @@ def _digest(path: Path) -> str:
 
 
 def summary_of(path: Path) -> Plain:
-    """A transcript in a few values; the whole file is read and its chain checked.
-
-    Raises:
-        IntegrityError: it was altered.
-    """
-    header, frames, full, head = read_header(path), 0, True, None
+    """A transcript in a few values; IntegrityError if it was altered: its whole chain is read."""
+    header, frames, full, head = read_header(path), 0, True, b""
     for kept in read(path):
         frames, head = frames + 1, kept.head
         full = full and kept.payload is not None
@@ -196,7 +183,7 @@ def summary_of(path: Path) -> Plain:
         "purpose": header.purpose,
         "mode": "full" if full else "hashes",
         "frames": frames,
-        "head": head.hex() if head else head_of(path).hex(),
+        "head": (head or head_of(path)).hex(),
     }
 
 

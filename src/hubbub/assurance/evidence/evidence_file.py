@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,8 @@ Plain = dict[str, Any]
 
 
 def load(path: Path) -> Plain:
-    """The content of an evidence file that is as its aggregator signed it.
-
-    Raises:
-        IntegrityError: it is not.
-        UserError: it cannot be read.
-    """
-    whole = read_whole(path)
-    content = _verified(whole)
+    """The content of an evidence file; IntegrityError if it is not as its aggregator signed it."""
+    content = _verified(read_whole(path))
     if content is None:
         raise IntegrityError(
             f"expected {path} to be evidence as its aggregator signed it, it was altered or is "
@@ -48,16 +43,10 @@ def load(path: Path) -> Plain:
 
 
 def read_whole(path: Path, *, most: int = _MOST_BYTES) -> bytes:
-    """A file of a run as it is on disk; it may come from anybody, who may mean harm.
-
-    Raises:
-        UserError: it is no ordinary file, cannot be read, or has more than `most` bytes.
-    """
+    """A file of a run as it is on disk; UserError as for `check_ordinary`."""
     check_ordinary(path, most=most)
-    try:
+    with _readable(path):
         return path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error) from None
 
 
 def check_ordinary(path: Path, *, most: int = _MOST_BYTES) -> None:
@@ -66,29 +55,31 @@ def check_ordinary(path: Path, *, most: int = _MOST_BYTES) -> None:
     Raises:
         UserError: it is no ordinary file, or has more than `most` bytes, which no run needs.
     """
-    try:
+    with _readable(path):
         if not path.is_file():
             raise FileNotFoundError(0, "no ordinary file there")
         if path.stat().st_size > most:
             raise OSError(0, f"more than {most} bytes")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """The disk's errors as ours."""
+    try:
+        yield
     except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    why = error.strerror
-    return UserError(f"expected a file that can be read at {path}, got: {why}; check the path")
+        why = error.strerror
+        raise UserError(
+            f"expected a file that can be read at {path}, got: {why}; check the path"
+        ) from None
 
 
 def plain_json(text: bytes | str) -> Any:
-    """JSON in which every name is said once and every number is one.
+    """JSON in which every name stands once and every number is one; else ValueError.
 
-    Of a name that is said twice, readers differ in which they believe.
-
-    Raises:
-        ValueError, RecursionError: it is not that.
+    Of a name that stands twice, readers differ in which they believe.
     """
-    return json.loads(text, object_pairs_hook=_said_once, parse_constant=_refused)
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
 
 
 def with_signature(content: Plain, sign: Callable[[bytes], bytes]) -> str:
@@ -97,9 +88,9 @@ def with_signature(content: Plain, sign: Callable[[bytes], bytes]) -> str:
     return f'{body},\n "signature": "{sign(_signed_words(body.encode())).hex()}"\n}}\n'
 
 
-def part_words(said: Mapping[str, Any]) -> bytes:
+def part_words(part: Mapping[str, Any]) -> bytes:
     """What a silo signs: JSON with sorted keys and without spaces, as for a study's id."""
-    plain = {key: value for key, value in said.items() if key != "signature"}
+    plain = {key: value for key, value in part.items() if key != "signature"}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return _PART + text.encode()
 
@@ -118,10 +109,10 @@ def _verified(whole: bytes) -> Plain | None:
         return None
 
 
-def _said_once(pairs: list[tuple[str, Any]]) -> Plain:
-    """The members of an object; ValueError if one is said twice."""
+def _unique(pairs: list[tuple[str, Any]]) -> Plain:
+    """The members of an object; ValueError if one stands twice."""
     if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError("a name is said twice")
+        raise ValueError("a name stands twice")
     return dict(pairs)
 
 

@@ -1,14 +1,17 @@
 """What a check found: a claim, and how it stands.
 
 A claim is re-derived (computed again and found equal), signed (only its signer can vouch for it),
-on trust (nothing here can show it), or wrong. This file knows no claims.
+not verifiable (nothing here can show it), or wrong. Other machines may calibrate to other last
+digits, so numbers are found equal if they agree to six. This file knows no claims.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from math import isclose
+from typing import Any, NamedTuple
 
-REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "on trust"
+REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "not verifiable"
+CLOSE = 1e-6
 _WRONG = "wrong: "
 
 
@@ -47,3 +50,22 @@ def wrong(claim: str, why: object) -> Finding:
 def judged(claim: str, why: object) -> Finding:
     """Re-derived, unless there is a reason why not."""
     return wrong(claim, why) if why else rederived(claim)
+
+
+def difference(found: Any, made: Any, where: str = "it") -> str:
+    """Where two plain values first differ by more than last digits; "" if nowhere."""
+    if isinstance(found, dict) and isinstance(made, dict):
+        if set(found) != set(made):
+            odd = min(map(str, set(found) ^ set(made)))
+            return f"{where} has or lacks {odd!r}, unlike what follows from the study"
+        pairs = ((found[key], made[key], key) for key in made)
+    elif isinstance(found, list) and isinstance(made, list | tuple) and len(found) == len(made):
+        pairs = (
+            (a, b, f"{where} {k}") for k, (a, b) in enumerate(zip(found, made, strict=True), 1)
+        )
+    else:
+        same = type(found) is type(made) and found == made
+        if isinstance(made, float) and type(found) in (int, float):
+            same = isclose(found, made, rel_tol=CLOSE)
+        return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
+    return next((said for one in pairs if (said := difference(*one))), "")

@@ -7,42 +7,29 @@ never written. This file does not know where rows are kept, nor what they add up
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isclose
 from typing import Any
 
 from hubbub.privacy import Certificate, Step, arguments
 
-_NOTHING_ADDED = Certificate()
 _PROJECTIONS = ("gaussian", "sign", "layers")
 _LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relative
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Kind:
-    """A mechanism: entries of one kind differ in nothing that costs privacy.
+    """A mechanism: entries of one kind differ in nothing that costs privacy."""
 
-    Args:
-        noise_multiplier: what is left of the noise against the stated adversary (P3).
-        sample_rate: of the batches.
-        sampling: "poisson", "without-replacement" or "none".
-        records: of all silos, where batches are joint (P10).
-        known_records: those that the stated adversary owns, where batches are joint.
-        projection: kind of the random projection; empty for none (P8).
-        dimension: numbers that are sent, where there is a projection.
-        factor: C~ / C, where the projection is charged by a bound.
-        slack: delta that each attempt spends on longer projections, where it is.
-    """
-
-    noise_multiplier: float
+    noise_multiplier: float  # what is left against the stated adversary (P3)
     sample_rate: float
     sampling: str
-    records: int = 0
-    known_records: int = 0
-    projection: str = ""
-    dimension: int = 0
-    factor: float = 1.0
-    slack: float = 0.0
+    records: int = 0  # of all silos, where batches are joint (P10)
+    known_records: int = 0  # those of them that the stated adversary owns
+    projection: str = ""  # its kind, if there is one (P8)
+    dimension: int = 0  # numbers that are sent, where there is a projection
+    factor: float = 1.0  # C~ / C, where the projection is charged by a bound
+    slack: float = 0.0  # delta that each attempt spends on longer projections then
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
@@ -59,11 +46,10 @@ class Kind:
 
         Another version of a library may end a calibration on another digit; the study is the same.
         """
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return all(
-            isclose(mine, others, rel_tol=_LAST_DIGITS)
-            if isinstance(mine, float)
-            else mine == others
-            for mine, others in zip(vars(self).values(), vars(other).values(), strict=True)
+            isclose(a, b, rel_tol=_LAST_DIGITS) if isinstance(a, float) else a == b
+            for a, b in pairs
         )
 
     def step(self, count: int = 1) -> Step:
@@ -89,7 +75,7 @@ class Entry:
     round: int
     attempt: int
     kind: Kind
-    certificate: Certificate = _NOTHING_ADDED
+    certificate: Certificate = field(default_factory=Certificate)
 
     def __post_init__(self) -> None:
         arguments.epsilon(self.certificate.epsilon)

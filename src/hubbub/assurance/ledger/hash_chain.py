@@ -1,10 +1,10 @@
-"""Signed, append-only rows in one file: the paper that a ledger is written on.
+"""Signed, append-only rows in one file, which a ledger is kept in.
 
 Theory of operation. Row 0, the genesis, names the public half of an Ed25519 key; the private half
 lies in `<file>.key` beside it, readable by its owner only and made together with the file. A row's
 digest covers its text, its number and the digest before it, and the key signs every digest. So one
 good signature vouches for all rows before it, and a row that was altered, inserted, moved, taken
-out from between others, or written by a stranger is noticed. SQLite (WAL, synchronous=FULL) makes
+out from between others, or written by anybody else is noticed. SQLite (WAL, synchronous=FULL) makes
 rows durable; its application id tells a ledger from other databases, and the key that is left alone
 tells a ledger that was emptied from one that is new. The newest digest is noted in `<file>.head`:
 so a damaged or missing end of the file is noticed too.
@@ -21,15 +21,16 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from hubbub.assurance.ledger.ledger_key import new_key, own_key
 from hubbub.assurance.ledger.noted_head import NotedHead
 from hubbub.assurance.ledger.row import NOTHING, Row, digest_of, is_signed, signed_row
-from hubbub.errors import IntegrityError
+from hubbub.errors import HubbubError, IntegrityError
 
+Content = TypeVar("Content")
 Progress = Callable[[int, int], None]
 
 _APPLICATION = int.from_bytes(b"hubb", "big")
@@ -46,12 +47,8 @@ _LOG_PAGES = 200
 class Chain:
     """The rows in one file; made, with its key, if there is neither.
 
-    Args:
-        path: the file. Its key is `path` with ".key" appended, its noted head with ".head".
-        kind: what the rows are, in a word; a chain of another kind is refused.
-
-    Raises:
-        IntegrityError: the file is no ledger, was emptied, or cannot be used.
+    The key is beside it under its name with ".key", the noted head with ".head". What the rows are
+    is their `kind`. IntegrityError: the file is of another kind, was emptied, or cannot be used.
     """
 
     def __init__(self, path: Path, kind: str = "ledger") -> None:
@@ -76,12 +73,6 @@ class Chain:
                 self.close()
                 raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the file."""
         self._noted.close()
@@ -99,15 +90,10 @@ class Chain:
         return self._own_key().sign(content)
 
     def after(self, last: Row | None) -> list[Row]:
-        """The rows that follow one verified before, or all of them; verified.
+        """The rows that follow one which this method returned, or all of them; verified.
 
-        Only the last signature is looked at, which vouches for the rest.
-
-        Args:
-            last: a row that this method returned; that it is still there is checked as well.
-
-        Raises:
-            IntegrityError: naming the first row that does not fit.
+        That it is still there is checked too. Only the last signature is looked at, which vouches
+        for the rest. IntegrityError names the first row that does not fit.
         """
         if last is None:
             return self._whole()
@@ -117,16 +103,25 @@ class Chain:
         return self._verified(last, stored[1:])
 
     def check_signatures(self, rows: Sequence[Row], progress: Progress | None = None) -> None:
-        """Look at the signature of every row; `progress` hears how many of how many.
+        """Look at every signature; IntegrityError names the first row whose one is false.
 
-        Raises:
-            IntegrityError: naming the first row whose signature is false.
+        `progress` is called with how many of how many are done.
         """
         for done, row in enumerate(rows, 1):
             if not is_signed(self._public, row):
                 raise self._altered(row.number)
             if progress is not None:
                 progress(done, len(rows))
+
+    def parsed(self, row: Row, parse: Callable[[str], Content], what: str) -> Content:
+        """The content of a verified row; IntegrityError if this version does not know it."""
+        try:
+            return parse(row.text)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, HubbubError):
+            raise IntegrityError(
+                f"expected row {row.number} of {self._path} to be {what}, found something else; "
+                "use the version of hubbub that wrote it"
+            ) from None
 
     def append(self, text: str, last: Row) -> Row:
         """Write the row that follows the last one, and see it there; inside `writing` only."""
@@ -282,8 +277,8 @@ class Chain:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-            said = str(error) if str(error).isprintable() else ascii(str(error))
-            raise IntegrityError(f"expected {expected}, got: {said}; {remedy}") from None
+            shown = str(error) if str(error).isprintable() else ascii(str(error))
+            raise IntegrityError(f"expected {expected}, got: {shown}; {remedy}") from None
 
     def _altered(self, number: int) -> IntegrityError:
         return IntegrityError(

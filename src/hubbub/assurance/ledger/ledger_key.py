@@ -10,6 +10,7 @@ hexadecimal digits, so that it can be copied by hand. This file does not know wh
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -37,7 +38,8 @@ def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
     """
     first = _first_name(path)
     if not path.exists() and _public(_read(first)) == public:
-        _rename(first, path)
+        with suppress(FileNotFoundError, PermissionError):  # another process was faster
+            first.rename(path)
     key = _read(path)
     if key is not None and _public(key) != public:
         raise IntegrityError(
@@ -49,14 +51,6 @@ def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
 
 def _first_name(path: Path) -> Path:
     return path.parent / f"{path.name}.new"
-
-
-def _rename(first: Path, path: Path) -> None:
-    """Give a key its own name, unless another process was faster, or we may not."""
-    try:
-        first.rename(path)
-    except (FileNotFoundError, PermissionError):
-        return
 
 
 def _public(key: Ed25519PrivateKey | None) -> bytes | None:

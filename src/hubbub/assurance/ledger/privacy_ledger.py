@@ -4,9 +4,9 @@ A row is written and synced to disk before the answer that it pays for leaves th
 between over-counts. Before each row the epsilon after it is computed from the rows alone, over
 every study that ever touched the data set (docs/privacy.md P15); past the owner's cap, or past the
 attempts of its study, the row is refused. The cap is a row too, of the same signed chain
-(`chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can prove
-is that it is not an older copy of itself, with older spending or an older cap: have others witness
-its `statement`, and ask `verify` for what they witnessed.
+(`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can
+prove is that it is not an older copy of itself, with older spending or an older cap: have others
+witness its `statement`, and ask `verify` for what they witnessed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from hubbub.assurance.ledger.hash_chain import Chain, Progress
 from hubbub.assurance.ledger.row import Row
 from hubbub.assurance.ledger.statement import Statement
 from hubbub.assurance.ledger.tally import Tally
-from hubbub.errors import IntegrityError, StudyError
-
-__all__ = ["Cap", "Entry", "Kind", "Ledger"]
+from hubbub.errors import IntegrityError
 
 
 class Ledger:
@@ -77,11 +75,7 @@ class Ledger:
             self._count(row, entry)
 
     def set_cap(self, cap: Cap) -> None:
-        """Set the most that all studies together may spend; the latest cap counts.
-
-        Raises:
-            IntegrityError: as for `charge`.
-        """
+        """Set the most that all studies together may spend; the latest cap counts."""
         with self._lock:
             with self._chain.writing():
                 row = self._chain.append(json.dumps({"cap": cap.to_dict()}), self._catch_up())
@@ -110,20 +104,13 @@ class Ledger:
             return self.tally.attempts(study, kind)
 
     def entries(self, after: bytes | None = None) -> Iterator[Entry]:
-        """The entries, oldest first.
-
-        Args:
-            after: an earlier `head`, from which on entries are given; all of them if None.
-
-        Raises:
-            IntegrityError: the ledger does not hold that head.
-        """
+        """The entries, oldest first; those after an earlier `head` if it is given."""
         with self._lock:
             rows = self._chain.after(None)
         for row in rows[0 if after is None else self._place(rows, after) :]:
-            said = self._parsed(row)
-            if isinstance(said, Entry):
-                yield said
+            content = self._parsed(row)
+            if isinstance(content, Entry):
+                yield content
 
     def _place(self, rows: list[Row], head: bytes) -> int:
         """The number of the row that follows a head."""
@@ -149,14 +136,7 @@ class Ledger:
         return self._catch_up().number + 1
 
     def statement(self, time: str) -> Statement:
-        """What the ledger says of itself, signed, for others to witness.
-
-        Args:
-            time: when, as the caller tells; the ledger itself looks at no clock.
-
-        Raises:
-            IntegrityError: there is no key to sign with, or the ledger was altered.
-        """
+        """What the ledger says of itself, signed, for others to witness; it looks at no clock."""
         head = self._catch_up().head
         return Statement.made(self._chain.public, head, time, self._chain.sign)
 
@@ -217,28 +197,24 @@ class Ledger:
 
     def _take_in(self, rows: list[Row]) -> Row:
         """Count verified rows; all or, if one cannot be understood, none."""
-        said = [self._parsed(row) for row in rows]
-        for row, one in zip(rows, said, strict=True):
-            self._count(row, one)
+        contents = [self._parsed(row) for row in rows]
+        for row, content in zip(rows, contents, strict=True):
+            self._count(row, content)
         assert self._last is not None, "a chain has its genesis"  # noqa: S101
         return self._last
 
-    def _count(self, row: Row, said: Entry | Cap | None) -> None:
+    def _count(self, row: Row, content: Entry | Cap | None) -> None:
         """Count one row that was understood."""
-        if isinstance(said, Entry):
-            self._tally.add(said)
-        self._cap = said if isinstance(said, Cap) else self._cap
+        if isinstance(content, Entry):
+            self._tally.add(content)
+        self._cap = content if isinstance(content, Cap) else self._cap
         self._last = row
 
     def _parsed(self, row: Row) -> Entry | Cap | None:
         """What a row says; the genesis says nothing."""
-        if row.number == 0:
-            return None
-        try:
-            ((kind, plain),) = json.loads(row.text).items()
-            return Cap(**plain) if kind == "cap" else Entry.of({"charge": plain}[kind])
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StudyError):
-            raise IntegrityError(
-                f"expected row {row.number} of {self._path} to be a charge or a cap, found "
-                "something else; use the version of hubbub that wrote it"
-            ) from None
+        return self._chain.parsed(row, _content, "a charge or a cap") if row.number else None
+
+
+def _content(text: str) -> Entry | Cap:
+    ((kind, plain),) = json.loads(text).items()
+    return Cap(**plain) if kind == "cap" else Entry.of({"charge": plain}[kind])

@@ -1,14 +1,15 @@
-"""What entries of a kind cost under the relation of a cap, which need not be the study's own.
+"""From a plan to the row that an attempt is charged with, and from rows to what they cost.
 
-The plan's pairing of mechanism and law is used wherever it has a row for the relation; where it has
-none, one that is dearer (docs/privacy.md P15). This file knows no cap and no study.
+A cap's relation need not be the study's own: the plan's pairing of mechanism and law is used
+wherever it has a row for the relation; where it has none, one that is dearer (docs/privacy.md P15).
+This file knows no cap.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from hubbub.assurance.ledger.entry import Kind
+from hubbub.assurance.ledger.entry import Entry, Kind
 from hubbub.planning import (
     BOUNDED,
     EXACT,
@@ -16,11 +17,44 @@ from hubbub.planning import (
     UNPROJECTED,
     WITHOUT_REPLACEMENT,
     Mechanism,
+    Plan,
     Projected,
     is_exact,
+    mechanism_of,
     releases,
 )
 from hubbub.privacy import Release, release
+from hubbub.protocol import Charge, Session
+
+
+def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
+    """The row that an attempt is charged with; `kind` is that of the plan."""
+    return Entry(
+        study=session.study,
+        session=session.id,
+        round=charge.round,
+        attempt=charge.attempt,
+        kind=kind,
+        certificate=plan.certificate,
+    )
+
+
+def kind_of(plan: Plan) -> Kind:
+    """What a ledger must know of a plan's mechanism."""
+    mechanism = mechanism_of(plan.study)
+    how, joint = mechanism.projected, mechanism.sampling == WITHOUT_REPLACEMENT
+    listed = plan.study.training.sampling == WITHOUT_REPLACEMENT  # a kept list is drawn by parts
+    return Kind(
+        noise_multiplier=plan.noise_multiplier,
+        sample_rate=mechanism.sample_rate,
+        sampling=mechanism.sampling,
+        records=mechanism.records if listed else 0,
+        known_records=plan.stated.known_records if joint else 0,
+        projection=how.kind if how else "",
+        dimension=how.dimension if how else 0,
+        factor=how.factor if how else 1.0,
+        slack=how.slack if how else 0.0,
+    )
 
 
 def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:

@@ -1,14 +1,14 @@
 """What a ledger says of its head under its own signature, and what others sign under that.
 
 Theory of operation. An older copy of a ledger is a good ledger: no file shows by itself that it is
-the newest (`chain.py`). So a ledger states, under its own key, how many rows it has and what its
-head is; another party, the witness, signs that statement and remembers it. From then on a copy
+the newest (`hash_chain.py`). So a ledger states, under its own key, how many rows it has and what
+its head is; another party, the witness, signs that statement and remembers it. From then on a copy
 without that row is caught: by the witness at the next statement, if it has fewer rows or another
 head at the same number, and by whoever holds the signed statement against the file
 (`Ledger.verify`). A witness sees heads, not rows, so it cannot tell a ledger that was set back and
 has grown past the witnessed number since; the statement it signed can.
 
-The time in a statement is what its maker told; nothing depends on it. All here is pure: a session
+The time in a statement is what its maker states; nothing depends on it. All here is pure: a session
 can exchange statements among its messages. This file does not know where anything is kept.
 """
 
@@ -35,23 +35,12 @@ _MOST_ROWS = 2**63
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a ledger says of itself; signed by its key, or it cannot be made.
+    """What a ledger says of itself; IntegrityError unless it is signed by the ledger's key."""
 
-    Args:
-        ledger: its public key, 32 bytes.
-        rows: how many rows it has, the genesis included.
-        head: the digest of the last one, 32 bytes.
-        time: when, as told; printable.
-        signature: 64 bytes.
-
-    Raises:
-        IntegrityError: a value is of another kind, or the signature is false.
-    """
-
-    ledger: bytes
-    rows: int
-    head: bytes
-    time: str
+    ledger: bytes  # its public key, 32 bytes
+    rows: int  # the genesis included
+    head: bytes  # digest of the last one, 32 bytes
+    time: str  # as its maker states; printable
     signature: bytes
 
     def __post_init__(self) -> None:
@@ -70,14 +59,9 @@ class Statement:
     @classmethod
     def made(cls, ledger: bytes, head: Head, time: str, sign: Sign) -> Self:
         """A new statement; `sign` signs with the ledger's key."""
-        content = _content(ledger, head.number + 1, head.digest, time)
-        return cls(
-            ledger=ledger,
-            rows=head.number + 1,
-            head=head.digest,
-            time=time,
-            signature=sign(content),
-        )
+        rows, digest = head.number + 1, head.digest
+        signature = sign(_content(ledger, rows, digest, time))
+        return cls(ledger=ledger, rows=rows, head=digest, time=time, signature=signature)
 
     @property
     def content(self) -> bytes:
@@ -106,16 +90,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Witnessed:
-    """A statement that another party signed.
-
-    Args:
-        statement: the statement.
-        witness: the public key of that party, 32 bytes.
-        signature: 64 bytes.
-
-    Raises:
-        IntegrityError: the signature is false.
-    """
+    """A statement signed by another party, its witness; IntegrityError if that is not so."""
 
     statement: Statement
     witness: bytes
@@ -158,9 +133,8 @@ def countersign(
 
     Args:
         statement: what the ledger says now.
-        earlier: what was signed last for this ledger; None: nothing.
-        witness: the signer's public key.
-        sign: signs with the signer's key.
+        earlier: what was signed last for this ledger, if anything.
+        witness: the signer's public key, with whose other half `sign` signs.
 
     Raises:
         IntegrityError: the two contradict each other, which proves that the ledger was set back.
@@ -176,14 +150,8 @@ def exchange(
 ) -> tuple[dict[bytes, Statement], list[Witnessed]]:
     """One party's part in a session's set-up: what it knows afterwards, and what it signs.
 
-    Args:
-        statements: of the other parties' ledgers.
-        known: the last statement of each ledger, by its public key.
-        witness: as for `countersign`.
-        sign: as for `countersign`.
-
-    Raises:
-        IntegrityError: as for `countersign`; then nothing is to be sent.
+    What is `known` is the last statement of each ledger, by its public key. Errors are those of
+    `countersign`; then nothing is to be sent.
     """
     after, signed = dict(known), []
     for one in statements:
@@ -195,15 +163,10 @@ def exchange(
 def confirm(
     own: Statement, replies: Mapping[str, Witnessed], keys: Mapping[str, bytes]
 ) -> tuple[Witnessed, ...]:
-    """The other half: every party signed this ledger's statement, with its own key.
+    """The other half: every party signed this ledger's own statement, with its own key.
 
-    Args:
-        own: what this ledger stated.
-        replies: what came back, by the party's name.
-        keys: the public key of every party that has to answer, from the roster.
-
-    Raises:
-        ProtocolError: naming a party that signed nothing or something else.
+    Replies and the keys of those who have to answer go by the party's name. ProtocolError names a
+    party that signed nothing or something else.
     """
     for name, key in keys.items():
         reply = replies.get(name)

@@ -1,4 +1,4 @@
-"""What a ledger's entries come to: counts, epsilon, and whether one more may follow.
+"""What a ledger's entries add up to: counts, epsilon, and whether one more may follow.
 
 Theory of operation. A bound for more entries is one for fewer (docs/privacy.md P15), so a cap is
 not checked anew at each entry: once it is known to allow all attempts of a study, or as many of
@@ -20,7 +20,6 @@ from hubbub.assurance.ledger.row_cost import cost_of
 from hubbub.errors import BudgetError, StudyError
 from hubbub.privacy import Certificate, Composition
 
-_NOTHING_ADDED = Certificate()
 _GROWTH = 1.25  # how far ahead a cap is checked if nobody says how many attempts there will be
 
 
@@ -39,7 +38,7 @@ class Certified(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Covered:
-    """So many entries of each kind, in these sessions, were found to keep a cap."""
+    """So many entries of each kind, in these sessions, keep a cap."""
 
     cap: Cap
     counts: Counter[Kind]
@@ -47,7 +46,7 @@ class Covered:
 
 
 class Tally:
-    """What entries come to; empty at first."""
+    """What entries add up to; empty at first."""
 
     def __init__(self) -> None:
         self._kinds: Counter[Kind] = Counter()
@@ -88,11 +87,7 @@ class Tally:
         return _spent(self._studies.get(study, Counter()), sessions, delta, relation)
 
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
-        """P15: a study's attempts are a budget over all its sessions.
-
-        Raises:
-            BudgetError: as many entries of this study and mechanism are there as it may make.
-        """
+        """P15: a study's attempts are a budget over all its sessions; BudgetError if spent."""
         made = self.attempts(entry.study, entry.kind)
         if most is not None and made >= most:
             raise BudgetError(
@@ -102,15 +97,9 @@ class Tally:
             )
 
     def check_cap(self, entry: Entry, cap: Cap, attempts: int | None) -> None:
-        """P15: the epsilon after this entry, over all studies.
+        """P15: the epsilon after this entry, over all studies; BudgetError if it passes the cap.
 
-        Args:
-            entry: the next one.
-            cap: what must not be passed.
-            attempts: the most entries that there will be of its study and mechanism, if known.
-
-        Raises:
-            BudgetError: it would be passed.
+        There will be at most so many `attempts` of its study and mechanism, if that is known.
         """
         if not self._is_covered(entry, cap):
             self._covered = self._cover(entry, cap, attempts)
@@ -176,7 +165,7 @@ def _spent(
     if not counts:
         return 0.0
     kinds = tuple(sorted(counts.items()))
-    whole = reduce(Certificate.after, (one.certificate for one in sorted(sessions)), _NOTHING_ADDED)
+    whole = reduce(Certificate.after, (one.certificate for one in sorted(sessions)), Certificate())
     return whole.claim(lambda left: _epsilon(kinds, left, relation), delta, near=1.0)
 
 

@@ -1,8 +1,8 @@
 """What a witness has signed: an append-only list of its own, in one file.
 
 A statement is on disk before the signature under it is handed out, so that no crash makes a witness
-forget what it vouched for. The list is a chain like a ledger (`chain.py`); what is signed, and what
-is refused, is the business of `statement.py`.
+forget what it vouched for. The list is a chain like a ledger (`hash_chain.py`); what is signed, and
+what is refused, is the business of `statement.py`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,12 @@ from typing import Self
 from hubbub.assurance.ledger.hash_chain import Chain
 from hubbub.assurance.ledger.row import Row
 from hubbub.assurance.ledger.statement import Sign, Statement, Witnessed, exchange
-from hubbub.errors import IntegrityError
 
 
 class Witness:
-    """What a witness has signed, in a chain of its own; made, with its key, if there is neither.
-
-    Args:
-        path: the file. Its key is beside it, as a ledger's is.
-
-    Raises:
-        IntegrityError: the file is none of these, was altered, or cannot be used.
-    """
+    """What a witness has signed, in a chain of its own; made, with its key, if there is neither."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._chain = Chain(path, "witness")
         self._last: Row | None = None
         self._known: dict[bytes, Statement] = {}
@@ -56,11 +47,7 @@ class Witness:
         return dict(self._known)
 
     def sign(self, statement: Statement) -> Witnessed:
-        """Sign a statement, which is on disk then.
-
-        Raises:
-            IntegrityError: it contradicts an earlier one, or the disk does not take it.
-        """
+        """Sign a statement, which is on disk then; IntegrityError if it contradicts others."""
         return self.exchange([statement], witness=self.public, sign=self._chain.sign)[0]
 
     def exchange(
@@ -82,16 +69,11 @@ class Witness:
         for row in rows:
             self._last = row
             if row.number > 0:
-                statement = self._parsed(row)
+                statement = self._chain.parsed(row, _content, "a witnessed statement")
                 self._known[statement.ledger] = statement
         assert self._last is not None, "a chain has its genesis"  # noqa: S101
         return self._last
 
-    def _parsed(self, row: Row) -> Statement:
-        try:
-            return Statement.of(json.loads(row.text))
-        except (ValueError, IntegrityError):
-            raise IntegrityError(
-                f"expected row {row.number} of {self._path} to be a witnessed statement, found "
-                "something else; use the version of hubbub that wrote it"
-            ) from None
+
+def _content(text: str) -> Statement:
+    return Statement.of(json.loads(text))

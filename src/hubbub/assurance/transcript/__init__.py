@@ -1,7 +1,7 @@
 """The transcript of a session: what the aggregator sent and used, in one file that cannot change.
 
-`heading` is what a file says first, `kept` its records and how they are read, `writing` how they
-are written. What they add up to is found out in `verification`.
+`header` is what a file begins with, `frame_records` its records and how they are read, `writer` how
+they are written. What they add up to is found out in `verification`.
 """
 
 from hubbub.assurance.transcript.frame_records import (

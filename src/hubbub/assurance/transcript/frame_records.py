@@ -32,7 +32,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from hubbub.assurance.transcript.header import Header, parsed, written
 from hubbub.errors import IntegrityError, UserError
@@ -46,19 +46,16 @@ _DIGEST_BYTES = 32
 _WHOLE, _HASHED = 1, 2
 # Of one frame and of the header; a model of 250 million numbers, and the keys of 100,000 parties.
 _MOST_BYTES, _MOST_HEADER = 2**30, 2**28
+_FIELDS = ("tag", "study", "session", "round", "attempt", "sender", "receiver", "size")
 # What is left out of a transcript of hashes: everything that is as long as a sum.
 _VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """One frame as it was kept; its signature has not been looked at.
+    """One frame as it was kept, and the transcript's head after it; no signature is looked at.
 
-    Args:
-        payload: None where only its hash was kept.
-        digest: SHA-256 of the payload.
-        words: the frame's header, as it was signed.
-        head: of the transcript up to here.
+    The payload is None where only its hash, the digest, was kept; `words` are the frame's header.
     """
 
     tag: Tag
@@ -118,12 +115,7 @@ def first_head(start: bytes) -> bytes:
 
 
 def read_header(path: Path) -> Header:
-    """What a transcript says of its session.
-
-    Raises:
-        IntegrityError: it was altered, or is none.
-        UserError: it cannot be read.
-    """
+    """What a transcript says of its session; errors are those of `read`."""
     with _opened(path) as file:
         text, _ = _header(file, path)
     try:
@@ -150,11 +142,7 @@ def read(path: Path) -> Iterator[Kept]:
 
 
 def head_of(path: Path) -> bytes:
-    """The head of a transcript after its last frame, the whole chain checked.
-
-    Raises:
-        IntegrityError, UserError: as for `read`.
-    """
+    """The head of a transcript after its last frame; errors are those of `read`."""
     with _opened(path) as file:
         _, head = _header(file, path)
     for kept in read(path):
@@ -163,12 +151,7 @@ def head_of(path: Path) -> bytes:
 
 
 def end_of(path: Path) -> int:
-    """Where the last whole record ends.
-
-    Raises:
-        IntegrityError: something is wrong that a crash while writing does not explain.
-        UserError: the file cannot be read.
-    """
+    """Where the last whole record ends; IntegrityError if no crash explains what is wrong."""
     with _opened(path) as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(0)
@@ -181,11 +164,7 @@ def end_of(path: Path) -> int:
 
 
 def _records(file: BinaryIO, path: Path) -> Iterator[tuple[int, Kept | None]]:
-    """Where each record begins, and its frame; None for the first that does not fit, then no more.
-
-    Raises:
-        IntegrityError: the header does not fit.
-    """
+    """Where each record begins, and its frame; None for the first that does not fit, the last."""
     _, head = _header(file, path)
     start = file.tell()
     while kind := file.read(1):
@@ -211,31 +190,11 @@ def _record(file: BinaryIO, kind: int, head: bytes) -> Kept | None:
     after = file.read(_DIGEST_BYTES)
     if after != _next(head, words, digest, signature):
         return None
-    return _kept(words, content if kind == _WHOLE else None, digest, signature, after)
-
-
-def _kept(
-    words: bytes, payload: bytes | None, digest: bytes, signature: bytes, head: bytes
-) -> Kept | None:
-    """The parts of a record; None if this version does not know its tag."""
-    _, tag, study, session, round, attempt, sender, receiver, size = HEADER.unpack(words)
-    if tag not in Tag.__members__.values():
+    fields: dict[str, Any] = dict(zip(_FIELDS, HEADER.unpack(words)[1:], strict=True))
+    if fields["tag"] not in Tag.__members__.values():  # of another version
         return None
-    return Kept(
-        tag=Tag(tag),
-        study=study,
-        session=session,
-        round=round,
-        attempt=attempt,
-        sender=sender,
-        receiver=receiver,
-        size=size,
-        payload=payload,
-        digest=digest,
-        signature=signature,
-        words=words,
-        head=head,
-    )
+    fields |= {"tag": Tag(fields["tag"]), "payload": content if kind == _WHOLE else None}
+    return Kept(**fields, digest=digest, signature=signature, words=words, head=after)
 
 
 def _stored_bytes(kind: int, words: bytes) -> int:

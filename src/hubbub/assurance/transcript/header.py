@@ -1,6 +1,6 @@
 """What a transcript says of its session before the first frame, and a roster as JSON.
 
-This file knows what is said, not how it is kept from being altered.
+This file knows the content of a header, not how it is kept from being altered.
 """
 
 from __future__ import annotations
@@ -17,21 +17,12 @@ from hubbub.protocol import Identity, Roster, RoundParameters
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a file says of its session before the first frame.
-
-    Args:
-        study: the study id.
-        session: the session's, 16 bytes.
-        purpose: what the session is for; "training" makes steps of the model.
-        number: how many sessions the run had before.
-        roster: everybody, with public keys.
-        terms: the numbers of the rounds; None if they were not told.
-    """
+    """What a file says of its session before the first frame; `study` and `session` are ids."""
 
     study: bytes
     session: bytes
-    purpose: str
-    number: int
+    purpose: str  # only "training" makes steps of the model
+    number: int  # of the run's sessions before
     roster: Roster = field(repr=False)
     terms: RoundParameters | None = None
 

@@ -1,8 +1,8 @@
 """Writing the transcript of a session: every frame that the aggregator sent or used, in one file.
 
 A file is made with its header, frames are appended, and `seal` puts all of it on disk, which the
-runner does before a step is made of them. What a record looks like, and reading it, is in
-`kept.py`; what the frames add up to is the business of `verification`.
+training does before a step is made of them. What a record looks like, and reading it, is in
+`frame_records.py`; what the frames add up to is the business of `verification`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,9 @@ class Transcript:
 
     Args:
         folder: the run's; the file is `transcript/<session>.frames` in it.
-        study: the study id.
-        session: the session's.
-        roster: everybody.
+        study, session, roster, purpose: see `Header`.
         full: whether to keep masked vectors and totals, or their hashes.
         terms: the numbers of the rounds, without which sums cannot be made again.
-        purpose: what the session is for; only "training" makes steps of the model.
 
     Raises:
         IntegrityError: the session has a transcript already, or the disk does not take it.
@@ -82,11 +79,7 @@ class Transcript:
         self.close()
 
     def keep(self, frame: bytes) -> None:
-        """Append a frame.
-
-        Raises:
-            IntegrityError: the disk does not take it; nothing more is kept.
-        """
+        """Append a frame; IntegrityError if the disk does not take it: nothing more is kept."""
         pieces, head = record_of(frame, self._head, full=self._full)
         with self._reported(self.close):
             for piece in pieces:
@@ -94,11 +87,7 @@ class Transcript:
         self._head = head
 
     def seal(self) -> None:
-        """Have everything so far on disk when this returns.
-
-        Raises:
-            IntegrityError: as for `keep`.
-        """
+        """Have everything so far on disk when this returns; IntegrityError as for `keep`."""
         with self._reported(self.close):
             os.fsync(self._open.fileno())
 
@@ -140,13 +129,10 @@ class Transcript:
 
 
 def recover(path: Path) -> int:
-    """Cut off a last record that a crash tore, and say how many bytes that were.
+    """Cut off a last record that a crash tore, and return how many bytes that were.
 
-    They are put beside the file, as `<session>.torn`, so that nothing is lost.
-
-    Raises:
-        IntegrityError: something else is wrong with the file, which is left as it is.
-        UserError: the file cannot be read.
+    They are put beside the file, as `<session>.torn`, so that nothing is lost. A file with which
+    something else is wrong is left as it is; errors are those of `end_of`.
     """
     end = end_of(path)
     surplus = path.stat().st_size - end
@@ -164,5 +150,5 @@ def recover(path: Path) -> int:
 
 def _not_taken(path: Path, error: OSError) -> IntegrityError:
     return IntegrityError(
-        f"expected {path} to take what was sent, got: {error}; mend the disk, then resume the run"
+        f"expected {path} to take what was sent, got: {error}; fix the disk, then resume the run"
     )

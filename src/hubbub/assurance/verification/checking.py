@@ -33,28 +33,27 @@ from hubbub.assurance.evidence import (
     wrong,
 )
 from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, read_header
-from hubbub.assurance.verification.damage import RESTORE, damage
-from hubbub.assurance.verification.metrics_check import METRICS, check_rows
+from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, damage
 from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
 from hubbub.assurance.verification.model_course import Course
 from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
-from hubbub.protocol import Parameters, RoundParameters
+from hubbub.protocol import RoundParameters
 from hubbub.session import round_parameters_of
 from hubbub.study import Study, standardisation_from
 
+_NO_EVIDENCE = (
+    f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
+    "nor what the ledgers hold; a finished run has one"
+)
+
 
 def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:
-    """What of a run holds, what does not, and what nobody can show.
+    """What of a run holds, what does not, and what nobody can show; UserError if there is no run.
 
-    Args:
-        folder: of the run.
-        look: called after every attempt that was played, to show progress.
-
-    Raises:
-        UserError: there is no run in the folder.
+    `look` is called after every attempt that was played, to show progress.
     """
     if not (folder / "study.toml").exists() and not (folder / FILE).exists():
         raise UserError(
@@ -64,7 +63,7 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     found = list(damage(folder))
     if found:
         return found
-    content = _content(folder)
+    content = load(folder / FILE) if (folder / FILE).exists() else None
     found = [_intact(folder, content)]
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
@@ -72,28 +71,22 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
         made = remade(study, stated["dimension"])
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
-    if content is not None and _study_id(content) != study.id.hex():
+    claimed = {} if content is None else content.get("study")
+    if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
         why = f"it is about another study; {RESTORE}"
         return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
     if content is not None and (folder / AUDIT).exists():
         found.append(_audit_kept(folder / AUDIT, content))
-    claims = [_without_evidence()] if content is None else check_content(content)
+    claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
     if made is None:
         return [*found, *_without_plan(stated, content), *claims]
-    why = _unlike(stated, made.to_dict())
-    found.append(judged("plan.json follows from study.toml", f"{why}; {RESTORE}" if why else ""))
+    found.append(_alike("plan.json follows from study.toml", stated, made.to_dict()))
     if found[-1].holds:
         sound = content if all(one.holds for one in [*found, *claims]) else None
         found += _played(folder, made, sound, look)
         if sound is not None:
             found.append(check_rows(folder / METRICS, made, sound))
     return found + claims
-
-
-def _study_id(content: Plain) -> object:
-    """The study id that evidence claims."""
-    said = content.get("study")
-    return said.get("id") if isinstance(said, dict) else None
 
 
 def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
@@ -103,26 +96,26 @@ def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
             "the plan: how many features a record has, only its own code or data know"
         )
     else:
-        why = _unlike(stated, content.get("plan"))
-        yield judged(f"plan.json is the plan of {FILE}", f"{why}; {RESTORE}" if why else "")
+        yield _alike(f"plan.json is the plan of {FILE}", stated, content.get("plan"))
     yield not_verifiable("that sums, attempts and the model are what the transcripts make of them")
 
 
 def _audit_kept(path: Path, content: Plain) -> Finding:
     """Whether the evidence says of an audit what its file does."""
+    claim = f"{path.name} is what {FILE} says that an audit has found"
     try:
-        why = _unlike(plain_json(read_whole(path)), content.get("audit"))
+        return _alike(claim, plain_json(read_whole(path)), content.get("audit"))
     except MALFORMED as error:
-        why = f"it cannot be read ({type(error).__name__})"
-    return judged(f"{path.name} is what {FILE} says that an audit has found", why)
+        return wrong(claim, f"it cannot be read ({type(error).__name__})")
 
 
-def _unlike(stated: Plain, made: Plain | None) -> str:
-    """Where plain values that were written down differ from those that follow; "" if nowhere."""
+def _alike(claim: str, stated: Plain, made: Plain | None) -> Finding:
+    """Whether plain values that were written down are those that follow."""
     try:
-        return difference(stated, made)
+        why = difference(stated, made)
     except (OverflowError, RecursionError):
-        return "it has something past all measure"
+        why = "it has something past all measure"
+    return judged(claim, f"{why}; {RESTORE}" if why else "")
 
 
 def steps_of(folder: Path) -> int:
@@ -133,23 +126,12 @@ def steps_of(folder: Path) -> int:
         return 0
 
 
-def _content(folder: Path) -> Plain | None:
-    return load(folder / FILE) if (folder / FILE).exists() else None
-
-
 def _intact(folder: Path, content: Plain | None) -> Finding:
     count = len(files(folder))
     if content is None:
         return rederived(f"{count} transcripts, each a whole chain")
     return rederived(
         f"{len(content['files'])} files and {count} transcripts are those that {FILE} lists"
-    )
-
-
-def _without_evidence() -> Finding:
-    return not_verifiable(
-        f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
-        "nor what the ledgers hold; a finished run has one"
     )
 
 
@@ -183,27 +165,26 @@ def _played(
         header, name = headers[path], f"{FOLDER}/{path.name}"
         try:
             terms = _terms(path, header, plan)
-            is_training = path in training
-            lifted, liftable = lift_for(terms, plan)
-            played = Replay(
-                header,
-                terms,
-                course if is_training else None,
-                lift=lifted,
-                liftable=liftable,
-            ).play(path, look)
+            is_training, (lifted, liftable) = path in training, lift_for(terms, plan)
+            followed = course if is_training else None
+            replay = Replay(header, terms, followed, lift=lifted, liftable=liftable)
+            played = replay.play(path, look)
         except HubbubError as error:
             yield wrong(f"{name} fits", error)
             return
         done += [(header, played)] if is_training else []
         asked[header.purpose] += played.attempts
-        yield from _said_of(name, header, played)
+        yield from _shown_by(name, header, played)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
         yield from _made_of_sums(folder, plan.study, header, played)
         yield from _other_keys(name, header, content)
-    yield _first_model(initial, plan)
+    if initial is None:
+        made_by = f"{plan.study.model.kind} makes; it is not run here"
+        yield not_verifiable(f"the first model, which {made_by}")
+    else:
+        yield rederived("the first model follows from the study id")
     yield from _asked(plan, asked, content)
     yield from _attempts(plan.study, done, content)
     if (folder / MODEL).exists():
@@ -223,7 +204,7 @@ def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
     if header.study != plan.study.id:
         raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
     if header.terms is None:
-        raise IntegrityError(f"expected {path} to tell the numbers of its rounds, it does not")
+        raise IntegrityError(f"expected {path} to state the numbers of its rounds, it does not")
     named = plan.study.parties.roster
     if named and header.roster.digest.hex() != named:
         raise IntegrityError(
@@ -236,17 +217,15 @@ def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
         raise IntegrityError(
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
-    planned = (
-        round_parameters_of(query.plan, query.query.numbers, parameters=size)
-        if query
-        else round_parameters_of(plan, size)
-    )
+    planned = round_parameters_of(plan, size)
+    if query is not None:
+        planned = round_parameters_of(query.plan, query.query.numbers, parameters=size)
     if why := difference(asdict(header.terms), asdict(planned)):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.terms
 
 
-def _said_of(name: str, header: Header, played: Played) -> Iterator[Finding]:
+def _shown_by(name: str, header: Header, played: Played) -> Iterator[Finding]:
     """What playing a session showed."""
     purpose = "" if header.purpose == TRAINING else f" ({header.purpose})"
     yield rederived(
@@ -271,9 +250,7 @@ def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) ->
         same = read_whole(path) == made.encode()
         yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
     elif header.purpose != TRAINING:
-        yield not_verifiable(
-            f"that what is told of the session for {header.purpose} follows from it"
-        )
+        yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
 
 
 def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
@@ -283,14 +260,6 @@ def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Fi
             f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
             "run in one process was resumed"
         )
-
-
-def _first_model(initial: Parameters | None, plan: Plan) -> Finding:
-    if initial is None:
-        return not_verifiable(
-            f"the first model, which {plan.study.model.kind} makes; it is not run here"
-        )
-    return rederived("the first model follows from the study id")
 
 
 def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:

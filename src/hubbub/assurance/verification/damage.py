@@ -1,8 +1,9 @@
-"""Whether the files of a run are, byte for byte, what was written.
+"""Whether the files of a run are, byte for byte, what was written, and the metrics' epsilon is due.
 
 Files are compared with the digests in the evidence, transcripts with their chains and with the
 heads in the evidence, the evidence with its signature. Nothing is made again here, so it is quick;
-what is damaged is named, with what to do, and is no reason to blame anybody.
+what is damaged is named, with what to do, and is no reason to blame anybody. Of the metrics, which
+are in no transcript, no row may tell less epsilon than was spent by then.
 """
 
 from __future__ import annotations
@@ -10,10 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hubbub.assurance.evidence import FILE, Finding, Plain, digests_of, load, summary_of, wrong
+from hubbub.assurance.evidence import (
+    FILE,
+    MALFORMED,
+    Finding,
+    Plain,
+    digests_of,
+    judged,
+    load,
+    plain_json,
+    read_whole,
+    summary_of,
+    wrong,
+)
 from hubbub.assurance.transcript import FOLDER, files
 from hubbub.errors import HubbubError
+from hubbub.planning import Plan
 
+METRICS = "metrics.jsonl"
+_ROUNDING = 1e-9  # relative: the account is made again, perhaps on another machine
+_CLAIM = "metrics.jsonl tells no less epsilon than was spent by each step, and in the end all of it"
 RESTORE = "restore it from a backup, and rely on no result that rests on it until then"
 
 
@@ -58,3 +75,23 @@ def _how(listed: Mapping[str, object], there: Mapping[str, object], name: str) -
     if name not in listed:
         return "the evidence does not know it; it was added later: remove it"
     return f"it was altered or cut; {RESTORE}"
+
+
+def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
+    """Whether every row's epsilon covers its step, and the last one's all attempts of the evidence.
+
+    The metrics themselves were measured by the aggregator on public records, which are not here.
+    """
+    try:
+        rows = [plain_json(line) for line in read_whole(path).splitlines()]
+        least = [plan.epsilon_after(max(1, int(row["step"]))) for row in rows]
+        shown = [float(row["epsilon"]) for row in rows]
+        least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
+    except MALFORMED as error:
+        return judged(_CLAIM, f"it cannot be read ({type(error).__name__}); {RESTORE}")
+    short = [
+        f"row {number} tells {epsilon:.6g}, {due:.6g} was spent"
+        for number, (epsilon, due) in enumerate(zip(shown, least, strict=True), 1)
+        if not epsilon >= due * (1 - _ROUNDING)
+    ]
+    return judged(_CLAIM, f"{short[0]}; {RESTORE}" if short else "")

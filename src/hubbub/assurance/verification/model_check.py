@@ -1,6 +1,6 @@
 """The model of a run as whoever verifies it makes it again: its first weights, and its last.
 
-A model that only the study's own code or data can make is not made: the study may be a stranger's.
+A model that only the study's own code or data can make is not made: they may come from anybody.
 This file knows a plan and a file of tensors, and no session.
 """
 
@@ -14,11 +14,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file
 
-from hubbub import learning
+import hubbub.learning as learning
 from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.assurance.verification.damage import RESTORE
 from hubbub.errors import HubbubError
-from hubbub.learning import lift_of, model_of
 from hubbub.planning import Plan, told_shape
 from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
 
@@ -32,14 +31,13 @@ def initial_of(plan: Plan) -> Parameters | None:
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
     """The study's model with its first weights; None if its own code or data must say how large.
 
-    Neither is looked at: the study may be a stranger's. Where the shape of a record is not stated,
-    the weights are right all the same, but have the names of a model whose records are rows, or, if
-    they are `flattened`, of one that makes rows of them.
+    Neither is looked at. Where the shape of a record is not stated, the weights are right all the
+    same, but have the names of a model whose records are rows, or, `flattened`, made into rows.
     """
     shape = told_shape(plan.study, plan.dimension)
     if shape is None or plan.study.model.kind.startswith("python:"):
         return None
-    return model_of(plan.study, (1, *shape) if flattened else shape)
+    return learning.model_of(plan.study, (1, *shape) if flattened else shape)
 
 
 def lift_for(terms: RoundParameters, plan: Plan) -> tuple[Lift | None, bool]:
@@ -47,7 +45,7 @@ def lift_for(terms: RoundParameters, plan: Plan) -> tuple[Lift | None, bool]:
     model = _built(plan) if terms.projection == LAYERS else None
     if terms.projection == LAYERS and model is None:
         return None, False
-    return lift_of(terms, model), True
+    return learning.lift_of(terms, model), True
 
 
 def last_model(

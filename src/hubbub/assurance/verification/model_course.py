@@ -1,9 +1,9 @@
 """The course of the model over a run: what it must be before each round, made again.
 
 A run that was resumed has several sessions, each of which goes on from a round that an earlier one
-came to, as its checkpoint said; so the states before those rounds are kept. Where a sum could not
-be made again, the model that was sent next is believed, and said to be so by whoever plays. This
-file takes steps and knows no messages.
+came to, as its checkpoint has it; so the states before those rounds are kept. Where a sum could not
+be made again, the model that was sent next is believed, which a finding states. This file takes
+steps and knows no messages.
 """
 
 from __future__ import annotations
@@ -29,13 +29,9 @@ class _State:
 
 
 class Course:
-    """The course of the model over all sessions of a run.
+    """The course of the model over all sessions of a run, which begin with the rounds `starts`.
 
-    Args:
-        initial: the model before round 1; None if it cannot be rebuilt here.
-        optimizer: a fresh one.
-        divisor: the public constant by which sums are divided.
-        starts: rounds with which sessions begin.
+    The `initial` model is None if it cannot be rebuilt here; sums are divided by `divisor`.
     """
 
     def __init__(

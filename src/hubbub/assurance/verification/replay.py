@@ -1,16 +1,16 @@
-"""A transcript played again: who said what when, what it adds up to, and the step that follows.
+"""A transcript played again: who sent what when, what it adds up to, and the step that follows.
 
 Theory of operation. The frames of a session are read in their order. Every signature is verified,
 every time must be later than the one before, and every party that was asked answers once. Where the
 vectors were kept, an attempt that everybody answered gives its sum, the sum gives the step, and the
-next MODEL must hold the result to the last bit, which is the business of `course.py`. This file
-believes the keys in a transcript's header, and knows no other file.
+next MODEL must hold the result to the last bit, which is the business of `model_course.py`. The
+keys in a transcript's header are believed here, and no other file is known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import (
     EVERYBODY,
-    Frame,
     Lift,
     Parameters,
     RoundParameters,
@@ -30,6 +29,7 @@ from hubbub.protocol import (
     Tag,
     decoded,
     draw_of,
+    unverified,
 )
 from hubbub.protocol.primitives import ring
 
@@ -37,25 +37,17 @@ Time = tuple[int, int]
 _ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.REQUEST, Tag.TOTAL})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Played:
-    """What a session came to.
+    """What a session came to."""
 
-    Args:
-        frames: how many were kept.
-        attempts: how many attempts some silo answered.
-        answers: by silo, how many attempts it answered.
-        unseen: rounds whose sum could not be made again here.
-        withheld: those of them of which vectors were not kept.
-        sums: by round, in a session that makes no steps.
-    """
-
-    frames: int
-    attempts: int
-    answers: Mapping[int, int]
-    unseen: int
-    withheld: int
-    sums: Mapping[int, NDArray[np.float64]] = field(repr=False)
+    frames: int = 0
+    attempts: int = 0  # that some silo answered
+    answers: Counter[int] = field(default_factory=Counter)  # by silo
+    unseen: int = 0  # rounds whose sum could not be made again here
+    withheld: int = 0  # those of them of which vectors were not kept
+    # By round, in a session that makes no steps.
+    sums: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
 
 def gradient_of(
@@ -97,7 +89,7 @@ class ReplayedAttempt:
         if kept.payload is None:
             self.whole = False
             return
-        frame = _frame(kept, kept.payload)
+        frame = unverified(_bytes(kept))
         if is_total:
             combine = np.add if terms.full_shares else np.subtract
             combine(self.total, terms.read_total(frame, sender), out=self.total)
@@ -128,14 +120,9 @@ class ReplayedAttempt:
 
 
 class Replay:
-    """One session while it is played.
+    """One session while it is played; its steps, if it makes any, lead along the course.
 
-    Args:
-        header: of its transcript.
-        terms: the numbers of its rounds.
-        course: where its steps lead; None if it makes none.
-        lift: from a projected sum to the whole one, where sums are projected.
-        liftable: whether it can be lifted here, if it has to be.
+    Projected sums are lifted to whole ones, if that can be done here (`liftable`).
     """
 
     def __init__(
@@ -153,19 +140,12 @@ class Replay:
         self._seeds: SeedCheck | None = None
         self._last: Time = (0, 0)
         self._open: ReplayedAttempt | None = None
-        self._answers: Counter[int] = Counter()
-        self._sums: dict[int, NDArray[np.float64]] = {}
-        self._frames = self._attempts = self._unseen = self._withheld = 0
+        self._played = Played()
 
     def play(self, path: Path, look: Callable[[], None] = lambda: None) -> Played:
-        """All frames of the transcript.
+        """All frames of the transcript; IntegrityError names the first round that does not fit.
 
-        Args:
-            path: the file.
-            look: called after every MODEL, to show progress.
-
-        Raises:
-            IntegrityError: naming the file and the first round that does not fit.
+        `look` is called after every MODEL, to show progress.
         """
         at = self._last
         try:
@@ -178,18 +158,11 @@ class Replay:
             self._close()
         except ProtocolError as error:
             raise _misfit(path, at, error) from None
-        return Played(
-            frames=self._frames,
-            attempts=self._attempts,
-            answers=dict(self._answers),
-            unseen=self._unseen,
-            withheld=self._withheld,
-            sums=self._sums,
-        )
+        return self._played
 
     def _take(self, kept: Kept) -> None:
         """One frame more."""
-        self._frames += 1
+        self._played.frames += 1
         if (kept.study, kept.session) != (self._header.study, self._header.session):
             raise ProtocolError(f"expected a {kept.tag.name} of this session, found another's")
         sender = self._roster.name(kept.sender)
@@ -221,7 +194,7 @@ class Replay:
             raise ProtocolError(
                 "expected no further attempt at a round that all had answered", culprit=sender
             )
-        model = _frame(kept, kept.payload)
+        model = unverified(_bytes(kept))
         active, parameters = self._terms.read_model(model, sender)
         if self._course is not None:
             self._course.arrive(kept.round) if self._last[0] else self._course.go_back(kept.round)
@@ -277,21 +250,21 @@ class Replay:
         attempt, self._open = self._open, None
         if attempt is None:
             return False
-        self._attempts += bool(attempt.arrived)
-        self._answers.update(attempt.arrived)
+        self._played.attempts += bool(attempt.arrived)
+        self._played.answers.update(attempt.arrived)
         if not attempt.is_complete(self._terms, self._roster.nodes):
             return False
         if self._terms.joint and attempt.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers")
         seen = attempt.whole and self._liftable
-        self._unseen += not seen
-        self._withheld += not attempt.whole
+        self._played.unseen += not seen
+        self._played.withheld += not attempt.whole
         gradient = gradient_of(self._terms, attempt, self._lift) if seen else None
         if self._course is not None:
             self._course.step(gradient)
             self._course.arrive(attempt.time[0] + 1)
         elif gradient is not None:
-            self._sums[attempt.time[0]] = gradient
+            self._played.sums[attempt.time[0]] = gradient
         return True
 
 
@@ -301,22 +274,8 @@ def first_round(path: Path) -> int | None:
 
 
 def _bytes(kept: Kept) -> bytes:
-    """A frame whose payload is always kept, as it was sent."""
+    """A frame whose payload was kept, as it was sent."""
     return kept.words + (kept.payload or b"") + kept.signature
-
-
-def _frame(kept: Kept, payload: bytes) -> Frame:
-    """A kept frame with its payload, as `Terms` reads it."""
-    return Frame(
-        tag=kept.tag,
-        study=kept.study,
-        session=kept.session,
-        round=kept.round,
-        attempt=kept.attempt,
-        sender=kept.sender,
-        receiver=kept.receiver,
-        payload=payload,
-    )
 
 
 def _misfit(path: Path, at: Time, error: object) -> IntegrityError:
