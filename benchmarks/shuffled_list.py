@@ -51,8 +51,7 @@ class LocalSilos(Peers):
         session: bytes,
         *,
         needs_all: bool = False,
-        operations: int = 0,
-        carried: int = 0,
+        more_seconds: float = 0.0,
     ) -> Iterator[tuple[int, Answer]]:
         """As `Peers.ask`; a fault is raised by whoever finds it."""
         for index, parts in requests.items():

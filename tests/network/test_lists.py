@@ -244,14 +244,14 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
     parties = gather(tokens, draws=source)
     whole = PreparedStudy.of(parties.study)
     reference = together(parties, whole)
-    monkeypatch.setattr(SetUp, "__init__", named(reference.session.id))
+    monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
     there = learning.parameters_vector(parties.serve(timeouts=HASTY).model)
     places = {first: dict(silos) for (_, first), silos in drawn.taken.items()}
     reference.rounds.lists = Given(reference, places)
     terms = round_parameters_of(whole.plan, whole.initial.size, parameters=whole.initial.size)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
-        total, made = reference.round(step, parameters)
+        total, made = reference.rounds.round(step, parameters)
         assert total is not None
         return Summed(gradient=decoded(terms, total), attempts=made)
 

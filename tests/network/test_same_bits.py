@@ -79,12 +79,12 @@ def test_the_sums_have_the_same_bits(
     parties = apart(tmp_path, nodes, changes)
     setting = PreparedStudy.of(parties.study)
     reference = together(parties, setting)
-    name = reference.session.id  # joint seeds depend on it
+    name = reference.rounds.session  # joint seeds depend on it
     monkeypatch.setattr(SetUp, "__init__", named(name))
     session = opened(parties)
     model = setting.initial
     for number in (1, 2, 3):
-        here, _ = reference.round(number, model)
+        here, _ = reference.rounds.round(number, model)
         there, _ = session.rounds.round(number, model, 1)
         assert here is not None
         assert there is not None
@@ -100,7 +100,7 @@ def test_the_models_have_the_same_bits(tmp_path: Path, nodes: int) -> None:
     terms = round_parameters_of(setting.plan, setting.initial.size, parameters=setting.initial.size)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
-        total, made = reference.round(step, parameters)
+        total, made = reference.rounds.round(step, parameters)
         assert total is not None
         return Summed(gradient=decoded(terms, total), attempts=made)
 

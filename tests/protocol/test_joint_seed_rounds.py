@@ -463,7 +463,7 @@ def test_the_runners_bind_the_anchors_into_the_transcript(
         digest = original(self, frames)
         return bytes(32) if self._index == 3 else digest
 
-    assert federation(nodes).session.transcript
+    assert federation(nodes).peers.parties[1].agreed.transcript
     monkeypatch.setattr(JointSeed, "learn_anchors", elsewhere)
     with refused("relay", "were shown different things"):
         federation(nodes)
@@ -695,7 +695,7 @@ def test_a_silo_that_cannot_pay_reveals_nothing_and_is_left_out(
         parties.rounds.attempt(1, 0, PARAMETERS)
     assert said == [(1, 0, 0), (2, 0, 0), (3, 0, 0)]  # nobody after it is asked, none reveals
     said.clear()
-    total, made = parties.round(2, PARAMETERS, attempts=2)
+    total, made = parties.rounds.round(2, PARAMETERS, attempts=2)
     assert (total is not None, made) == (True, 1)
     assert [one for one in said if one[1]] == [(1, 2, 0), (2, 2, 0), (4, 2, 0)]
 
@@ -717,12 +717,12 @@ def test_a_link_that_was_altered_on_its_way_costs_an_attempt_and_blames_nobody(
 
     monkeypatch.setattr(Silo, "reveal", altered)
     monkeypatch.setattr(Silo, "contribute", counted)
-    assert parties.round(1, PARAMETERS, attempts=1) == (None, 1)
+    assert parties.rounds.round(1, PARAMETERS, attempts=1) == (None, 1)
     assert not sent
     assert parties.rounds.absent[2].culprit == "relay"
     with pytest.raises(ProtocolError):
         parties.rounds.aggregator.integers()
-    total, made = parties.round(2, PARAMETERS, attempts=2)
+    total, made = parties.rounds.round(2, PARAMETERS, attempts=2)
     assert (total is not None, made) == (True, 1)
     assert len(sent) == 3
 

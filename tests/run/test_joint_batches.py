@@ -234,7 +234,7 @@ def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn) -> None:
     tasks = [Nothing(n) for n in COUNTS]
     parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, every=1)
     for number in range(1, rounds + 1):
-        parties.round(number, np.zeros(2, dtype=np.float32))
+        parties.rounds.round(number, np.zeros(2, dtype=np.float32))
     assert set(drawn.sizes()) == {BATCH}
     assert is_even(times_drawn(drawn), rounds)
     # Any two records meet as often as they should: within 5.5 deviations, once in 10^5.

@@ -55,12 +55,11 @@ class Requests(Peers):
         session: bytes,
         *,
         needs_all: bool = False,
-        operations: int = 0,
-        carried: int = 0,
+        more_seconds: float = 0.0,
     ) -> Iterator[tuple[int, Answer]]:
         """As `Peers.ask`; all are asked at once, and answer in any order."""
         began, received = time.monotonic(), 0
-        deadline = self.timeouts.of(call, operations=operations, carried=carried)
+        deadline = self.timeouts.of(call) + more_seconds
         distinct = {id(parts): parts for parts in requests.values()}
         alike = {key: request(call, session, parts) for key, parts in distinct.items()}
         blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}

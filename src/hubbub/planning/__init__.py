@@ -6,13 +6,7 @@ how much), `batches` (what joint batches cost) and `planning` (how all of it bec
 `size` knows how large the model is.
 """
 
-from hubbub.planning.auxiliary_queries import (
-    EVALUATION,
-    STANDARDISATION,
-    TRAINING,
-    AuxiliaryQuery,
-    features_of,
-)
+from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, features_of
 from hubbub.planning.exposure import (
     Exposure,
     epsilon_against,
@@ -21,9 +15,9 @@ from hubbub.planning.exposure import (
     sharing_silos,
     stated_adversary,
 )
-from hubbub.planning.joint_batches import JointBatches, as_table
+from hubbub.planning.joint_batches import as_table
 from hubbub.planning.mask_degree import is_sparse
-from hubbub.planning.model_size import is_dimension, model_dimension, record_shape, told_shape
+from hubbub.planning.model_size import is_dimension, record_shape, told_shape
 from hubbub.planning.pairing import (
     BOUNDED,
     EXACT,

@@ -92,8 +92,7 @@ class Peers(ABC):
         session: bytes,
         *,
         needs_all: bool = False,
-        operations: int = 0,
-        carried: int = 0,
+        more_seconds: float = 0.0,
     ) -> Iterator[tuple[int, Answer]]:
         """Ask parties by roster index; each once, answers as they come.
 
@@ -103,8 +102,7 @@ class Peers(ABC):
             session: of which it is asked, 16 bytes.
             needs_all: whether the answers are of no use if one is missing; who asks one party
                 after the other asks no more then.
-            operations: of HPKE that one party needs for its answer, for deadlines.
-            carried: bytes of all requests and answers, where they are long, for deadlines.
+            more_seconds: that the answers may take beyond what a round's do.
         """
 
     def ask_all(
@@ -112,9 +110,7 @@ class Peers(ABC):
         call: Call,
         requests: Mapping[int, Sequence[bytes]],
         session: bytes,
-        *,
-        operations: int = 0,
-        carried: int = 0,
+        more_seconds: float = 0.0,
     ) -> dict[int, list[bytes]]:
         """Everybody's answer.
 
@@ -123,8 +119,7 @@ class Peers(ABC):
         """
         answers: dict[int, list[bytes]] = {}
         absent: dict[str, Absent] = {}
-        answered = self.ask(call, requests, session, operations=operations, carried=carried)
-        for index, answer in answered:
+        for index, answer in self.ask(call, requests, session, more_seconds=more_seconds):
             if isinstance(answer, Absent):
                 absent[self.roster.name(index)] = answer
             else:

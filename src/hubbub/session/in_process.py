@@ -66,8 +66,7 @@ class LocalPeers(Peers):
         session: bytes,
         *,
         needs_all: bool = False,
-        operations: int = 0,
-        carried: int = 0,
+        more_seconds: float = 0.0,
     ) -> Iterator[tuple[int, Answer]]:
         """As `Peers.ask`; a ledger's refusal is an absence, any other error is a defect."""
         taken = self._all_taken(call, requests, needs_all=needs_all)
@@ -133,22 +132,6 @@ class Federation:
     def roster(self) -> Roster:
         """Everybody."""
         return self.peers.roster
-
-    @property
-    def session(self) -> Session:
-        """The session, as the first silo knows it; all have compared it at set-up."""
-        found = self.peers.parties[1].agreed
-        assert found is not None, "the session is set up"  # noqa: S101
-        return found
-
-    def round(
-        self, number: int, parameters: Parameters, attempts: int = 1
-    ) -> tuple[NDArray[np.int64] | None, int]:
-        """As `Rounds.round`, with the error of the ledger that left too few."""
-        try:
-            return self.rounds.round(number, parameters, attempts)
-        except AbsentError as lost:
-            raise raised_by(lost) from None
 
     def sum(self, number: int, parameters: Parameters) -> NDArray[np.int64]:
         """A round of one attempt, which must succeed."""
@@ -296,8 +279,7 @@ class SharedPool:
     def __init__(
         self, silos: int, counts: Sequence[int], watch: Callable[[int, int], None]
     ) -> None:
-        self._whole, self._done = 2 * silos * sum(counts), 0
-        self._told = watch
+        self._whole, self._done, self._tell = 2 * silos * sum(counts), 0, watch
         self._stack = ExitStack()
         self._executor: Executor | None = None
 
@@ -320,4 +302,4 @@ class SharedPool:
 
     def _watch(self, operations: int) -> None:
         self._done += operations
-        self._told(self._done, self._whole)
+        self._tell(self._done, self._whole)

@@ -147,23 +147,16 @@ class Party(ABC):
         me = self._me
         if not me.terms.joint:
             return None
-        steps, attempts = me.terms.steps, me.terms.attempts
         if me.index not in me.roster.silos:
-            return SeedCheck(
-                roster=me.roster,
-                study=me.study,
-                session=me.session,
-                steps=steps,
-                attempts=attempts,
-            )
+            return me.terms.seed_check(me.roster, me.study, me.session)
         return JointSeed(
             keys=me.keys,
             roster=me.roster,
             index=me.index,
             study=me.study,
             session=me.session,
-            steps=steps,
-            attempts=attempts,
+            steps=me.terms.steps,
+            attempts=me.terms.attempts,
             source=me.source,
         )
 
@@ -294,9 +287,7 @@ class SiloParty(Party):
             self._lists.prepare(parts[0], self._drawing)
         charge = silo.accept(parts[0])
         self._charge(silo, charge)
-        if self._me.terms.joint:
-            return lambda: [self._drawing.reveal()]
-        return self._answer
+        return self._link if self._me.terms.joint else self._answer
 
     def _charge(self, silo: Contributor, charge: Charge) -> None:
         """P15: in the ledger before the answer exists.
@@ -319,6 +310,9 @@ class SiloParty(Party):
         """The links of all active silos: now the batch or the projection is fixed."""
         self._drawing.learn_seed(parts)
         return self._answer
+
+    def _link(self) -> list[bytes]:
+        return [self._drawing.reveal()]
 
     def _answer(self) -> list[bytes]:
         silo = self._seated_silo

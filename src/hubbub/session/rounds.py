@@ -59,17 +59,8 @@ class Recorder(Protocol):
         """Keep no more."""
 
 
-class NoRecorder:
+class NoRecorder(Recorder):
     """Nothing is kept."""
-
-    def keep(self, frame: bytes) -> None:
-        """Nothing is kept."""
-
-    def seal(self) -> None:
-        """Nothing is on disk."""
-
-    def close(self) -> None:
-        """Nothing was open."""
 
 
 @dataclass(kw_only=True)

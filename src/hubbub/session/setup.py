@@ -169,13 +169,7 @@ class SetUp:
         """What checks the links of joint seeds, where the rounds need them."""
         if not self.terms.joint:
             return None
-        check = SeedCheck(
-            roster=self.peers.roster,
-            study=self.study,
-            session=self.session,
-            steps=self.terms.steps,
-            attempts=self.terms.attempts,
-        )
+        check = self.terms.seed_check(self.peers.roster, self.study, self.session)
         try:
             check.learn_anchors(anchors)
         except ProtocolError as error:

@@ -231,7 +231,7 @@ class _Fixed:
 
 
 def _arrays(vectors: Sequence[ArrayLike]) -> list[NDArray[Any]]:
-    """The vectors as arrays of whatever type they have."""
+    """The vectors as arrays of one length, of whatever type they have."""
     try:
         whole = list(vectors)
         arrays = [np.asarray(vector) for vector in whole]
@@ -245,13 +245,13 @@ def _arrays(vectors: Sequence[ArrayLike]) -> list[NDArray[Any]]:
             "expected vectors without hidden numbers, got a masked array, whose hidden numbers "
             "would be summed; fill them first"
         )
+    _check_lengths(arrays)
     return arrays
 
 
 def _reals(vectors: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
     """The vectors as finite float64."""
     arrays = _arrays(vectors)
-    _check_lengths(arrays)
     for array in arrays:
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
             raise StudyError(
@@ -270,7 +270,6 @@ def _integers(vectors: Sequence[ArrayLike]) -> list[NDArray[np.int64]]:
                 f"expected vectors of integers within int64, got {array.dtype}; "
                 "round them, or use hubbub.private_sum for real numbers"
             )
-    _check_lengths(arrays)
     return [array.astype(np.int64) for array in arrays]
 
 

@@ -10,15 +10,11 @@ settings and how they are read. They stand on `section` (one table, one sentence
 which stands on `size` and `quoting`; `contradictions`, `written` and `study` stand on them.
 """
 
-from __future__ import annotations
-
-from hubbub.study.data import Data
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.model import Frozen, Model
-from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.sources import attempted, named_object
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
-from hubbub.study.study import FORMAT, Study
+from hubbub.study.study import Study
 from hubbub.study.tabular import Column, Records
 from hubbub.study.training import Training

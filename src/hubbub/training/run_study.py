@@ -34,6 +34,10 @@ from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions
 
 
+def _tell_nobody(*_: object) -> None:
+    """Nobody to tell."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Watch:
     """Whom to tell how a run goes."""
@@ -134,7 +138,7 @@ def run(
         books = opened_ledgers(home, study, stack) if baseline is None else {}
         if folder is not None:
             folder.begin(_heads(study, books))
-        watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
+        watch = Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody)
         return _finished(setting, baseline, watch, books, folder, None)
 
 
@@ -204,7 +208,7 @@ def resume(
         check_plan(opened.path / "plan.json", setting.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, setting.plan))
-        watch = Watch(progress=progress or _ignore, notice=notice or _say_nothing)
+        watch = Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody)
         return _finished(setting, None, watch, books, opened, found.state if found else None)
 
 
@@ -303,11 +307,3 @@ def check_plan(path: Path, made: Plan) -> None:
             f"expected {path} to be the plan that follows from the study, {why}; restore it, or "
             "use the version of hubbub that began the run"
         )
-
-
-def _say_nothing(_text: str) -> None:
-    """Nobody to tell."""
-
-
-def _ignore(_step: int, _row: Mapping[str, float]) -> None:
-    """No progress to show."""

@@ -229,13 +229,7 @@ class Replay:
 
     def _anchored(self) -> SeedCheck:
         """What the links of the session must hash down to."""
-        seeds = SeedCheck(
-            roster=self._roster,
-            study=self._header.study,
-            session=self._header.session,
-            steps=self._terms.steps,
-            attempts=self._terms.attempts,
-        )
+        seeds = self._terms.seed_check(self._roster, self._header.study, self._header.session)
         seeds.learn_anchors(self._anchors)
         return seeds
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.agreement import SHARE_SEAL_BYTES
-from hubbub.protocol.primitives import DIGEST_BYTES, Frame, doubled_by, ring
+from hubbub.protocol.agreement import SHARE_SEAL_BYTES, SeedCheck
+from hubbub.protocol.primitives import DIGEST_BYTES, Frame, Roster, doubled_by, ring
 
 Parameters = NDArray[np.float32]
 
@@ -75,6 +75,12 @@ class RoundParameters:
     def attempts(self) -> int:
         """The most attempts at one round: each that fails leaves a silo behind."""
         return self.silos - self.quorum + 1
+
+    def seed_check(self, roster: Roster, study: bytes, session: bytes) -> SeedCheck:
+        """What checks the links of a session's joint seeds."""
+        return SeedCheck(
+            roster=roster, study=study, session=session, steps=self.steps, attempts=self.attempts
+        )
 
     @property
     def masked_bytes(self) -> int:

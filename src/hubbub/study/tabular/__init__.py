@@ -1,7 +1,5 @@
 """Tables of records: how the cells of a file become the features and targets of one silo."""
 
-from __future__ import annotations
-
 from hubbub.study.tabular.cells import read_cells
 from hubbub.study.tabular.column import Column, columns_from
 from hubbub.study.tabular.records import Records
