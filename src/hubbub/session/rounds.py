@@ -59,8 +59,17 @@ class Recorder(Protocol):
         """Keep no more."""
 
 
-class NoRecorder(Recorder):
+class NoRecorder:
     """Nothing is kept."""
+
+    def keep(self, frame: bytes) -> None:
+        """Nothing is kept."""
+
+    def seal(self) -> None:
+        """Nothing is on disk."""
+
+    def close(self) -> None:
+        """Nothing was open."""
 
 
 @dataclass(kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -221,36 +221,32 @@ def _finished(
     start: State | None,
 ) -> Result:
     """Train, and put the results where they belong."""
-    began, venue = time.perf_counter(), _venue(setting, ledgers, folder, watch)
+    began = time.perf_counter()
+    venue = LocalVenue(
+        study=setting.study,
+        keys=layout_of(setting.plan).keys(),  # made for the run
+        ledgers=ledgers,
+        folder=folder,
+        notice=watch.notice,
+    )
+
+    def keep(state: State) -> None:
+        if folder is not None:
+            folder.keep(state, _heads(setting.study, ledgers))
+
     with learning.threads_for(setting.initial.size), ExitStack() as stack:
         sessions = RunSessions(
             venue=venue, folder=folder, parameters=setting.initial.size, stack=stack
         )
         if baseline is None:
-            keep = _keeper(folder, lambda: _heads(setting.study, ledgers))
             setting, trained = train_federated(
                 setting, sessions, start=start, progress=watch.progress, keep=keep
             )
         else:
             setting, trained = _compared(setting, baseline, sessions, watch.progress)
     spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
-    text = None
-    if folder is not None and ledgers:
-        text = partial(venue.evidence, setting.plan, trained.attempts)
+    text = partial(venue.evidence, setting.plan, trained.attempts) if folder and ledgers else None
     return conclude(setting, trained, folder, epsilon=spent, evidence=text, began=began)
-
-
-def _venue(
-    setting: PreparedStudy, ledgers: Mapping[int, Ledger], folder: RunFolder | None, watch: Watch
-) -> LocalVenue:
-    """Everybody in this process, with keys that are made for the run."""
-    return LocalVenue(
-        study=setting.study,
-        keys=layout_of(setting.plan).keys(),
-        ledgers=ledgers,
-        folder=folder,
-        notice=watch.notice,
-    )
 
 
 def _compared(
@@ -274,15 +270,6 @@ def _compared(
         look=evaluation(setting, ask),
         private=baseline != "non-private",
     )
-
-
-def _keeper(
-    folder: RunFolder | None, heads: Callable[[], Mapping[str, bytes]]
-) -> Callable[[State], None]:
-    """Where a state goes after every step, with the heads of the ledgers."""
-    if folder is None:
-        return lambda _: None
-    return lambda state: folder.keep(state, heads())
 
 
 def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
