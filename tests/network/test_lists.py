@@ -767,7 +767,7 @@ def test_a_list_serves_the_attempts_that_it_is_made_for(gather: Any, tokens: str
         assert refusal(hand.model("ann", 1 + served)) == ("protocol", "relay")
         assert hand.mix() == [[], [], []]
         hand.answered(1 + served)
-    assert any("got a demand for one while list 1 is in force" in line for line in parties.said)
+    assert any("got a demand for it while list 1 is in force" in line for line in parties.said)
     assert hand.tape[Call.LIST][0] == ("ann", [])
 
 

@@ -524,7 +524,7 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
         return blob
 
     session = opened(parties, Relay(parties.phase, asks=asks), standardisation=found)
-    tasks = {name: parties.party(name, session.rounds.session)._silo._task for name in NAMES}
+    tasks = {name: parties.party(name, session.rounds.session).silo._task for name in NAMES}
     for name, task in tasks.items():
         assert np.allclose(task._inputs.numpy(), found.of(records(name)).inputs)
 
