@@ -11,6 +11,7 @@ import pytest
 
 from hubbub.protocol.primitives import wire
 from hubbub.protocol.primitives.wire import HEADER_BYTES, Frame, Tag, parse
+from hubbub.session import secure_sum
 from protocol.parties import SESSION, STUDY, flipped, refused, world
 
 W = world()
@@ -109,3 +110,25 @@ def held(frames: list[bytes]) -> list[int]:
     alone = [bytes(bytearray(frames[0]))]
     least = sys.getrefcount(alone[0])
     return [place for place in range(len(frames)) if sys.getrefcount(frames[place]) > least]
+
+
+def test_a_look_that_believes_nothing_changes_nothing(hashed: list[int]) -> None:
+    data = large(bytes(SIZE))
+    assert wire.unverified(data).tag == wire.tag_of(data) == Tag.MASKED
+    assert (wire.sender_of(data), wire.receiver_of(data)) == (1, 0)
+    read(data)
+    assert hashed.count(SIZE) == 1  # the sender's: it is still recognised
+
+
+@pytest.mark.parametrize("nodes", [0, 2])
+def test_a_masked_vector_is_parsed_once(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
+    parsed: list[int] = []
+    split = wire._split
+
+    def counted(data: bytes) -> Frame:
+        parsed.append(data[1])
+        return split(data)
+
+    monkeypatch.setattr(wire, "_split", counted)
+    secure_sum([[1, 2], [3, 4], [5, 6]], compute_nodes=nodes)
+    assert parsed.count(Tag.MASKED) == 3
