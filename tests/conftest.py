@@ -2,7 +2,58 @@
 
 import os
 
+import pytest
+
 # Read when torch and NumPy are loaded, which is after this file. Threads of OpenMP that wait for
 # each other on cores that are taken make small models slower by a multiple.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# Cases that take long and whose law another case, or another test, holds more quickly: they are left
+# to `make test-all`.
+LONG = {
+    "test_p15_the_ledger_charges_what_the_plan_says": (
+        *("add-remove-gaussian-poisson", "substitute-gaussian-per-epoch"),
+        *("substitute-gaussian-poisson", "substitute-gaussian-static", "substitute-sign-per-step"),
+        *("substitute-sign-poisson", "substitute-layers-per-step"),
+    ),
+    "test_more_coordinates_are_cheaper_down_to_no_projection": (
+        *("poisson-0.02-add-remove", "without-replacement-0.02-add-remove"),
+        *("none-1.0-add-remove", "without-replacement-0.02-substitute"),
+    ),
+    "test_signs_are_dearer_than_gaussian_entries_and_cheaper_than_one_bound": (
+        *("10-2.135", "2-2.0"),
+    ),
+    "test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders": ("0",),
+    "test_a_disk_that_is_full_stops_the_run_and_loses_nothing": ("0",),
+    "test_a_study_that_sends_ten_numbers_of_twenty_seven_trains": ("gaussian",),
+    "test_every_step_is_taken_along_the_lifted_sum": ("gaussian-0", "sign-0"),
+    "test_the_revealed_numbers_have_the_planned_noise": ("gaussian",),
+    "test_every_sum_and_step_of_an_honest_run_is_made_again": ("gaussian-projection",),
+    "test_a_defect_is_found": ("sampled more often",),
+    "test_a_sound_study_is_not_contradicted": ("some nodes each", "nodes and drop-outs", "poisson"),
+    "test_every_experiment_writes_table_figure_and_how_it_was_made": (
+        *("utility", "projection", "effective_rate"),
+    ),
+    "test_every_experiment_writes_table_summary_figure_and_how_it_was_made": ("fat_clients",),
+    "test_a_leak_that_is_planted_on_purpose_is_found": ("keeps_coded", "prints", "warns"),
+    "test_nothing_planted_leaves_a_silo_in_a_whole_run": ("0",),
+    "test_the_certificate_is_added_to_every_exposure_and_at_every_step": ("one2",),
+    "test_serve_goes_on_wherever_the_aggregators_process_ended": tuple(
+        f"{when}-{nodes}-{number}"
+        for when in ("before", "after")
+        for nodes, number in ((0, 1), (0, 7), (0, 9), (0, 11), (2, 4), (2, 8), (2, 13), (2, 12))
+    ),
+    "test_the_report_shows_what_joint_batches_and_projections_cost": ("",),
+    "test_a_terminal_of_few_letters_is_shown_tables_all_the_same": ("",),
+    "test_the_table_of_many_colluders_leaves_some_out_and_keeps_both_ends": ("",),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes long."""
+    for item in items:
+        name, _, case = item.name.partition("[")
+        if case.removesuffix("]") in LONG.get(name, ()):
+            item.add_marker("slow")

@@ -108,8 +108,6 @@ def test_thin_folds_are_the_masked_step_over_the_clear_one(small):
         clear = number(row, "clear_silo") + number(row, "clear_aggregator")
         assert number(row, "clear_path") == pytest.approx(clear, rel=1e-4)
         assert min(number(row, part) for part in ("silo", "aggregator", "node")) > 0
-        # One silo of several, so the slowest path is shorter than the work of all.
-        assert number(row, "path") < number(row, "cpu")
 
 
 def test_what_is_multiplied_of_the_papers_ways_is_written_beside_it(small):
