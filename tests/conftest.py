@@ -9,8 +9,8 @@ import pytest
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# Cases that take long and whose law another case, or another test, holds more quickly: they are left
-# to `make test-all`.
+# Cases that take long and whose law another case, or another test, holds more quickly: they are
+# left to `make test-all`.
 LONG = {
     "test_p15_the_ledger_charges_what_the_plan_says": (
         *("add-remove-gaussian-poisson", "substitute-gaussian-per-epoch"),
