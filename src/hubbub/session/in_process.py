@@ -44,6 +44,8 @@ from hubbub.session.setup import SetUp, new_session
 # Writes down the charge of an attempt of the silo with a roster index, or raises.
 Record = Callable[[int, Session, Charge], None]
 Notice = Callable[[str], None]
+# What is worth threads; the mixnet has processes, which its silos share.
+_ROUND = (Call.MODEL, Call.SEED, Call.TOTAL)
 
 
 class LocalPeers(Peers):
@@ -70,7 +72,7 @@ class LocalPeers(Peers):
     ) -> Iterator[tuple[int, Answer]]:
         """As `Peers.ask`; a ledger's refusal is an absence, any other error is a defect."""
         taken = self._all_taken(call, requests, needs_all=needs_all)
-        if self.threads == 1 or len(requests) == 1:
+        if self.threads == 1 or call not in _ROUND:
             for index, work in taken:
                 yield index, work if isinstance(work, Absent) else work()
             return
