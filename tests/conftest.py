@@ -9,8 +9,8 @@ import pytest
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# Cases that take long and whose law another case, or another test, holds more quickly: they are
-# left to `make test-all`.
+# Cases that take long and whose law another case of the same test holds more quickly: they are left
+# to `make test-all`. A whole test that takes long has the mark itself.
 LONG = {
     "test_p15_the_ledger_charges_what_the_plan_says": (
         *("add-remove-gaussian-poisson", "substitute-gaussian-per-epoch"),
@@ -44,9 +44,6 @@ LONG = {
         for when in ("before", "after")
         for nodes, number in ((0, 1), (0, 7), (0, 9), (0, 11), (2, 4), (2, 8), (2, 13), (2, 12))
     ),
-    "test_the_report_shows_what_joint_batches_and_projections_cost": ("",),
-    "test_a_terminal_of_few_letters_is_shown_tables_all_the_same": ("",),
-    "test_the_table_of_many_colluders_leaves_some_out_and_keeps_both_ends": ("",),
 }
 
 

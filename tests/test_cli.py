@@ -639,6 +639,7 @@ def test_a_process_prints_one_object_and_nothing_else():
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_of_few_letters_is_shown_tables_all_the_same(trained):
     done = process("verify", str(trained / "run"), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.returncode, done.stderr) == (0, "")

@@ -649,6 +649,7 @@ def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_collud
     assert said[-1]["epsilon"] == plan.epsilon()
 
 
+@pytest.mark.slow
 def test_the_table_of_many_colluders_leaves_some_out_and_keeps_both_ends() -> None:
     found = hubbub.plan(hospitals(12, silos=16), dimension=4).joint_batches
     shown = as_table(found)

@@ -97,7 +97,7 @@ class Coordinator:
             terms=wanted.terms,
             offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation),
             counts=self._study.data.counts,
-            every=attempts_of_list(wanted.plan.study) if wanted.terms.batch else 0,
+            every=attempts_of_list(wanted.plan.study),
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self._requests.ask_all(Call.PING, everybody, made.session)

@@ -148,9 +148,10 @@ class SiloEndpoint(Endpoint):
         """The silo in a new session."""
         kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
         every, most = attempts_of_list(plan.study), ceil(membership.terms.steps / epoch)
-        task = _task(self._featured(self._known(study).plain, offer), offer)
 
         def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
+            # Made once the set-up has succeeded: an OPEN may be repeated for an hour.
+            task = _task(self._featured(self._known(study).plain, offer), offer)
             return Silo(terms=me.terms, task=task, masking=masking, source=me.source, seeds=seeds)
 
         def record(session: Session, charge: Charge) -> None:
@@ -178,7 +179,7 @@ class SiloEndpoint(Endpoint):
             made = work()
         if call is Call.FINISH:
             self._studies[state.study.id].finished.append(state.session)
-        if call in (Call.MODEL, Call.SEED):
+        if call is (Call.SEED if state.membership.terms.joint else Call.MODEL):
             took = time.monotonic() - began
             if self._pace:
                 time.sleep(ceil(took / self._pace) * self._pace - took)

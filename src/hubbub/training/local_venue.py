@@ -52,8 +52,7 @@ class LocalVenue:
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up."""
-        every = attempts_of_list(wanted.plan.study) if wanted.terms.batch else 0
-        return self.federated(wanted, every=every).rounds
+        return self.federated(wanted, every=attempts_of_list(wanted.plan.study)).rounds
 
     def federated(self, wanted: SessionPlan, *, every: int) -> Federation:
         """Everybody in a new session, with a shuffled token list for so many attempts."""
