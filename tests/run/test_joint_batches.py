@@ -189,7 +189,7 @@ class Nothing:
     """A silo with so many records, whose sum is zero."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.count = self.capacity = count
 
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.zeros(2)

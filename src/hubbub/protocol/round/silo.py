@@ -19,6 +19,7 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
 from hubbub.protocol.primitives import SecureSource, noise
 from hubbub.protocol.projection import Draw
+from hubbub.protocol.round.batch_rows import Rows, injected, poisson_rows
 from hubbub.protocol.round.joint_batch import Tokens
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
@@ -121,8 +122,8 @@ class Silo:
         """
         attempt = self._opened()
         self._accepted = None
-        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen(attempt)
-        total = clipped_sum(terms, self._task, attempt.parameters, chosen, draw)  # P14, P8
+        terms, draw, rows = self._terms, self._draw(attempt), self._rows(attempt)
+        total = clipped_sum(terms, self._task, attempt.parameters, rows, draw)  # P14, P8
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
             total, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
         )
@@ -134,15 +135,17 @@ class Silo:
             raise ProtocolError("expected an accepted model before contributing, got none")
         return self._accepted
 
-    def _chosen(self, attempt: Attempt) -> NDArray[np.intp]:
-        """The silo's records in the batch."""
-        if not self._terms.batch:
-            return self._source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
+    def _rows(self, attempt: Attempt) -> Rows:
+        """The silo's records in the batch, in as many rows as are public (P19)."""
+        terms, task, source = self._terms, self._task, self._source
+        if not terms.batch:
+            return poisson_rows(source, task.count, task.capacity, terms.sample_rate)  # P1
         if self._tokens is None or self._seed is None:
             raise ProtocolError(
                 "expected a shuffled token list and a joint seed, got none; get them"
             )
-        return self._tokens.chosen(self._terms, self._seed, attempt.round)  # P9: joint batches
+        chosen = self._tokens.chosen(terms, self._seed, attempt.round)  # P9: joint batches
+        return injected(source, chosen, min(terms.batch, task.count))  # n is public there
 
     def _draw(self, attempt: Attempt) -> Draw | None:
         """The matrix of the attempt, where sums are projected (P8)."""
