@@ -123,7 +123,7 @@ class Drawn:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found = Drawn()
-    chosen, contribute, prepare = Silo._chosen, Silo.contribute, TokenLists.prepare
+    chosen, contribute, prepare = Silo._rows, Silo.contribute, TokenLists.prepare
     time = {}
 
     def contributing(self: Silo) -> bytes:
@@ -132,7 +132,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
     def choosing(self: Silo, attempt: Attempt) -> np.ndarray:
         those = chosen(self, attempt)
-        found.batches[time[self]][self._masking._session.index] = those.tolist()
+        found.batches[time[self]][self._masking._session.index] = sorted(those[those >= 0].tolist())
         return those
 
     def preparing(self: TokenLists) -> None:
@@ -141,7 +141,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         found.lists += self.number - before
 
     monkeypatch.setattr(Silo, "contribute", contributing)
-    monkeypatch.setattr(Silo, "_chosen", choosing)
+    monkeypatch.setattr(Silo, "_rows", choosing)
     monkeypatch.setattr(TokenLists, "prepare", preparing)
     return found
 
