@@ -299,9 +299,9 @@ def summed(monkeypatch: pytest.MonkeyPatch) -> Summed:
     found = Summed()
 
     def summing(
-        terms: RoundParameters, task: Any, _model: Any, chosen: Any, _draw: Any
+        terms: RoundParameters, task: Any, _model: Any, rows: Any, _draw: Any
     ) -> np.ndarray:
-        found.batches[id(task)].append(chosen.tolist())
+        found.batches[id(task)].append(rows[rows >= 0].tolist())
         return np.zeros(terms.dimension)
 
     monkeypatch.setattr(baselines, "clipped_sum", summing)
