@@ -56,12 +56,10 @@ class RecordRows:
         device: torch.device,
         source: SecureSource | None = None,
     ) -> None:
-        nobody = np.zeros(1, dtype=records.targets.dtype)
-        self._inputs = np.concatenate((records.inputs, null[None]))
-        self._targets = np.concatenate((records.targets, nobody))
+        self._records, self._null = records, null
         self._most, self._device = most, device
         self._source = source or SecureSource()
-        self._raising = np.zeros(len(records) + 1, dtype=bool)  # the null record is never left out
+        self._raising = np.zeros(len(records) + 1, dtype=bool)
 
     def __repr__(self) -> str:
         return "RecordRows(<private>)"
@@ -69,7 +67,7 @@ class RecordRows:
     @property
     def count(self) -> int:
         """Number of records; never leaves the silo."""
-        return len(self._inputs) - 1
+        return len(self._records)
 
     def total(self, rows: Rows, size: int, work: Work) -> Array:
         """The sum of `work` over all pieces, in float64.
@@ -91,7 +89,7 @@ class RecordRows:
     def _sum(self, piece: Rows, size: int, work: Work) -> Array:
         """The work on one piece, without the rows at which the model raises."""
         seed = int(self._source.words(1)[0] >> np.uint64(1))
-        piece = np.where(self._raising[piece], EMPTY, piece)
+        piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
         run = partial(self._run, seed, work)
         found = run(piece)
         if found is None and run(np.full_like(piece, EMPTY)) is not None:
@@ -106,11 +104,15 @@ class RecordRows:
 
     def _run(self, seed: int, work: Work, piece: Rows) -> Array | None:
         """The work on one piece; None where the model raises."""
-        tensors = (torch.from_numpy(one[piece]) for one in (self._inputs, self._targets))
-        inputs, targets = (one.to(self._device) for one in tensors)
+        held = piece != EMPTY
+        inputs = np.repeat(self._null[None], len(piece), axis=0)
+        targets = np.zeros(len(piece), dtype=self._records.targets.dtype)
+        inputs[held] = self._records.inputs[piece[held]]
+        targets[held] = self._records.targets[piece[held]]
+        xs, ys = (torch.from_numpy(one).to(self._device) for one in (inputs, targets))
         try:
             with seeded(seed, self._device):
-                return work(inputs, targets, torch.from_numpy(piece != EMPTY))
+                return work(xs, ys, torch.from_numpy(held))
         except Exception:  # noqa: BLE001 (the model is the user's, and raises what it likes)
             return None  # what it says may quote a record
 

@@ -93,8 +93,7 @@ class FeatureSums:
     """
 
     def __init__(self, records: Records, bound: float, capacity: int | None = None) -> None:
-        nobody = np.zeros((1, *records.inputs.shape[1:]), dtype=records.inputs.dtype)
-        self._inputs, self._bound = np.concatenate((records.inputs, nobody)), bound
+        self._inputs, self._bound = records.inputs, bound
         self.capacity = len(records.inputs) if capacity is None else capacity
 
     def __repr__(self) -> str:
@@ -103,13 +102,14 @@ class FeatureSums:
     @property
     def count(self) -> int:
         """Number of records; never leaves the silo."""
-        return len(self._inputs) - 1
+        return len(self._inputs)
 
     def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
         """(1 + 2 features,): each record's part has norm at most sqrt(1 + 2 features)."""
-        features = np.clip(self._inputs[rows].astype(np.float64) / self._bound, -1.0, 1.0)
-        filled = float((rows >= 0).sum())  # an empty row is the last one, of zeros
-        return np.concatenate(([filled], features.sum(0), (features**2).sum(0)))
+        held = rows >= 0
+        features = np.zeros((len(rows), self._inputs.shape[1]))
+        features[held] = np.clip(self._inputs[rows[held]] / np.float64(self._bound), -1.0, 1.0)
+        return np.concatenate(([held.sum()], features.sum(0), (features**2).sum(0)))
 
 
 def standardisation_from(sums: Array, bound: float) -> Standardisation:
