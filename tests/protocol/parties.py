@@ -153,17 +153,27 @@ class World:
         frame = Frame(tag=tag, sender=sender, payload=payload, **(arguments | changes))
         return frame.sealed(self.keys[sender])
 
-    def model(self, active: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
+    def model(
+        self, active: Sequence[int], round: int = 1, attempt: int = 0, value: float = 0.0
+    ) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
-        zeros = np.zeros(self.terms.parameters, dtype=np.float32)
-        payload = self.terms.model_payload(active, zeros)
+        parameters = np.full(self.terms.parameters, value, dtype=np.float32)
+        payload = self.terms.model_payload(active, parameters)
         return self.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
-    def request(self, node: int, silos: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
-        """A REQUEST as a malicious aggregator may send it."""
-        payload = self.terms.bitmap(silos)
+    def request(
+        self,
+        node: int,
+        silos: Sequence[int],
+        round: int = 1,
+        attempt: int = 0,
+        model: bytes = bytes(32),
+        tag: Tag = Tag.REQUEST,
+    ) -> bytes:
+        """A REQUEST, or an ARRIVED, as a malicious aggregator may send it."""
+        payload = self.terms.named_payload(silos, model)
         where = {"receiver": node, "round": round, "attempt": attempt}
-        return self.forge(0, Tag.REQUEST, payload, **where)
+        return self.forge(0, tag, payload, **where)
 
 
 @lru_cache(maxsize=32)

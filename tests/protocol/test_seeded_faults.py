@@ -174,11 +174,11 @@ def matrix_of_the_step(patch: pytest.MonkeyPatch) -> None:
 
 
 def mask_without_attempt(patch: pytest.MonkeyPatch) -> None:
-    """Mask keys that do not depend on the attempt."""
+    """Mask keys that depend neither on the attempt nor on its MODEL."""
     derive = PairSecret.mask_key
 
-    def same(self: PairSecret, *, attempt: int, **rest: Any) -> bytes:
-        return derive(self, attempt=0, **rest)
+    def same(self: PairSecret, *, attempt: int, model: bytes, **rest: Any) -> bytes:
+        return derive(self, attempt=0, model=bytes(32), **rest)
 
     patch.setattr(PairSecret, "mask_key", same)
 

@@ -45,7 +45,7 @@ from hubbub.session.setup import SetUp, new_session
 Record = Callable[[int, Session, Charge], None]
 Notice = Callable[[str], None]
 # What is worth threads; the mixnet has processes, which its silos share.
-_ROUND = (Call.MODEL, Call.SEED, Call.TOTAL)
+_ROUND = (Call.MODEL, Call.SEED, Call.SHARES, Call.TOTAL)
 
 
 class LocalPeers(Peers):

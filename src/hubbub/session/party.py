@@ -40,6 +40,8 @@ from hubbub.session.layout import Layout, witnesses_of
 from hubbub.session.session_offer import RefusedError, context_of
 from hubbub.session.silo_token_lists import Pool, SiloTokenLists
 
+# What is asked in the making of a shuffled token list.
+MIXING = tuple(call for call in Call if Call.LIST <= call <= Call.JUDGE)
 # Makes the frames of an answer.
 Work = Callable[[], list[bytes]]
 Handler = Callable[[Sequence[bytes]], Work]
@@ -262,7 +264,7 @@ class SiloParty(Party):
         self.silo: Contributor | None = None
 
     def _round_calls(self) -> Mapping[Call, Handler]:
-        mixing = {call: partial(self._listed, call) for call in Call if call > Call.CLOSE}
+        mixing = {call: partial(self._listed, call) for call in MIXING}
         return {Call.MODEL: self._model, Call.SEED: self._seed, **mixing}
 
     def _seated(self, agreed: Session) -> None:
@@ -349,7 +351,7 @@ class NodeParty(Party):
         self.node: ComputeNode | None = None
 
     def _round_calls(self) -> Mapping[Call, Handler]:
-        return {Call.TOTAL: self._total}
+        return {Call.TOTAL: self._total, Call.SHARES: self._shares}
 
     def _seated(self, agreed: Session) -> None:
         me = self._me
@@ -361,14 +363,25 @@ class NodeParty(Party):
             mask_stream=me.mask_stream,
         )
 
-    def _total(self, parts: Sequence[bytes]) -> Work:
-        """With full shares, what the silos sent for this node comes with the request."""
-        node = self.node
-        assert node is not None, "the session is set up"  # noqa: S101
+    @property
+    def _seated_node(self) -> ComputeNode:
+        assert self.node is not None, "the session is set up"  # noqa: S101
+        return self.node
+
+    def _shares(self, parts: Sequence[bytes]) -> Work:
+        """What the silos have sent for this node, with full shares; no total is made of it yet."""
+        node = self._seated_node
         if not parts:
-            raise ProtocolError("expected a REQUEST, got nothing", culprit="relay")
+            raise ProtocolError("expected an ARRIVED, got nothing", culprit="relay")
         for share in parts[1:]:
             node.keep(share)
+        return lambda: [node.held(parts[0])]
+
+    def _total(self, parts: Sequence[bytes]) -> Work:
+        """The total of what the silos of a REQUEST share with this node."""
+        node = self._seated_node
+        if len(parts) != 1:
+            raise ProtocolError(f"expected one REQUEST, got {len(parts)} frames", culprit="relay")
         return lambda: [node.total(parts[0])]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import MaskStream, Session, active_digest
+from hubbub.protocol.agreement import MaskStream, Session
 from hubbub.protocol.primitives import (
     EVERYBODY,
     Frame,
@@ -20,7 +20,7 @@ from hubbub.protocol.primitives import (
     parse,
     ring,
 )
-from hubbub.protocol.round.additive_shares import sealed_shares
+from hubbub.protocol.round.additive_shares import Place, sealed_shares
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
 
 
@@ -34,6 +34,11 @@ class Attempt:
     model: bytes
     parameters: Parameters = field(repr=False)
 
+    @property
+    def place(self) -> Place:
+        """What stands for it in keys: when, and which MODEL."""
+        return Place(round=self.round, attempt=self.attempt, model=self.model)
+
 
 class Masking:
     """One silo's side of the wire in one session.
@@ -43,7 +48,7 @@ class Masking:
         roster: everybody.
         terms: the numbers of the rounds.
         session: from the agreement.
-        masking: how masks are added (on how many threads); changes speed only.
+        mask_stream: how masks are added (on how many threads); changes speed only.
         source: the silo's randomness, for full shares only.
     """
 
@@ -110,7 +115,8 @@ class Masking:
             raise ProtocolError(f"expected a new attempt to answer, got {number} again")
         self._masked = number
         if self._terms.full_shares:
-            sealed = sealed_shares(residues, self._session, *number, self._source)
+            source = self._source.branch(b"shares" + attempt.model)
+            sealed = sealed_shares(residues, self._session, attempt.place, source)
             self._shares = {
                 node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
             }
@@ -138,7 +144,6 @@ class Masking:
     def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:
         """The mask of every compute node, or of every active neighbour with its sign."""
         pairwise = self._terms.nodes == 0
-        digest = active_digest(attempt.active if pairwise else ())
         secrets = self._session.secrets
         others = [one for one in secrets if not pairwise or one in attempt.active]
         if not others:
@@ -150,7 +155,7 @@ class Masking:
                 transcript=self._session.transcript,
                 round=attempt.round,
                 attempt=attempt.attempt,
-                active=digest,
+                model=attempt.model,
             )
             for other in others
         }

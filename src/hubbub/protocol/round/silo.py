@@ -39,8 +39,8 @@ class Silo:
     Args:
         terms: the numbers of the rounds.
         task: the silo's records.
-        answering: checks models and hides answers.
-        source: the silo's randomness.
+        masking: checks models and hides answers.
+        source: the silo's randomness; every attempt draws from a branch of it.
         seeds: the silo's part of the joint seeds, where the terms need them.
     """
 
@@ -121,12 +121,15 @@ class Silo:
         """
         attempt = self._opened()
         self._accepted = None
-        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen(attempt)
+        source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
+        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen(attempt, source)
         total = clipped_sum(terms, self._task, attempt.parameters, chosen, draw)  # P14, P8
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
-            total, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
+            total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
         )
-        return self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
+        masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
+        self._source.renew()
+        return masked
 
     def _opened(self) -> Attempt:
         """The accepted attempt."""
@@ -134,10 +137,10 @@ class Silo:
             raise ProtocolError("expected an accepted model before contributing, got none")
         return self._accepted
 
-    def _chosen(self, attempt: Attempt) -> NDArray[np.intp]:
+    def _chosen(self, attempt: Attempt, source: SecureSource) -> NDArray[np.intp]:
         """The silo's records in the batch."""
         if not self._terms.batch:
-            return self._source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
+            return source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
         if self._tokens is None or self._seed is None:
             raise ProtocolError(
                 "expected a shuffled token list and a joint seed, got none; get them"
