@@ -170,8 +170,8 @@ class Drawn:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found, chosen, take = Drawn(), Silo._chosen, Silo.take_list
 
-    def choosing(self: Silo, attempt: Any) -> np.ndarray:
-        mine, session = chosen(self, attempt), self._masking._session
+    def choosing(self: Silo, attempt: Any, draws: Any) -> np.ndarray:
+        mine, session = chosen(self, attempt, draws), self._masking._session
         found.batches[session.id, attempt.round][session.index] = mine.tolist()
         return mine
 

@@ -236,10 +236,9 @@ class Rounds:
         self._need(arrivals, heard)
         self.aggregator.leave_out(disputes)
         for silo, nodes in sorted(disputes.items()):
-            who = " and ".join([self._name(silo), *sorted(nodes)])
-            said = (
-                f"its SHARE does not open, as {' and '.join(sorted(nodes))} signs: one of them lies"
-            )
+            signers = " and ".join(sorted(nodes))
+            said = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
+            who = f"{self._name(silo)} and {signers}"
             self._leave(ProtocolError(said, culprit=who), silo)
 
     def _held(self, index: int, answer: bytes) -> frozenset[int] | None:

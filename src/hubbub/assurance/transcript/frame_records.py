@@ -217,9 +217,10 @@ def _record(file: BinaryIO, kind: int, head: bytes) -> Kept | None:
 
 def _stored_bytes(kind: int, words: bytes) -> int:
     """How much of its payload a record holds."""
+    size = int(HEADER.unpack(words)[-1])
     if kind == _WHOLE:
-        return int(HEADER.unpack(words)[-1])
-    return 2 * _DIGEST_BYTES if words[1] == Tag.MASKED else _DIGEST_BYTES
+        return size
+    return _DIGEST_BYTES + (min(size, _DIGEST_BYTES) if words[1] == Tag.MASKED else 0)
 
 
 def _next(
