@@ -1,4 +1,4 @@
-"""Full shares: what a silo, or a node, spoils costs its own place in the attempt and nothing else."""
+"""Full shares: what a silo or a node spoils costs its own place in the attempt, and no more."""
 
 from __future__ import annotations
 
