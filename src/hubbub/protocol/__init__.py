@@ -14,6 +14,7 @@ from hubbub.protocol.agreement import (
     MaskStream,
     SeedCheck,
     Session,
+    mask_graph,
     sent_digest,
 )
 from hubbub.protocol.primitives import (
@@ -39,6 +40,7 @@ from hubbub.protocol.primitives import (
     keystream_into,
     parse,
     receiver_of,
+    ring,
     sender_of,
     shortened,
     standard_normal,
@@ -89,5 +91,7 @@ from hubbub.protocol.token_lists import (
     cores,
     list_places,
     partition,
+    process_pool,
+    verdict,
     without_replacement,
 )

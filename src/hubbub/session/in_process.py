@@ -32,8 +32,8 @@ from hubbub.protocol import (
     SecureSource,
     Session,
     Silo,
+    process_pool,
 )
-from hubbub.protocol.token_lists import process_pool
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.party import MakeSilo, Membership, NodeParty, Party, SiloParty, Work, lists_of

@@ -33,9 +33,10 @@ from hubbub.protocol import (
     Silo,
     Tag,
     parse,
+    process_pool,
     unverified,
+    verdict,
 )
-from hubbub.protocol.token_lists import process_pool, verdict
 from hubbub.session.ask import Call
 
 # Who works on so many HPKE operations.

@@ -23,9 +23,9 @@ from hubbub.protocol import (
     Parameters,
     RoundParameters,
     decoded,
+    mask_graph,
+    ring,
 )
-from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.primitives import ring
 from hubbub.session.in_process import assemble, federate
 from hubbub.session.layout import Layout, layout_of, round_parameters_of
 from hubbub.session.party import Membership

@@ -30,9 +30,9 @@ from hubbub.protocol import (
     Tag,
     decoded,
     draw_of,
+    ring,
     unverified,
 )
-from hubbub.protocol.primitives import ring
 
 Time = tuple[int, int]
 _ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.TOTAL})
