@@ -35,10 +35,9 @@ from hubbub.protocol import (
     Tag,
     tag_of,
 )
+from hubbub.session import session_offer, silo_token_lists
 from hubbub.session.ask import Call
 from hubbub.session.layout import Layout, witnesses_of
-from hubbub.session.session_offer import RefusedError, context_of
-from hubbub.session.silo_token_lists import Pool, SiloTokenLists
 
 # What is asked in the making of a shuffled token list.
 MIXING = tuple(call for call in Call if Call.LIST <= call <= Call.JUDGE)
@@ -129,7 +128,7 @@ class Party(ABC):
             role = self._me.roster.parties[self._me.index].role
             raise ProtocolError(f"expected no {call.name} at a {role}, got one", culprit="relay")
         if self.agreed is None:
-            raise RefusedError(
+            raise session_offer.RefusedError(
                 "no-session", f"expected a session that is set up, got {call.name} before its end"
             )
         return handler(parts)
@@ -189,7 +188,7 @@ class Party(ABC):
             neighbours=partial(me.layout.neighbours, me.index),
             witnesses=witnesses_of(me.layout, me.roster, me.terms, me.index),
             source=me.source,
-            context=context_of(me.offer, seen),
+            context=session_offer.context_of(me.offer, seen),
         )
         return self._agreement
 
@@ -197,7 +196,9 @@ class Party(ABC):
     def _agreeing(self) -> Agreement:
         """The set-up that was begun."""
         if self._agreement is None:
-            raise RefusedError("no-session", "expected a set-up that was begun, got a later call")
+            raise session_offer.RefusedError(
+                "no-session", "expected a set-up that was begun, got a later call"
+            )
         return self._agreement
 
     def _commit(self, parts: Sequence[bytes]) -> list[bytes]:
@@ -256,7 +257,7 @@ class SiloParty(Party):
         silo: MakeSilo,
         *,
         record: Record | None = None,
-        lists: SiloTokenLists | None = None,
+        lists: silo_token_lists.SiloTokenLists | None = None,
         permit: Permit = lambda: None,
     ) -> None:
         super().__init__(membership, permit)
@@ -386,10 +387,14 @@ class NodeParty(Party):
 
 
 def lists_of(
-    membership: Membership, counts: Sequence[int], every: int, epoch: int, pool: Pool
-) -> SiloTokenLists:
+    membership: Membership,
+    counts: Sequence[int],
+    every: int,
+    epoch: int,
+    pool: silo_token_lists.Pool,
+) -> silo_token_lists.SiloTokenLists:
     """A silo's shuffled token lists, none of which is made yet."""
-    return SiloTokenLists(
+    return silo_token_lists.SiloTokenLists(
         keys=membership.keys,
         roster=membership.roster,
         index=membership.index,

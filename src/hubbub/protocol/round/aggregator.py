@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import SeedCheck
 from hubbub.protocol.primitives import EVERYBODY, Frame, Keys, Roster, Tag, doubled_by, parse, ring
-from hubbub.protocol.round.additive_shares import Place, digest_of_shares
-from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
+from hubbub.protocol.round import additive_shares, round_parameters
 
 
 class Aggregator:
@@ -38,14 +37,14 @@ class Aggregator:
         *,
         keys: Keys,
         roster: Roster,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         study: bytes,
         session: bytes,
         seeds: SeedCheck | None = None,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._study, self._session = study, session
-        self._turn = Turn()
+        self._turn = round_parameters.Turn()
         self._active: frozenset[int] = frozenset()
         self._model = b""  # the digest of the MODEL that is to be answered
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
@@ -58,7 +57,11 @@ class Aggregator:
         self._seed: bytes | None = None
 
     def begin(
-        self, round: int, attempt: int, active: Iterable[int], parameters: Parameters
+        self,
+        round: int,
+        attempt: int,
+        active: Iterable[int],
+        parameters: round_parameters.Parameters,
     ) -> bytes:
         """Open an attempt: the MODEL for everybody."""
         silos = frozenset(active)
@@ -150,9 +153,9 @@ class Aggregator:
         self._once(frame, self._roster.nodes, self._held, sender)
         closed, digest = self._terms.read_named(frame, sender)
         handed, (round, attempt) = self._shares[frame.sender], self._turn.last
-        place = Place(round=round, attempt=attempt, model=self._model)
+        place = additive_shares.Place(round=round, attempt=attempt, model=self._model)
         shares = {silo: each for silo, each in handed.items() if silo in self._arrived}
-        if digest != digest_of_shares(place, shares):
+        if digest != additive_shares.digest_of_shares(place, shares):
             raise ProtocolError(
                 f"expected {sender} to speak of the shares that it was handed, got other shares",
                 culprit="relay",

@@ -13,8 +13,7 @@ from collections.abc import Set
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import MaskStream, Session
 from hubbub.protocol.primitives import Frame, Keys, Roster, Tag, parse, ring
-from hubbub.protocol.round.additive_shares import Collection, Place
-from hubbub.protocol.round.round_parameters import RoundParameters, Turn
+from hubbub.protocol.round import additive_shares, round_parameters
 
 
 class ComputeNode:
@@ -25,14 +24,14 @@ class ComputeNode:
         *,
         keys: Keys,
         roster: Roster,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         session: Session,
         mask_stream: MaskStream,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn = Turn()
-        self._collection = Collection(session, terms.dimension, terms.word_bits)
+        self._turn = round_parameters.Turn()
+        self._collection = additive_shares.Collection(session, terms.dimension, terms.word_bits)
 
     def keep(self, share: bytes) -> None:
         """Add a silo's full share to those of its attempt.
@@ -91,7 +90,9 @@ class ComputeNode:
         residues = self._masks(place, users) if collected is None else collected
         return self._frame(Tag.TOTAL, frame, ring.to_bytes(residues))
 
-    def _asked(self, data: bytes, tag: Tag) -> tuple[Frame, str, frozenset[int], Place]:
+    def _asked(
+        self, data: bytes, tag: Tag
+    ) -> tuple[Frame, str, frozenset[int], additive_shares.Place]:
         """A message in which the aggregator names silos, and the MODEL that they have answered."""
         frame = parse(data, self._roster, study=self._session.study, session=self._session.id)
         sender = self._roster.name(frame.sender)
@@ -105,7 +106,12 @@ class ComputeNode:
                 f"expected a {tag.name} for me, got another node's", culprit="relay"
             )
         silos, model = self._terms.read_request(frame, sender)
-        return frame, sender, silos, Place(round=frame.round, attempt=frame.attempt, model=model)
+        return (
+            frame,
+            sender,
+            silos,
+            additive_shares.Place(round=frame.round, attempt=frame.attempt, model=model),
+        )
 
     def _frame(self, tag: Tag, asked: Frame, payload: bytes) -> bytes:
         """An answer to the aggregator."""
@@ -120,7 +126,7 @@ class ComputeNode:
             payload=payload,
         ).sealed(self._keys)
 
-    def _masks(self, place: Place, silos: Set[int]) -> ring.Residues:
+    def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""
         residues = ring.zeros(self._terms.dimension, self._terms.word_bits)
         keys = [

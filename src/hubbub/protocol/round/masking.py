@@ -20,8 +20,7 @@ from hubbub.protocol.primitives import (
     parse,
     ring,
 )
-from hubbub.protocol.round.additive_shares import Place, sealed_shares
-from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
+from hubbub.protocol.round import additive_shares, round_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +31,12 @@ class Attempt:
     attempt: int
     active: frozenset[int]
     model: bytes
-    parameters: Parameters = field(repr=False)
+    parameters: round_parameters.Parameters = field(repr=False)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> additive_shares.Place:
         """What stands for it in keys: when, and which MODEL."""
-        return Place(round=self.round, attempt=self.attempt, model=self.model)
+        return additive_shares.Place(round=self.round, attempt=self.attempt, model=self.model)
 
 
 class Masking:
@@ -57,14 +56,14 @@ class Masking:
         *,
         keys: Keys,
         roster: Roster,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         session: Session,
         mask_stream: MaskStream,
         source: SecureSource | None = None,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn = Turn()
+        self._turn = round_parameters.Turn()
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}
@@ -116,7 +115,7 @@ class Masking:
         self._masked = number
         if self._terms.full_shares:
             source = self._source.branch(b"shares" + attempt.model)
-            sealed = sealed_shares(residues, self._session, attempt.place, source)
+            sealed = additive_shares.sealed_shares(residues, self._session, attempt.place, source)
             self._shares = {
                 node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
             }

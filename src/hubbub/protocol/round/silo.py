@@ -19,10 +19,9 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
 from hubbub.protocol.primitives import SecureSource, noise
 from hubbub.protocol.projection import Draw
-from hubbub.protocol.round.joint_batch import Tokens
+from hubbub.protocol.round import joint_batch, round_parameters
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
-from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +46,7 @@ class Silo:
     def __init__(
         self,
         *,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         task: LocalTask,
         masking: Masking,
         source: SecureSource,
@@ -57,7 +56,7 @@ class Silo:
         self._masking, self._source, self._seeds = masking, source, seeds
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
-        self._tokens: Tokens | None = None
+        self._tokens: joint_batch.Tokens | None = None
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -90,7 +89,7 @@ class Silo:
                 "expected a new shuffled token list before a model is accepted, got it after; make "
                 "the list first"
             )
-        self._tokens = Tokens(positions, first)
+        self._tokens = joint_batch.Tokens(positions, first)
 
     def reveal(self) -> bytes:
         """This silo's part of the joint seed; nobody can choose the accepted model by it any more.

@@ -13,7 +13,7 @@ import numpy as np
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives import DIGEST_BYTES, Roster
-from hubbub.protocol.token_lists import onion_layers
+from hubbub.protocol.token_lists import onion_layers, token_list
 from hubbub.protocol.token_lists.list_context import (
     ListContext,
     Payload,
@@ -22,7 +22,6 @@ from hubbub.protocol.token_lists.list_context import (
     statement_bytes,
 )
 from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES
-from hubbub.protocol.token_lists.token_list import commitment, doubled, joined
 
 Posts = Mapping[int, Post]
 Sizes = dict[int, int]  # bytes of a payload, by who sends it
@@ -139,13 +138,13 @@ class Publications:
             ProtocolError: naming who shows others than it committed to, or both of whom one copied.
         """
         for index, each in names.items():
-            if commitment(place, index, each) != hidden[index]:
+            if token_list.commitment(place, index, each) != hidden[index]:
                 raise self._cheat(index, "the tokens that it committed to, got others")
         owners = np.repeat(list(self._counts), list(self._counts.values()))
-        if alike := doubled(onion_layers.names_in(b"".join(names.values())), owners):
+        if alike := token_list.doubled(onion_layers.names_in(b"".join(names.values())), owners):
             raise ProtocolError(
                 "expected every form once, got one from two silos, which nobody could copy in time",
-                culprit=joined(self._roster, alike.difference({me})),
+                culprit=token_list.joined(self._roster, alike.difference({me})),
             )
 
     def check_forms(
