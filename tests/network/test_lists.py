@@ -386,7 +386,7 @@ class Changing(Mixer):
         size = onion_layers.form_bytes(len(self._counts))
         whole = os.urandom(size * self._counts[self._index])
         names = onion_layers.names_in(onion_layers.named(self._places[0], whole, size))
-        return self._publication(names, whole, size, told=repeated(self._commits))
+        return self._publication(names, whole, size, repeats=repeated(self._commits))
 
 
 class Misnaming(Mixer):
@@ -502,7 +502,7 @@ class Again(Mixer):
         names = onion_layers.names_in(onion_layers.named(self._places[0], whole, size))
         hidden = commitment(self._places[0], self._index, np.sort(names).tobytes())
         commit = self._frame(Tag.MIX_COMMIT, hidden + repeated(self._key_posts))
-        return commit, self._publication(names, whole, size, told=repeated(self._commits))
+        return commit, self._publication(names, whole, size, repeats=repeated(self._commits))
 
 
 def test_who_copies_a_form_between_two_commitments_is_named_alone(

@@ -120,7 +120,7 @@ class World:
             "study": STUDY,
             "session": SESSION,
             "neighbours": partial(self.layout.neighbours, index),
-            "witnesses": () if self.layout.nodes else self.roster.silos,
+            "confirmers": () if self.layout.nodes else self.roster.silos,
             "source": SecureSource(),
         }
         return Agreement(**(arguments | changes))
@@ -216,7 +216,7 @@ def set_up(w: World, relay: Relay = honest, **changed: Agreement) -> dict[int, S
         confirms[index], checks[index] = party.confirm(inbox, relay("digests", index, digests))
     sessions = {}
     for index, party in parties.items():
-        confirmed = [confirms[other] for other in party.witnesses]
+        confirmed = [confirms[other] for other in party.confirmers]
         sessions[index] = party.finish(
             relay("confirms", index, confirmed), relay("checks", index, _inbox(checks, index))
         )

@@ -62,7 +62,7 @@ def layout_of(plan: Plan) -> Layout:
     )
 
 
-def witnesses_of(
+def confirmers_of(
     layout: Layout, roster: Roster, terms: RoundParameters, index: int
 ) -> Sequence[int]:
     """Who confirms the set-up to a party besides its neighbours: to a silo, all silos.

@@ -37,7 +37,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import session_offer, silo_token_lists
 from hubbub.session.ask import Call
-from hubbub.session.layout import Layout, witnesses_of
+from hubbub.session.layout import Layout, confirmers_of
 
 # What is asked in the making of a shuffled token list.
 MIXING = tuple(call for call in Call if Call.LIST <= call <= Call.JUDGE)
@@ -138,7 +138,7 @@ class Party(ABC):
         """What the party does in rounds."""
 
     @abstractmethod
-    def _seated(self, agreed: Session) -> None:
+    def _begin_rounds(self, agreed: Session) -> None:
         """The session is set up; rounds may come."""
 
     # Set-up ------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Party(ABC):
             study=me.study,
             session=me.session,
             neighbours=partial(me.layout.neighbours, me.index),
-            witnesses=witnesses_of(me.layout, me.roster, me.terms, me.index),
+            confirmers=confirmers_of(me.layout, me.roster, me.terms, me.index),
             source=me.source,
             context=session_offer.context_of(me.offer, seen),
         )
@@ -228,7 +228,7 @@ class Party(ABC):
         checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
         self.agreed = self._agreeing.finish(confirms, checks)
         self._agreement = None
-        self._seated(self.agreed)
+        self._begin_rounds(self.agreed)
         return []
 
     _setup: Mapping[Call, Callable[[Party, Sequence[bytes]], list[bytes]]] = {
@@ -268,7 +268,7 @@ class SiloParty(Party):
         mixing = {call: partial(self._listed, call) for call in MIXING}
         return {Call.MODEL: self._model, Call.SEED: self._seed, **mixing}
 
-    def _seated(self, agreed: Session) -> None:
+    def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
         masking = Masking(
             keys=me.keys,
@@ -283,7 +283,7 @@ class SiloParty(Party):
 
     def _model(self, parts: Sequence[bytes]) -> Work:
         """A new attempt: checked, charged, and answered, or its part of the joint seed revealed."""
-        silo = self._seated_silo
+        silo = self._ready_silo
         if len(parts) != 1:
             raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
         if self._lists is not None:
@@ -318,7 +318,7 @@ class SiloParty(Party):
         return [self._drawing.reveal()]
 
     def _answer(self) -> list[bytes]:
-        silo = self._seated_silo
+        silo = self._ready_silo
         return [silo.contribute(), *silo.shares().values()]
 
     def _listed(self, call: Call, parts: Sequence[bytes]) -> Work:
@@ -332,7 +332,7 @@ class SiloParty(Party):
         return lambda: lists.answer(call, parts)
 
     @property
-    def _seated_silo(self) -> Contributor:
+    def _ready_silo(self) -> Contributor:
         assert self.silo is not None, "the session is set up"  # noqa: S101
         return self.silo
 
@@ -354,7 +354,7 @@ class NodeParty(Party):
     def _round_calls(self) -> Mapping[Call, Handler]:
         return {Call.TOTAL: self._total, Call.SHARES: self._shares}
 
-    def _seated(self, agreed: Session) -> None:
+    def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
         self.node = ComputeNode(
             keys=me.keys,
@@ -365,13 +365,13 @@ class NodeParty(Party):
         )
 
     @property
-    def _seated_node(self) -> ComputeNode:
+    def _ready_node(self) -> ComputeNode:
         assert self.node is not None, "the session is set up"  # noqa: S101
         return self.node
 
     def _shares(self, parts: Sequence[bytes]) -> Work:
         """What the silos have sent for this node, with full shares; no total is made of it yet."""
-        node = self._seated_node
+        node = self._ready_node
         if not parts:
             raise ProtocolError("expected an ARRIVED, got nothing", culprit="relay")
         for share in parts[1:]:
@@ -380,7 +380,7 @@ class NodeParty(Party):
 
     def _total(self, parts: Sequence[bytes]) -> Work:
         """The total of what the silos of a REQUEST share with this node."""
-        node = self._seated_node
+        node = self._ready_node
         if len(parts) != 1:
             raise ProtocolError(f"expected one REQUEST, got {len(parts)} frames", culprit="relay")
         return lambda: [node.total(parts[0])]

@@ -226,20 +226,20 @@ class Rounds:
             AbortedError: a node gave no answer, or too few silos are left.
         """
         arrivals, disputes = self._to_nodes(self.aggregator.arrivals), dict[int, list[str]]()
-        heard = set()
+        answered = set()
         asked = {node: [one, *shares[node]] for node, one in arrivals.items()}
         for index, frames in self._answers(Call.SHARES, asked):
             closed = self._held(index, frames[0])
-            heard |= set() if closed is None else {index}
+            answered |= set() if closed is None else {index}
             for silo in closed or ():
                 disputes.setdefault(silo, []).append(self._name(index))
-        self._need(arrivals, heard)
+        self._need(arrivals, answered)
         self.aggregator.leave_out(disputes)
         for silo, nodes in sorted(disputes.items()):
             signers = " and ".join(sorted(nodes))
-            said = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
+            reason = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
             who = f"{self._name(silo)} and {signers}"
-            self._leave(ProtocolError(said, culprit=who), silo)
+            self._leave(ProtocolError(reason, culprit=who), silo)
 
     def _held(self, index: int, answer: bytes) -> frozenset[int] | None:
         """Whose shares a node cannot open; None if its answer cannot be used."""

@@ -33,7 +33,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
-from hubbub.session.layout import Layout, witnesses_of
+from hubbub.session.layout import Layout, confirmers_of
 
 
 def new_session() -> bytes:
@@ -117,7 +117,7 @@ class SetUp:
         )
         last = {}
         for index in self._everybody:
-            besides = witnesses_of(self.layout, roster, self.terms, index)
+            besides = confirmers_of(self.layout, roster, self.terms, index)
             seen = {*sent[index], *besides} - {index}
             last[index] = [*(confirms[i] for i in sorted(seen) if i in confirms), *checks[index]]
         self.peers.ask_all(Call.FINISH, last, self.session)

@@ -94,7 +94,7 @@ def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
     found["checks"] = _hex(checks)
     sessions = {}
     for index, one in parties.items():
-        confirms = [out[other][0] for other in one.witnesses]
+        confirms = [out[other][0] for other in one.confirmers]
         sessions[index] = one.finish(confirms, _inbox(checks, index))
     found["seed"] = sessions[1].seed.hex()
     found["transcript"] = sessions[1].transcript.hex()

@@ -3,9 +3,9 @@
 A frame is a header of fixed size, a payload, and an Ed25519 signature over both (over the SHA-256
 of the payload, which may be megabytes). The header binds the message to a study, a session, a round
 and an attempt, so that nothing can be replayed elsewhere. Bytes become a `Frame` here or a
-`ProtocolError` that names the culprit; what a payload means is the business of `round`. The payload
-of a MASKED is hashed in two parts, the vector and then its hash with the digest of the MODEL: so
-whoever keeps no vectors can still show which MODEL a silo has answered.
+`ProtocolError` that names the blamed party; what a payload means is the business of `round`. The
+payload of a MASKED is hashed in two parts, the vector and then its hash with the digest of the
+MODEL: so whoever keeps no vectors can still show which MODEL a silo has answered.
 
 A signer is blamed only for what no honest party signs. A true frame in the wrong place, or there a
 second time, is the relay's doing; two different frames for one place are their signer's. Receivers

@@ -226,7 +226,7 @@ class Turn:
         self._taken = frame.digest
 
     def advance(self, round: int, attempt: int, steps: int, *, culprit: str = "") -> None:
-        """Go on to a later time; the culprit is who asked for one that is not later."""
+        """Go on to a later time; to blame is who asked for one that is not later."""
         if not 1 <= round <= steps:
             raise ProtocolError(f"expected a round from 1 to {steps}, got {round}", culprit=culprit)
         if (round, attempt) <= self.last:

@@ -12,8 +12,8 @@ order that the mixer draws, everybody sees whether it was kept. After each step 
 the names, all of them, so that it need not tell which are its own: right number, in order, none
 twice, all of its own there. Then all repeat what they saw, signed, and compare.
 
-What one silo alone can see is wrong is raised with the culprit. A layer that does not open can be
-the fault of whoever put it on; then the list is opened: all give up the keys of this list, which
+What one silo alone can see is wrong is raised with the blamed party. A layer that does not open can
+be the fault of whoever put it on; then the list is opened: all give up the keys of this list, which
 is thrown away, and `verdict.py` finds who lied.
 
 The phases are called in the order key, commit, submit, then (look, agree) for step 0 and each
@@ -145,7 +145,7 @@ class Mixer:
         self._next = "look"
         size = onion_layers.form_bytes(len(self._counts))
         return self._publication(
-            self._own[0], self._forms, size, told=list_context.repeated(self._commits)
+            self._own[0], self._forms, size, repeats=list_context.repeated(self._commits)
         )
 
     def look(self, names: Sequence[bytes]) -> bytes:
@@ -286,13 +286,13 @@ class Mixer:
         return b"".join(post.payload for post in posts.values())
 
     def _publication(
-        self, names: Names, forms: bytes, size: int, step: int = 0, told: bytes = b""
+        self, names: Names, forms: bytes, size: int, step: int = 0, repeats: bytes = b""
     ) -> token_list.Publication:
         """Names and forms in the order of the names, which is the shuffle, and what is repeated."""
         order = np.argsort(names)
         ordered = onion_layers.forms_in(forms, size)[order].tobytes()
         return token_list.Publication(
-            names=self._frame(Tag.MIX_NAMES, names[order].tobytes() + told, step),
+            names=self._frame(Tag.MIX_NAMES, names[order].tobytes() + repeats, step),
             forms=self._frame(Tag.MIX_FORMS, ordered, step),
         )
 

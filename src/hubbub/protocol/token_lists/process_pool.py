@@ -33,7 +33,7 @@ def cores() -> int:
 def process_pool(
     operations: int, workers: int | None = None, watch: Watch = lambda _: None
 ) -> Iterator[onion_layers.Executor]:
-    """A `Labour` for as long as the block lasts.
+    """An `Executor` for as long as the block lasts.
 
     Args:
         operations: how many HPKE operations there will be; for few, no process is started.

@@ -1,7 +1,7 @@
 """What of a list in the making everybody can check: lengths, keys, order, commitments, likeness.
 
 The silos and whoever carries their messages hold the same frames against the same rules, and name
-the same culprit. What one silo alone can see is the business of `mixer.py`. This file knows no
+the same blamed party. What one silo alone can see is the business of `mixer.py`. This file knows no
 secrets and no order of events.
 """
 
@@ -31,7 +31,7 @@ class Publications:
     """The rules for what is published about one list.
 
     Args:
-        venue: which list.
+        list_context: which list.
         counts: records of each silo, by roster index, in its order; public.
     """
 
@@ -92,8 +92,8 @@ class Publications:
         """
         hidden = {}
         for index, post in commits.items():
-            own, told = parted(post.payload, len(keys))
-            self._list_context.compare(keys, told, index)
+            own, repeats = parted(post.payload, len(keys))
+            self._list_context.compare(keys, repeats, index)
             hidden[index] = bytes(own)
         return hidden
 
@@ -112,8 +112,8 @@ class Publications:
         """
         names = dict[int, Payload]()
         for index, post in posts.items():
-            names[index], told = parted(post.payload, len(commits))
-            self._list_context.compare(commits, told, index)
+            names[index], repeats = parted(post.payload, len(commits))
+            self._list_context.compare(commits, repeats, index)
         for index, each in names.items():
             if not onion_layers.is_ascending(onion_layers.names_in(each)):
                 raise self._cheat(

@@ -35,7 +35,7 @@ class Evidence:
     List 0 is one that `Mixer.look` took: what was committed to, and the same for everybody.
 
     Args:
-        venue: which list.
+        list_context: which list.
         counts: records of each silo, in the order of the roster.
         keys: the MIX_KEY frames.
         names: the MIX_NAMES frames of each step so far: of all silos, then of one mixer each.
@@ -83,9 +83,9 @@ def verdict(
     """
     list_context = evidence.list_context
     silos, roster = list_context.roster.silos, list_context.roster
-    told = list_context.complaint(complaint)
-    _compared(evidence, told)
-    complainer = told.sender
+    complained = list_context.complaint(complaint)
+    _compared(evidence, complained)
+    complainer = complained.sender
     publics = _payloads(list_context, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, KEY_BYTES))
     privates = _payloads(list_context, opened, Tag.MIX_OPENED, dict.fromkeys(silos, KEY_BYTES))
     for index in silos:
