@@ -34,7 +34,7 @@ from hubbub.protocol import (
     Silo,
     process_pool,
 )
-from hubbub.session import party, session_offer, setup
+from hubbub.session import node_party, party, session_offer, setup
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.rounds import AbortedError, Rounds
@@ -245,7 +245,7 @@ def assemble(
             mask_stream=mask_stream,
         )
         if index in roster.nodes:
-            return party.NodeParty(membership)
+            return node_party.NodeParty(membership)
         return party.SiloParty(
             membership,
             silo,
