@@ -34,12 +34,12 @@ from numpy.typing import NDArray
 
 import hubbub
 from hubbub import learning
-from hubbub.planning import SUM_MARGIN, Plan, largest_batch
+from hubbub.planning import SUM_MARGIN, Plan
 from hubbub.protocol.agreement.mask_stream import add_mask
 from hubbub.protocol.primitives import noise, ring
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round import LocalTask, RoundParameters
+from hubbub.protocol.round import LocalTask, RoundParameters, most_rows, poisson_rows
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.study import Study
@@ -141,7 +141,7 @@ def tasks_of(plan: Plan, model: torch.nn.Module, records: Sequence[Records]) -> 
             clip=plan.record_clip,
             margin=SUM_MARGIN,
             method=method,
-            most=largest_batch(plan.study),
+            rows=most_rows(len(own), plan.study.training.sample_rate),
         )
         for own in records
     ]
@@ -156,8 +156,9 @@ class ClearSilo:
     def contribute(self, parameters: Parameters) -> ring.Residues:
         """Noised and rounded, as `hubbub.protocol.round.Silo` does it."""
         terms = self._terms
-        chosen = self._source.chosen(self._task.count, terms.sample_rate)
-        vector = self._task.clipped_sum(parameters, chosen)
+        task, rate = self._task, terms.sample_rate
+        rows = poisson_rows(self._source, task.count, task.capacity, rate)
+        vector = task.clipped_sum(parameters, rows)
         return noise.add_noise_and_round(
             vector, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
         )

@@ -67,7 +67,7 @@ class Scale:
 class One:
     """A silo whose vector is a one at a coordinate of its own."""
 
-    count = 0
+    count = capacity = 0
 
     def __init__(self, place: int, dimension: int) -> None:
         self._place, self._dimension = place, dimension

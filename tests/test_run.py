@@ -56,7 +56,7 @@ PARAMETERS = np.zeros(2, dtype=np.float32)
 class Given:
     """A silo whose sum is given; it stands where the learning layer stands."""
 
-    count = 0
+    count = capacity = 0
 
     def __init__(self, vector: np.ndarray) -> None:
         self._vector = vector

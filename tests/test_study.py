@@ -46,7 +46,7 @@ epsilon = 0.5
 delta = 1e-5
 relation = "add-remove"
 """
-GOLDEN_ID = "d94dd7435931f003fe83dae7aea898546bef4e4c55641815709a28b0b11c0349"
+GOLDEN_ID = "0f8fcdfcec350ec88cef7f72bc32298e0b010d7086a8ee7954d898ed5fdfd873"
 
 
 def edited(*edits: tuple[str, str]) -> str:

@@ -21,7 +21,7 @@ from ledger.book import STUDY, cap_for, charges, entry
 class Witness:
     """A silo's task that notes how many rows were on disk when it was asked for its records."""
 
-    count = 3
+    count = capacity = 3
 
     def __init__(self, rows: Callable[[], int]) -> None:
         self._rows = rows

@@ -58,7 +58,7 @@ every_spoilt = pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.
 class Given:
     """A silo whose sum is a power of ten everywhere."""
 
-    count = 1
+    count = capacity = 1
 
     def __init__(self, power: int) -> None:
         self._number = 10.0**power

@@ -168,11 +168,11 @@ class Drawn:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    found, chosen, take = Drawn(), Silo._chosen, Silo.take_list
+    found, chosen, take = Drawn(), Silo._rows, Silo.take_list
 
-    def choosing(self: Silo, attempt: Any, draws: Any) -> np.ndarray:
-        mine, session = chosen(self, attempt, draws), self._masking._session
-        found.batches[session.id, attempt.round][session.index] = mine.tolist()
+    def choosing(self: Silo, attempt: Any, source: Any) -> np.ndarray:
+        mine, session = chosen(self, attempt, source), self._masking._session
+        found.batches[session.id, attempt.round][session.index] = sorted(mine[mine >= 0].tolist())
         return mine
 
     def taking(self: Silo, positions: np.ndarray, first: int) -> None:
@@ -180,7 +180,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         found.taken[session.id, first][session.index] = positions
         take(self, positions, first)
 
-    monkeypatch.setattr(Silo, "_chosen", choosing)
+    monkeypatch.setattr(Silo, "_rows", choosing)
     monkeypatch.setattr(Silo, "take_list", taking)
     return found
 

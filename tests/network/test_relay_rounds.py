@@ -518,7 +518,7 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
 def test_a_silo_with_more_records_than_the_study_states_takes_no_part(
     gather: Any, stated: int, fits: bool
 ) -> None:
-    """Batches would be larger than their public shape, and where they are is no secret (P14)."""
+    """Batches would be larger than their public shape, and where they are is no secret (P19)."""
     parties = gather(data={"records": stated})
     heard = parties.ask("ann", Call.OPEN, NEW, [open_frame(parties, NEW)])
     if fits:
@@ -526,7 +526,7 @@ def test_a_silo_with_more_records_than_the_study_states_takes_no_part(
     else:
         assert refusal(heard)[0] == "failed"
         assert any("state data.records as large as it is" in line for line in parties.said)
-    with nullcontext() if fits else pytest.raises(DataError, match="batches of ann"):
+    with nullcontext() if fits else pytest.raises(DataError, match="records of ann"):
         PreparedStudy.of(parties.study)
 
 

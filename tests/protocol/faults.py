@@ -60,7 +60,7 @@ SIGMA, UNIT = 500.0, 100_000
 class Unit:
     """A silo's records: a unit vector, scaled by what the MODEL says."""
 
-    count = 1
+    count = capacity = 1
 
     def __init__(self, place: int) -> None:
         self._place = place

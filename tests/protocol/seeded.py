@@ -42,7 +42,7 @@ Time = tuple[int, int]
 class JointUnit:
     """A silo's records: a unit vector before the projection, scaled by what the MODEL says."""
 
-    count = 1
+    count = capacity = 1
 
     def __init__(self, place: int) -> None:
         self._place = place

@@ -46,7 +46,7 @@ PARAMETERS = np.linspace(-1, 1, NUMBERS, dtype=np.float32)
 class Given:
     """A silo whose clipped sum is given."""
 
-    count = 5
+    count = capacity = 5
 
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.linspace(0, 1, NUMBERS) / 4

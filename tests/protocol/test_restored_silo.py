@@ -30,7 +30,7 @@ WORLDS = pytest.mark.parametrize(
 class Records:
     """Records that each add a unit; which were chosen is kept."""
 
-    count = RECORDS
+    count = capacity = RECORDS
 
     def __init__(self) -> None:
         self.chosen: list[bytes] = []

@@ -202,7 +202,7 @@ def test_an_accepted_model_that_was_overtaken_is_not_answered() -> None:
 class Unit:
     """Records whose sum is 1 everywhere."""
 
-    count = 1
+    count = capacity = 1
 
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.ones(DIMENSION)
@@ -607,7 +607,7 @@ def test_a_silo_whose_charge_was_refused_cannot_be_made_to_answer() -> None:
 class _NoTask:
     """A silo without records."""
 
-    count = 0
+    count = capacity = 0
 
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.zeros(DIMENSION)

@@ -24,6 +24,7 @@ from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.errors import BudgetError, DataError, StudyError
 from hubbub.planning import Plan, mechanism_of
 from hubbub.planning.joint_batches import as_table
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import RoundParameters, Silo
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.token_lists import chosen_records
@@ -123,16 +124,16 @@ class Drawn:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found = Drawn()
-    chosen, contribute, prepare = Silo._chosen, Silo.contribute, TokenLists.prepare
+    chosen, contribute, prepare = Silo._rows, Silo.contribute, TokenLists.prepare
     time = {}
 
     def contributing(self: Silo) -> bytes:
         time[self] = (self._opened().round, self._opened().attempt)
         return contribute(self)
 
-    def choosing(self: Silo, attempt: Attempt) -> np.ndarray:
-        those = chosen(self, attempt)
-        found.batches[time[self]][self._masking._session.index] = those.tolist()
+    def choosing(self: Silo, attempt: Attempt, source: SecureSource) -> np.ndarray:
+        those = chosen(self, attempt, source)
+        found.batches[time[self]][self._masking._session.index] = sorted(those[those >= 0].tolist())
         return those
 
     def preparing(self: TokenLists) -> None:
@@ -141,7 +142,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         found.lists += self.number - before
 
     monkeypatch.setattr(Silo, "contribute", contributing)
-    monkeypatch.setattr(Silo, "_chosen", choosing)
+    monkeypatch.setattr(Silo, "_rows", choosing)
     monkeypatch.setattr(TokenLists, "prepare", preparing)
     return found
 
@@ -189,7 +190,7 @@ class Nothing:
     """A silo with so many records, whose sum is zero."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.count = self.capacity = count
 
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.zeros(2)
@@ -299,9 +300,9 @@ def summed(monkeypatch: pytest.MonkeyPatch) -> Summed:
     found = Summed()
 
     def summing(
-        terms: RoundParameters, task: Any, _model: Any, chosen: Any, _draw: Any
+        terms: RoundParameters, task: Any, _model: Any, rows: Any, _draw: Any
     ) -> np.ndarray:
-        found.batches[id(task)].append(chosen.tolist())
+        found.batches[id(task)].append(rows[rows >= 0].tolist())
         return np.zeros(terms.dimension)
 
     monkeypatch.setattr(baselines, "clipped_sum", summing)

@@ -64,7 +64,7 @@ def task(number: int) -> learning.TrainingTask:
 class Nothing:
     """A silo without records: all that it sends is noise."""
 
-    count = 0
+    count = capacity = 0
 
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.zeros(WHOLE)

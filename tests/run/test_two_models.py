@@ -33,7 +33,7 @@ KINDS = pytest.mark.parametrize(
 class Given:
     """A silo whose sum is a number everywhere, whatever the model is."""
 
-    count = 1
+    count = capacity = 1
 
     def __init__(self, number: float) -> None:
         self._number = number

@@ -144,9 +144,9 @@ def _round() -> Measurement:
 class _Still:
     """A silo whose gradient sum is ready."""
 
-    count = 0
+    count = capacity = 0
 
-    def clipped_sum(self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]) -> Array:
+    def clipped_sum(self, parameters: NDArray[np.float32], rows: NDArray[np.intp]) -> Array:
         """A vector, which the round will overwrite."""
         return np.ones(_COORDINATES)
 

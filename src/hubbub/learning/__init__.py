@@ -8,7 +8,7 @@ from hubbub.learning.model_file import load_model, save_model
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import checked_method, method_for, try_out
+from hubbub.learning.self_check import check_classes, checked_method, method_for, try_out
 from hubbub.learning.study_model import lift_of, model_of, optimizer_of
 from hubbub.learning.task import MOST_LOSS, EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
@@ -21,6 +21,7 @@ __all__ = [
     "Optimizer",
     "TrainingTask",
     "build_model",
+    "check_classes",
     "checked_method",
     "clipped_sum",
     "default_loss",

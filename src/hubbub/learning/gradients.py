@@ -27,7 +27,7 @@ from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.linear_chain import chain_of, chain_parts
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
-from hubbub.learning.per_record import Part, Source, Stack, formed, total_square_norms
+from hubbub.learning.per_record import Part, Source, Stack, formed, total_norms
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")
@@ -225,6 +225,17 @@ def loop_parts(
     return [(name, Stack(gradients=g.to_dense()[None])) for name, g in named if g is not None]
 
 
+def affordable(model: nn.Module, loss: Loss, batch: Batch, method: str) -> int:
+    """How many records' gradients the method can hold at once, as a few made-up ones show."""
+    form = _form(method, model, loss, layout_of(model), batch)
+    if form is None:
+        raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')
+    piece = batch.piece(0, form.first)
+    with torch.enable_grad():
+        parts = [(name, formed(given)) for name, given in form.parts(piece)]
+    return min(_affordable(parts, piece.size), form.most)
+
+
 def _summed(
     form: Form,
     space: Space,
@@ -264,11 +275,11 @@ def _add(
     kept = torch.ones(records, dtype=torch.bool) if counted is None else counted
     if not parts:  # a loss that depends on no trainable parameter
         return int(kept.sum())
-    norms = total_square_norms(parts)
+    norms = total_norms(parts)
     factors = clip_factors(norms, clip, vector.dtype)
     kept = kept.to(factors.device)
     factors = torch.where(kept, factors, torch.zeros_like(factors))
     gone = ~norms.isfinite()
     for name, part in parts:
-        part.add_to(vector[space.slices[name]], factors, gone if bool(gone.any()) else None)
+        part.add_to(vector[space.slices[name]], factors, gone)
     return int((kept & ~gone).sum())

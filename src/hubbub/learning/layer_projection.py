@@ -262,6 +262,4 @@ def _looked_up(rows: Rows, pair: SignVectors) -> torch.Tensor:
         left = functional.one_hot(rows.index, pair.matrix.rows).to(rows.values.dtype)
     else:
         left = pair.outer[rows.index]
-    right = rows.values if pair.inner is None else rows.values @ pair.inner
-    grids = right.new_zeros(rows.records, left.shape[1], right.shape[1])
-    return grids.index_add_(0, rows.owner, left[:, :, None] * right[:, None, :])
+    return torch.bmm(left.transpose(1, 2), _onto(rows.values, pair.inner))

@@ -100,13 +100,12 @@ class LookupSite:
     weight: str
     ids: KeptTensors
     edge: GradientEdge
-    rows: int
     padding: int | None
 
     def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
         """Per-record gradients of the rows that each record looked up."""
         ids = self.ids.read()
-        yield self.weight, from_lookups(ids, backprop, self.rows, self.padding)
+        yield self.weight, from_lookups(ids, backprop, self.padding)
 
 
 Site = MatrixSite | ConvolutionSite | LookupSite

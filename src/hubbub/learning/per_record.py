@@ -5,10 +5,11 @@
     Rows       an embedding: the few rows of the table that a record has touched
     Positions  backprops and activations before anything is made of them
 
-The first three can say their squared norms, in float64, and add the weighted sum of their records
-to a flat view, leaving out those that are not finite; `formed` turns the last into one of them.
-There is no Gram matrix of activations here: in float32 it underestimates norms by cancellation,
-and an underestimated norm is a record that is clipped too little. This file knows no model.
+The first three can say their norms, in float64, and add the weighted sum of their records to a flat
+view, leaving out those that are not finite; `formed` turns the last into one of them. What is done,
+and on how many numbers, follows from shapes alone (docs/privacy.md P19). There is no Gram matrix of
+activations here: in float32 it underestimates norms by cancellation, and an underestimated norm is
+a record that is clipped too little. This file knows no model.
 """
 
 from __future__ import annotations
@@ -17,28 +18,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional
 
 _STRIPE = 2**18  # numbers whose copies stay in the cache
 
-Gone = torch.Tensor | None  # which records, (n,), are left out; None where all are in
 
+def norms_of(values: torch.Tensor) -> torch.Tensor:
+    """L2 norm of each record, (n, ...) to (n,), accumulated in float64.
 
-def square_norms(values: torch.Tensor) -> torch.Tensor:
-    """Squared L2 norm of each record, (n, ...) to (n,), accumulated in float64.
-
-    In stripes, because torch makes a float64 copy of all that it is given at once.
+    In stripes, because torch makes a float64 copy of all that it is given at once. Squares of
+    float32 numbers neither overflow nor vanish in float64; float64 numbers are scaled first.
     """
     rows = values.reshape(values.shape[0], -1)
+    if rows.dtype == torch.float64 and rows.shape[1]:
+        largest = rows.abs().amax(dim=1)
+        scale = torch.where(largest > 0, largest, torch.ones_like(largest))
+        scaled: torch.Tensor = torch.linalg.vector_norm(rows / scale[:, None], dim=1)
+        return scaled * scale
     stripes = rows.split(max(1, _STRIPE // max(1, len(rows))), dim=1)
-    norms: torch.Tensor = torch.linalg.vector_norm(stripes[0], dim=1, dtype=torch.float64).square()
-    for stripe in stripes[1:]:
-        norms += torch.linalg.vector_norm(stripe, dim=1, dtype=torch.float64).square()
-    return norms
+    squares = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+    for stripe in stripes:
+        squares += torch.linalg.vector_norm(stripe, dim=1, dtype=torch.float64).square()
+    return squares.sqrt()
 
 
-def _blanked(values: torch.Tensor, gone: torch.Tensor | None) -> torch.Tensor:
+def _blanked(values: torch.Tensor, gone: torch.Tensor) -> torch.Tensor:
     """`values`, (n, m), with the records that are gone set to zero: 0 times NaN would be NaN."""
-    return values if gone is None else values.masked_fill(gone[:, None], 0)
+    return values.masked_fill(gone[:, None], 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +54,24 @@ class Outer:
     left: torch.Tensor
     right: torch.Tensor
 
-    def square_norms(self) -> torch.Tensor:
-        """|left_i|^2 |right_i|^2: the norm of an outer product, with no cancellation."""
-        return square_norms(self.left) * square_norms(self.right)
+    def norms(self) -> torch.Tensor:
+        """|left_i| |right_i|: the norm of an outer product, with no cancellation."""
+        return norms_of(self.left) * norms_of(self.right)
 
     def floats(self) -> int:
         """How many numbers this holds."""
         return self.left.numel() + self.right.numel()
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: Gone) -> None:
-        """view += sum_i factors_i gradient_i, as one matrix product."""
-        left, right = _blanked(self.left, gone), _blanked(self.right, gone)
-        matrix = view.view(left.shape[1], right.shape[1])
-        matrix.addmm_((left * factors[:, None]).t(), right)
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
+        """view += sum_i factors_i gradient_i, as one matrix product.
+
+        A factor times `left` that is no normal number was not rounded to nearest, and `right` may
+        be large enough to bring the difference back: it counts as zero (docs/privacy.md P14).
+        """
+        scaled = _blanked(self.left, gone).mul_(factors[:, None])
+        left = functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
+        matrix = view.view(left.shape[1], self.right.shape[1])
+        matrix.addmm_(left.t(), _blanked(self.right, gone))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +81,15 @@ class Stack:
     gradients: torch.Tensor
     scratch: int = 0  # numbers held while it was made
 
-    def square_norms(self) -> torch.Tensor:
+    def norms(self) -> torch.Tensor:
         """Of each record's stored gradient."""
-        return square_norms(self.gradients)
+        return norms_of(self.gradients)
 
     def floats(self) -> int:
         """How many numbers this holds."""
         return self.gradients.numel() + self.scratch
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: Gone) -> None:
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
         """view += sum_i factors_i gradient_i."""
         rows = _blanked(self.gradients.reshape(len(factors), -1), gone)
         view.addmv_(rows.t(), factors)
@@ -86,32 +97,28 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of a table: record `owner[u]` has gradient `values[u]` in row `index[u]`, once each.
+    """Rows of a table: record i has gradient `values[i, t]` in row `index[i, t]`.
 
-    `room` is how many numbers there would be if no row occurred twice: it follows from the shape of
-    the records, where how many rows occur is what they say (A2).
+    No row occurs twice in a record with a value other than zero; index is (n, t), values are
+    (n, t, columns), as many as a record has positions (docs/privacy.md P19).
     """
 
-    owner: torch.Tensor
     index: torch.Tensor
     values: torch.Tensor
-    records: int
-    room: int
 
-    def square_norms(self) -> torch.Tensor:
-        """Rows of one record are distinct, so their squared norms add up."""
-        total = torch.zeros(self.records, dtype=torch.float64, device=self.values.device)
-        return total.index_add_(0, self.owner, square_norms(self.values))
+    def norms(self) -> torch.Tensor:
+        """Rows of one record are distinct, so the values' norm is the gradient's."""
+        return norms_of(self.values)
 
     def floats(self) -> int:
-        """The most numbers that this may hold."""
-        return self.room
+        """How many numbers this holds."""
+        return self.values.numel()
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: Gone) -> None:
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
         """view += sum_i factors_i gradient_i, touching only the rows that occur."""
-        lost = None if gone is None else gone[self.owner]
-        values = _blanked(self.values, lost) * factors[self.owner][:, None]
-        view.view(-1, values.shape[1]).index_add_(0, self.index, values)
+        records, _, columns = self.values.shape
+        values = _blanked(self.values.view(records, -1), gone).mul_(factors[:, None])
+        view.view(-1, columns).index_add_(0, self.index.reshape(-1), values.view(-1, columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,25 +149,25 @@ def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Stack:
     return Stack(gradients=gradients, scratch=left.numel() + right.numel())
 
 
-def from_lookups(ids: torch.Tensor, backprop: torch.Tensor, rows: int, padding: int | None) -> Rows:
-    """The gradients of a table of `rows` rows from ids (n, t) and backprop (n, t, columns)."""
+def from_lookups(ids: torch.Tensor, backprop: torch.Tensor, padding: int | None) -> Rows:
+    """The gradients of a table from ids (n, t) and backprop (n * t, columns).
+
+    What a record adds to one row at several positions is added up at the first of them.
+    """
     records, positions = ids.shape
-    keys = ids + rows * torch.arange(records, device=ids.device)[:, None]
-    keys, values = keys.reshape(-1), backprop.reshape(records * positions, -1)
+    values = backprop.reshape(records * positions, -1)
     if padding is not None:
-        used = ids.reshape(-1) != padding
-        keys, values = keys[used], values[used]
-    distinct, place = torch.unique(keys, return_inverse=True)
-    summed = values.new_zeros(len(distinct), values.shape[1]).index_add_(0, place, values)
-    return Rows(
-        owner=distinct // rows,
-        index=distinct % rows,
-        values=summed,
-        records=records,
-        room=backprop.numel(),
-    )
+        values = values.masked_fill(ids.reshape(-1, 1) == padding, 0)
+    ordered, order = ids.sort(dim=1, stable=True)
+    changes = torch.zeros_like(ids)
+    changes[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    numbers = changes.cumsum(1) + positions * torch.arange(records, device=ids.device)[:, None]
+    origin = order + positions * torch.arange(records, device=ids.device)[:, None]
+    summed = torch.zeros_like(values).index_add_(0, numbers.view(-1), values[origin.view(-1)])
+    index = torch.zeros_like(ids).view(-1).index_copy_(0, numbers.view(-1), ordered.view(-1))
+    return Rows(index=index.view_as(ids), values=summed.view(records, positions, -1))
 
 
-def total_square_norms(parts: Sequence[Part]) -> torch.Tensor:
-    """Squared norm of each record over all parameters, float64, (n,)."""
-    return torch.stack([part.square_norms() for _, part in parts]).sum(0)
+def total_norms(parts: Sequence[Part]) -> torch.Tensor:
+    """Norm of each record over all parameters, float64, (n,)."""
+    return norms_of(torch.stack([part.norms() for _, part in parts], dim=1))

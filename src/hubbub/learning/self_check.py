@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -35,6 +37,7 @@ from hubbub.study import Records
 _RECORDS = 4
 _CHECKED = 4  # records of made-up data on which a method is tried
 _TOLERANCE = 1e-9  # relative, in float64
+_TRIED: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Trial]] = WeakKeyDictionary()
 
 Made = TypeVar("Made")
 
@@ -147,42 +150,56 @@ def unquoted(work: Callable[[], Made]) -> Made:
         known = type(error).__module__ == "builtins"
         kind = type(error).__name__ if known else "an error of its own"
     raise ModelError(
-        f"expected a model that takes every record of the silo, found that it raised {kind}; try "
-        "it on the records where they are"
+        f"expected a model that takes records of the study's shape, found that it raised {kind}; "
+        "try it where it is"
     )
 
 
-def outputs_on(model: nn.Module, inputs: torch.Tensor) -> int:
-    """`outputs_of` for a silo's records, on the model's device."""
-    return unquoted(lambda: outputs_of(model, inputs[:1].to(device_under(model))))
+def try_out(model: nn.Module, test: Records | None) -> None:
+    """See that a user's model takes the public test set, before anything is charged for.
 
-
-def try_out(model: nn.Module, records: Records | None) -> None:
-    """See that a user's model takes a silo's or the test set's records, before any is charged for.
-
-    A copy of it is tried: a model may keep what it has seen, and this one is going to be sent.
+    A copy of it is tried: a model may keep what it has seen, and this one is going to be sent. A
+    silo's records are not tried: whether a model raises on one of them is nobody's business.
 
     Args:
         model: left as it is.
-        records: a silo's or the test set's; None or no records: nothing is tried.
+        test: the test set; None or no records: nothing is tried.
 
     Raises:
         ModelError: it raises an error on them, whose words are kept from the reader.
-        DataError: they have classes for which it has no logit.
+
+    >>> test = Records(inputs=np.ones((4, 2), np.float32), targets=np.ones(4, np.float32))
+    >>> try_out(torch.nn.Linear(3, 1), test)
+    Traceback (most recent call last):
+        ...
+    hubbub.errors.ModelError: expected a model that takes records of the study's shape, ...
+    """
+    if test is None or not len(test):
+        return
+    copied = unquoted(partial(copy.deepcopy, model))
+    with borrowed():
+        few = Records(inputs=test.inputs[:2], targets=test.targets[:2])
+        unquoted(partial(evaluate_records, copied, few))
+
+
+def check_classes(model: nn.Module, records: Records) -> None:
+    """Refuse class numbers for which a user's model has no logit.
+
+    Args:
+        model: left as it is.
+        records: a silo's, or the test set.
+
+    Raises:
+        DataError: there are such class numbers.
+        ModelError: the model takes no made-up records of this shape.
 
     >>> records = Records(inputs=np.ones((4, 2), np.float32), targets=np.array([0, 1, 1, 5]))
-    >>> try_out(torch.nn.Linear(2, 3), records)
+    >>> check_classes(torch.nn.Linear(2, 3), records)
     Traceback (most recent call last):
         ...
     hubbub.errors.DataError: expected class numbers below 3, as the model has so many logits, ...
     """
-    if records is None or not len(records):
-        return
-    copied = unquoted(partial(copy.deepcopy, model))
-    with borrowed():
-        outputs = outputs_on(copied, torch.from_numpy(records.inputs))
-        few = Records(inputs=records.inputs[:2], targets=records.targets[:2])
-        unquoted(partial(evaluate_records, copied, few))
+    outputs = tried(model, tuple(records.inputs.shape[1:])).outputs
     classes = outputs > 1 and records.targets.dtype == np.int64
     if classes and not np.isin(records.targets, range(outputs)).all():
         raise DataError(
@@ -212,17 +229,49 @@ def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.gen
     refuse_unsafe(model)
     made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
     with buffers_unchanged(model), exact_products(), plain_attention():
-        inputs, outputs = unquoted(partial(_trial, model, shape))
-        return checked_method(model, default_loss(outputs, made_up.dtype), inputs, made_up)
+        trial = tried(model, shape)
+        loss = default_loss(trial.outputs, made_up.dtype)
+        return unquoted(partial(checked_method, model, loss, trial.inputs, made_up))
 
 
-def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[torch.Tensor, int]:
-    """Made-up records that the model takes, and the number of its outputs."""
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Made-up records that a model takes, (4, ...), and how many outputs it gives for each."""
+
+    inputs: torch.Tensor
+    outputs: int
+
+    @property
+    def null(self) -> NDArray[np.float32]:
+        """The public record that stands in empty rows."""
+        return self.inputs[0].numpy()
+
+
+def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
+    """The model tried on made-up records of that shape, the same for everybody.
+
+    Raises:
+        ModelError: it takes none, or gives outputs of another shape.
+    """
+    known = _TRIED.setdefault(model, {})
+    if shape not in known:
+        known[shape] = unquoted(partial(_trial, model, shape))
+    return known[shape]
+
+
+def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
+    """Numbers; or, as a table of words has no row -0.3, codes that are in every table."""
+    device = device_under(model)
     with borrowed() as generator:
         generator.manual_seed(0)
         numbers = torch.randn((_CHECKED, *shape))
-        try:
-            return numbers, outputs_of(model, numbers)
-        except (IndexError, TypeError, RuntimeError):  # a table of words has no row -0.3
-            words = torch.randint(2, (_CHECKED, *shape)).float()  # 0 and 1 are in every table
-            return words, outputs_of(model, words)
+        words = torch.randint(2, (_CHECKED, *shape)).float()
+        for inputs in (numbers, words):
+            try:
+                with torch.no_grad():
+                    model(inputs.to(device))
+                return Trial(inputs=inputs, outputs=outputs_of(model, inputs.to(device)))
+            except (IndexError, TypeError, RuntimeError):
+                continue
+        nothing = torch.zeros((_CHECKED, *shape))
+        return Trial(inputs=nothing, outputs=outputs_of(model, nothing.to(device)))

@@ -1,11 +1,9 @@
 """A silo's records beside a model: sums of clipped gradients and of evaluations.
 
-Sums of at most a few dozen records are made in float32 and added up in float64, so that the
-rounding of the sum stays within the margin that the plan takes off the clipping norm
-(docs/privacy.md P6 i and P14). A kernel may round a record's forward pass in another way in a batch
-of another shape or at another place of it, and a ReLU turns the last bit into a whole gradient. So
-all those batches have one public shape, in which a record's place follows from its own bytes (A2).
-The records stay in ordinary memory, a batch travels to the device, and the sum comes back.
+Sums of at most a few dozen rows are made in float32 and added up in float64, so that the rounding
+of the sum stays within the margin that the plan takes off the clipping norm (docs/privacy.md P6 i
+and P14). In which rows records stand, and what becomes of one at which the model raises, is in
+record_rows.py.
 
 Which records are held back from training, for evaluations, is decided by each record alone, so that
 one record more or less changes nothing about the others (docs/privacy.md P16).
@@ -16,7 +14,9 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from math import sqrt
 from threading import Lock
 from weakref import WeakKeyDictionary
 
@@ -25,27 +25,35 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.gradients import ClippedSum, clipped_sum
+from hubbub.learning.batches import batch_of
+from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.models import default_loss, outputs_of
+from hubbub.learning.models import default_loss
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import outputs_on, unquoted
+from hubbub.learning.record_rows import RecordRows, Rows, piece_size
+from hubbub.learning.row_check import rows_are_alone
+from hubbub.learning.self_check import Trial, checked_method, tried, unquoted
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.study import Records
 
 # In nats. A loss beyond this counts as this, so that what a record adds is bounded.
 MOST_LOSS = 5.0
-_CHUNK = 128  # rows of every batch of an evaluation (A2)
+_MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
 _REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
+# Of a model: rows taken at once, and whether they are alone, by method, size and kind of targets.
+_CHECKED: WeakKeyDictionary[nn.Module, dict[object, tuple[int, bool]]] = WeakKeyDictionary()
 
 
 class TrainingTask:
     """One silo's records, and the model that is trained on them.
 
     Guarantees:
-        1. An error that the model raises on the silo's records is reported by its kind alone.
+        1. A record's part in a sum depends on that record, on its row and on public numbers alone,
+           and its L2 norm is at most `clip` (docs/privacy.md P14, P19).
+        2. A record on which the model raises, or whose gradient is not finite, adds zero; what the
+           model said stays here.
 
     Args:
         model: the silo's replica; silos of one process may share it.
@@ -53,13 +61,13 @@ class TrainingTask:
         clip: L2 norm to which each record's gradient is clipped, in units of the gradient.
         margin: the relative rounding error of the sum that `clip` already allows for; no unit.
         method: one that `hubbub.learning.clipped_sum` takes.
-        most: a public number of records that a batch hardly ever exceeds; larger ones are summed
-            one by one.
+        capacity: the most records that the silo may hold, public; as many as there are if None.
+        rows: of a batch, public; the capacity if None.
         device: a name that `hubbub.learning.device_of` takes.
 
     Raises:
         UserError: there is no such device.
-        ModelError: the model cannot take the records.
+        ModelError: the model cannot take made-up records of this shape.
         StudyError: there is no loss for the records' targets.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
@@ -79,18 +87,23 @@ class TrainingTask:
         clip: float,
         margin: float,
         method: str,
-        most: int = 1 << 14,
+        capacity: int | None = None,
+        rows: int | None = None,
         device: str = "cpu",
     ) -> None:
-        self._clip, self._margin, self._method = clip, margin, method
-        self._size = _piece(most, margin)
-        self._slots = slots_of(records)
-        self._device = device_of(device)
+        self.capacity = len(records) if capacity is None else capacity
+        self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
-        self._inputs = torch.from_numpy(records.inputs)
-        self._targets = torch.from_numpy(records.targets)
-        self._loss = default_loss(outputs_on(self._model, self._inputs), self._targets.dtype)
         self._dimension = parameters_vector(model).size
+        trial = tried(self._model, tuple(records.inputs.shape[1:]))
+        targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
+        self._loss = default_loss(trial.outputs, targets.dtype)
+        self._method = method
+        if method == "auto":
+            self._method = checked_method(self._model, self._loss, trial.inputs, targets)
+        size = piece_size(self.capacity if rows is None else rows, rows_within(margin))
+        most = self._checked(trial, targets, size)
+        self._rows = RecordRows(records, trial.null, most=most, device=self._device)
 
     def __repr__(self) -> str:
         return "TrainingTask(<private>)"
@@ -98,38 +111,30 @@ class TrainingTask:
     @property
     def count(self) -> int:
         """Number of records; never leaves the silo."""
-        return int(self._targets.shape[0])
+        return self._rows.count
 
-    def clipped_sum(
-        self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        """Sum over the chosen records of clipped gradients, without noise.
+    def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        """Sum over the rows' records of clipped gradients, without noise.
 
         Args:
             parameters: (d,) float32, of the model at which gradients are taken.
-            chosen: (m,) positions of records, from 0.
+            rows: (m,) positions of records, from 0, or EMPTY, which is -1; m is public.
 
         Returns:
-            (d,) float64, in units of the gradient; zeros if none is chosen.
+            (d,) float64, in units of the gradient; zeros if all rows are empty.
 
         Raises:
-            ModelError: the model cannot take one of the records.
             DataError: the parameters are not of length d.
         """
-        plain = partial(clipped_sum, self._model)
-        return self._total(plain, parameters, chosen, self._dimension)
+        return self._total(partial(clipped_sum, self._model), parameters, rows, self._dimension)
 
     def projected_sum(
-        self,
-        parameters: NDArray[np.float32],
-        chosen: NDArray[np.intp],
-        dimension: int,
-        draw_key: bytes,
+        self, parameters: NDArray[np.float32], rows: Rows, dimension: int, draw_key: bytes
     ) -> NDArray[np.float64]:
         """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
 
         Args:
-            parameters, chosen: as for `clipped_sum`.
+            parameters, rows: as for `clipped_sum`.
             dimension: k, how many numbers a projection has.
             draw_key: the 16 public bytes that make the matrices.
 
@@ -137,37 +142,159 @@ class TrainingTask:
             (k,) float64, in units of the gradient.
 
         Raises:
-            ModelError, DataError: as for `clipped_sum`.
+            DataError: as for `clipped_sum`.
             StudyError: so many numbers do not fit the model.
         """
         layers = LayerProjection.of(self._model, dimension)
         projected = partial(layers.clipped_sum, self._model, draw_key=draw_key)
-        return self._total(projected, parameters, chosen, dimension)
+        return self._total(projected, parameters, rows, dimension)
 
     def _total(
         self,
         summed: Callable[..., ClippedSum],
         parameters: NDArray[np.float32],
-        chosen: NDArray[np.intp],
+        rows: Rows,
         size: int,
     ) -> NDArray[np.float64]:
-        """Sums of a few records each, in float64, while nobody else writes to the replica."""
-        total = np.zeros(size)
+        """Sums of a few rows each, in float64, while nobody else writes to the replica."""
         with REPLICA, exact_products(), plain_attention():
             load_parameters(self._model, parameters)
-            fits = self._size <= _piece(chosen.size, self._margin)
-            for part, counted in pieces(chosen, self._slots, self._size if fits else 1):
-                total += self._part(summed, part, counted).vector.cpu().numpy()
-        return total
+            return self._rows.total(rows, size, partial(self._piece, summed))
 
-    def _part(
-        self, summed: Callable[..., ClippedSum], part: NDArray[np.intp], counted: NDArray[np.bool_]
-    ) -> ClippedSum:
-        """The sum over a piece's counted records."""
-        index, kept = torch.from_numpy(part), torch.from_numpy(counted)
-        batch = (one[index].to(self._device) for one in (self._inputs, self._targets))
-        work = partial(summed, self._loss, *batch, self._clip, method=self._method, counted=kept)
-        return unquoted(work)
+    def _piece(
+        self,
+        summed: Callable[..., ClippedSum],
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        kept: torch.Tensor,
+    ) -> NDArray[np.float64]:
+        """The sum over a piece's kept rows."""
+        found = summed(
+            self._loss,
+            inputs,
+            targets,
+            self._clip,
+            method=self._method,
+            chunk=self._chunk,
+            counted=kept,
+        )
+        return found.vector.cpu().numpy().astype(np.float64)
+
+    def _checked(self, trial: Trial, targets: torch.Tensor, size: int) -> int:
+        """Rows of a piece of at most `size`; sets how many of them the method takes at once.
+
+        A2 is not taken on trust: where what a row adds moves with what stands in the others, every
+        row becomes a piece of its own, as with the loop.
+        """
+        known = _CHECKED.setdefault(self._model, {})
+        size = 1 if self._method == "loop" else size
+        key = (self._method, size, targets.dtype)
+        if key not in known:
+            with REPLICA, exact_products(), plain_attention():
+                batch = batch_of(trial.inputs.to(self._device), targets.to(self._device))
+                most = unquoted(partial(affordable, self._model, self._loss, batch, self._method))
+                self._chunk = piece_size(size, most)
+                work = partial(self._piece, partial(clipped_sum, self._model))
+                alone = rows_are_alone(work, trial, targets, size, self._device)
+            known[key] = self._chunk, alone
+        self._chunk, alone = known[key]
+        if not alone:
+            self._method, self._chunk = "loop", 1
+        return size if alone else 1
+
+
+class EvaluationTask:
+    """A silo's held-back records: their number, how many are right, and the sum of their losses.
+
+    Args:
+        model: as for `TrainingTask`.
+        records: those that are held back.
+        capacity, device: as for `TrainingTask`.
+
+    Raises:
+        UserError: there is no such device.
+        ModelError, StudyError: as for `TrainingTask`.
+
+    >>> model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    >>> records = Records(
+    ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
+    ... )
+    >>> task = EvaluationTask(model, records)
+    >>> task.clipped_sum(np.ones(3, np.float32), np.arange(4))[:2].tolist()
+    [4.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        records: Records,
+        *,
+        capacity: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.capacity = len(records) if capacity is None else capacity
+        self._model, self._device = replica(model, device_of(device)), device_of(device)
+        trial = tried(self._model, tuple(records.inputs.shape[1:]))
+        targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
+        self._single = trial.outputs == 1
+        self._loss = default_loss(trial.outputs, targets.dtype)
+        size = piece_size(self.capacity, _MOST_EVALUATED)
+        with self._evaluating():
+            alone = rows_are_alone(self._piece, trial, targets, size, self._device)
+        most = size if alone else 1
+        self._rows = RecordRows(records, trial.null, most=most, device=self._device)
+
+    def __repr__(self) -> str:
+        return "EvaluationTask(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of records; never leaves the silo."""
+        return self._rows.count
+
+    def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        """What the rows' records add to an evaluation, without noise.
+
+        Args:
+            parameters, rows: as for `TrainingTask.clipped_sum`.
+
+        Returns:
+            (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
+            to 1; nothing if the model raises on it.
+
+        Raises:
+            DataError: the parameters are not of length d.
+        """
+        with self._evaluating():
+            load_parameters(self._model, parameters)
+            return self._rows.total(rows, 3, self._piece)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """The replica in evaluation mode, while nobody else writes to it."""
+        with REPLICA, exact_products(), plain_attention(), torch.no_grad():
+            training = self._model.training
+            self._model.eval()
+            try:
+                yield
+            finally:
+                self._model.train(training)
+
+    def _piece(
+        self, inputs: torch.Tensor, targets: torch.Tensor, kept: torch.Tensor
+    ) -> NDArray[np.float64]:
+        outputs = self._model(inputs)
+        losses = self._loss(outputs, targets)
+        found = (outputs > 0) == (targets > 0.5) if self._single else outputs.argmax(1) == targets
+        # What is not a number counts as wrong and as the largest loss.
+        bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
+        columns = torch.stack([torch.ones_like(bounded), found.double(), bounded])
+        return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
+
+
+def rows_within(margin: float) -> int:
+    """Most rows P of a float32 sum with 2 P (P + 2) 2^-24 <= margin (P6 i)."""
+    return max(1, int(sqrt(margin * 2.0**23 + 1)) - 1)
 
 
 def replica(model: nn.Module, device: torch.device) -> nn.Module:
@@ -181,37 +308,6 @@ def replica(model: nn.Module, device: torch.device) -> nn.Module:
     if device not in copies:
         copies[device] = copy.deepcopy(model).to(device)
     return copies[device]
-
-
-def _piece(batch: int, margin: float) -> int:
-    """Most records c of a float32 sum with 2 b (c + 2) 2^-24 <= margin (P6 i)."""
-    return max(1, int(margin * 2.0**23 / max(batch, 1)) - 2)
-
-
-def slots_of(records: Records) -> NDArray[np.intp]:
-    """A number for each record, from its own bytes alone: its place in whichever piece it is."""
-    pairs = zip(records.inputs, records.targets, strict=True)
-    digests = (hashlib.sha256(one.tobytes() + target.tobytes()).digest() for one, target in pairs)
-    return np.array([int.from_bytes(one[:4], "big") for one in digests], dtype=np.intp)
-
-
-def pieces(
-    chosen: NDArray[np.intp], slots: NDArray[np.intp], size: int
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
-    """Pieces of `size` places, each record in its own, and which places are filled.
-
-    What a kernel makes of a row depends on its place and on the shape; neither depends on what
-    other records there are (A2).
-    """
-    places = slots[chosen] % size
-    order = np.argsort(places, kind="stable")
-    taken = np.bincount(places, minlength=size)
-    turns = np.arange(chosen.size) - np.repeat(np.cumsum(taken) - taken, taken)
-    for turn in range(int(taken.max(initial=0))):
-        here = order[turns == turn]
-        part, counted = np.full(size, chosen[here[0]]), np.zeros(size, dtype=bool)
-        part[places[here]], counted[places[here]] = chosen[here], True
-        yield part, counted
 
 
 def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
@@ -235,77 +331,3 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
     pairs = zip(records.inputs, records.targets, strict=True)
     digests = (hashlib.sha256(seed + one.tobytes() + y.tobytes()).digest() for one, y in pairs)
     return np.array([int.from_bytes(one[:8], "big") < limit for one in digests], dtype=bool)
-
-
-class EvaluationTask:
-    """A silo's held-back records: their number, how many are right, and the sum of their losses.
-
-    Args:
-        model: as for `TrainingTask`.
-        records: those that are held back.
-        device: a name that `hubbub.learning.device_of` takes.
-
-    Raises:
-        UserError: there is no such device.
-
-    >>> model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
-    >>> records = Records(
-    ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
-    ... )
-    >>> task = EvaluationTask(model, records)
-    >>> task.clipped_sum(np.ones(3, np.float32), np.arange(4))[:2].tolist()
-    [4.0, 1.0]
-    """
-
-    def __init__(self, model: nn.Module, records: Records, *, device: str = "cpu") -> None:
-        self._model, self._device = replica(model, device_of(device)), device_of(device)
-        self._inputs = torch.from_numpy(records.inputs)
-        self._targets = torch.from_numpy(records.targets)
-        self._slots = slots_of(records)
-
-    def __repr__(self) -> str:
-        return "EvaluationTask(<private>)"
-
-    @property
-    def count(self) -> int:
-        """Number of records; never leaves the silo."""
-        return int(self._targets.shape[0])
-
-    def clipped_sum(
-        self, parameters: NDArray[np.float32], chosen: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        """What the chosen records add to an evaluation, without noise.
-
-        Args:
-            parameters, chosen: as for `TrainingTask.clipped_sum`.
-
-        Returns:
-            (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
-            to 1.
-
-        Raises:
-            ModelError: the model cannot take one of the records.
-            DataError: the parameters are not of length d.
-        """
-        total = np.zeros(3)
-        with REPLICA, exact_products(), plain_attention(), torch.no_grad():
-            load_parameters(self._model, parameters)
-            training = self._model.training
-            self._model.eval()
-            try:
-                for part, counted in pieces(chosen, self._slots, _CHUNK):
-                    total += unquoted(partial(self._part, part, counted))
-            finally:
-                self._model.train(training)
-        return total
-
-    def _part(self, part: NDArray[np.intp], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
-        index, kept = torch.from_numpy(part), torch.from_numpy(counted).to(self._device)
-        inputs, targets = (one[index].to(self._device) for one in (self._inputs, self._targets))
-        outputs = self._model(inputs)
-        losses = default_loss(outputs_of(self._model, inputs), targets.dtype)(outputs, targets)
-        single = outputs.ndim == 1
-        found = (outputs > 0) == (targets > 0.5) if single else outputs.argmax(1) == targets
-        # What is not a number counts as wrong and as the largest loss.
-        bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        return np.array([float(kept.sum()), float(found[kept].sum()), float(bounded[kept].sum())])

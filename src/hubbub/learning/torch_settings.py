@@ -124,6 +124,20 @@ def borrowed() -> Iterator[torch.Generator]:
 
 
 @contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Random layers follow from `seed` inside; torch's generators are put back afterwards.
+
+    What a row is drawn follows from the seed, the row and the shape, not from other rows.
+    """
+    cuda = device.type == "cuda"
+    with borrowed() as generator, torch.random.fork_rng([device] if cuda else []):
+        generator.manual_seed(seed)
+        if cuda:
+            torch.cuda.manual_seed(seed)
+        yield
+
+
+@contextmanager
 def threads_for(parameters: int) -> Iterator[None]:
     """torch's own number of threads inside, or one for a model with few parameters.
 

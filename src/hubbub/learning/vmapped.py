@@ -266,14 +266,13 @@ def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
         names = None if max_norm is not None else tape.claim(weight)
         if names is None:
             return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
-        rows = weight.shape[0]
-        padding = None if padding_idx is None else padding_idx % rows
+        padding = None if padding_idx is None else padding_idx % weight.shape[0]
 
         def evaluate(values: torch.Tensor) -> torch.Tensor:
             output = functional.embedding(values.reshape(-1), stand_in(weight), padding_idx)
             ids = keep(values.reshape(values.shape[0], -1))
             name, edge = str(names[0]), get_gradient_edge(output)
-            site = LookupSite(weight=name, ids=ids, edge=edge, rows=rows, padding=padding)
+            site = LookupSite(weight=name, ids=ids, edge=edge, padding=padding)
             tape.sites.append(site)
             return output.view(*values.shape, -1)
 

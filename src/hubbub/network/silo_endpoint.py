@@ -56,7 +56,7 @@ from hubbub.session import (
     purposes_of,
     round_parameters_of,
 )
-from hubbub.study import FeatureSums, Study
+from hubbub.study import Study
 from hubbub.training import PreparedStudy, run_folder, standardised
 
 _TELL_EVERY = 5.0
@@ -130,11 +130,12 @@ class SiloEndpoint(Endpoint):
         if offer.purpose == STANDARDISATION or (asked is None and found is None):
             return plain
         shape = plain.records[0].inputs.shape[1:]
-        if asked is None or found is None or found.shift.shape != shape:
+        fits = asked and found and found.shift.shape == shape and found.is_within(asked.bound)
+        if found is None or not fits:
             raise RefusedError(
                 "plan",
-                "expected shifts and scales of all features where the study standardises them, "
-                "and none elsewhere, got others from the aggregator",
+                "expected shifts and scales of all features, within the study's bound, where it "
+                "standardises them, and none elsewhere, got others from the aggregator",
             )
         return standardised(plain, found)
 
@@ -279,9 +280,7 @@ def _task(setting: PreparedStudy, offer: SessionOffer) -> LocalTask:
         return setting.tasks[0]
     if offer.purpose == EVALUATION:
         return setting.evaluation_tasks[0]
-    asked = setting.study.data.standardise
-    assert asked is not None, "the plan has this purpose"  # noqa: S101
-    return FeatureSums(setting.everything[0], asked.bound)
+    return setting.feature_sums[0]
 
 
 def _check_count(study: Study, name: str, records: int) -> None:

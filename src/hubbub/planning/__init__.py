@@ -32,5 +32,6 @@ from hubbub.planning.pairing import (
     mechanism_of,
     releases,
 )
-from hubbub.planning.precision import SUM_MARGIN, check_batches, largest_batch
+from hubbub.planning.precision import SUM_MARGIN, largest_batch
+from hubbub.planning.silo_capacity import capacity_of
 from hubbub.planning.study_plan import Plan, PlannedQuery, plan

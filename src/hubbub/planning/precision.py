@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil, exp, expm1, log, pi, sqrt
 
-from hubbub.errors import DataError, StudyError
+from hubbub.errors import StudyError
 from hubbub.planning import mask_degree, pairing
 from hubbub.privacy import Certificate
 from hubbub.protocol import KINDS, Projection
@@ -138,26 +138,6 @@ def largest_batch(study: Study) -> int:
     """A batch size exceeded with probability below 2^-100; a default if n is not public."""
     records = study.data.records
     return _likely_batch(study, records) if records else _UNKNOWN_BATCH
-
-
-def check_batches(study: Study, records: int, whose: str) -> None:
-    """Refuse more records than the public shape of batches is made for (P14, A2).
-
-    Args:
-        study: the study.
-        records: how many there are.
-        whose: a silo's name, for the refusal.
-
-    Raises:
-        DataError: batches may be larger than the study's statement allows for.
-    """
-    most = largest_batch(study)
-    if _likely_batch(study, records) > most:
-        raise DataError(
-            f"expected batches of {whose} within {most} records, as all silos' with data.records "
-            f"= {study.data.records}, got records for larger ones; batches have one public shape: "
-            "state data.records as large as it is"
-        )
 
 
 def _likely_batch(study: Study, records: int) -> int:

@@ -475,10 +475,7 @@ def _warnings(
     if data.records and privacy.delta > 1 / data.records:
         found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
-        found.append(
-            "data.records is not stated: the sum is not divided by the expected batch, and "
-            "gradients are made one record at a time, which is slow"
-        )
+        found.append("data.records is not stated: the sum is not divided by the expected batch")
     if dimension is None:
         found.append("the model's size is not known yet: bytes per step are left open")
     if privacy.epsilon > 8:

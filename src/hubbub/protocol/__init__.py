@@ -60,6 +60,7 @@ from hubbub.protocol.projection import (
     to_grid,
 )
 from hubbub.protocol.round import (
+    EMPTY,
     LAYERS,
     Aggregator,
     Attempt,
@@ -69,11 +70,15 @@ from hubbub.protocol.round import (
     Masking,
     Parameters,
     RoundParameters,
+    Rows,
     Silo,
     clipped_sum,
     decoded,
     draw_key,
     draw_of,
+    injected,
+    most_rows,
+    poisson_rows,
     projection_of,
 )
 from hubbub.protocol.token_lists import (

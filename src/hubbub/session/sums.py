@@ -219,12 +219,12 @@ def private_sum(
 class _Fixed:
     """A silo whose sum is given."""
 
-    count = 0
+    count = capacity = 0
 
     def __init__(self, vector: NDArray[np.float64]) -> None:
         self._vector = vector
 
-    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """The given vector."""
         return self._vector.copy()
 

@@ -41,6 +41,7 @@ def check_training(training: Training, data: Data, parties: Parties, privacy: Pr
     if training.sampling == "without-replacement":
         _check_joint_batches(data, parties, privacy)
     _check_counts(data, parties, training)
+    _check_capacity(data, parties)
     if dict(training.optimizer)["name"] == "sgd" and not data.records:
         raise StudyError(
             'expected data.records with optimizer "sgd", got nothing; the sum is divided by the '
@@ -129,6 +130,21 @@ def _check_joint_batches(data: Data, parties: Parties, privacy: Privacy) -> None
         raise StudyError(
             'expected data.records with sampling = "without-replacement", got nothing; state the '
             "public number of records, or use Poisson sampling"
+        )
+
+
+def _check_capacity(data: Data, parties: Parties) -> None:
+    """One number for all silos, or one for each; no silo counts on more than it may hold."""
+    many = len(data.capacity)
+    if many > 1 and many != parties.silos:
+        raise StudyError(
+            f"expected data.capacity to be one number or {parties.silos}, one for each silo, got "
+            f"{many}; fix the list"
+        )
+    each = data.capacity if many > 1 else data.capacity * parties.silos
+    if data.counts and any(most < own for most, own in zip(each, data.counts, strict=False)):
+        raise StudyError(
+            "expected data.capacity to be at least data.counts for every silo, got less; fix one"
         )
 
 

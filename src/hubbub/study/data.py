@@ -19,7 +19,7 @@ from hubbub.study.tabular import Column, columns_from
 from hubbub.study.tabular.column import canonical
 
 _KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
-_MORE = ("records", "counts", "standardise")
+_MORE = ("records", "counts", "capacity", "standardise")
 _TABLES = (".csv", ".parquet")
 
 
@@ -38,8 +38,16 @@ def data_from(table: Mapping[str, Any]) -> Data:
         options=_options(section),
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
+        capacity=_capacity(section),
         standardise=standardise_from(section),
     )
+
+
+def _capacity(section: Section) -> tuple[int, ...]:
+    """One number for all silos, or a list of one for each."""
+    if isinstance(section.content.get("capacity"), int):
+        return (section.whole("capacity", None, least=1, most=10**9),)
+    return section.wholes("capacity", longest=1_000_000)
 
 
 def _origin(section: Section) -> tuple[str, str]:
@@ -147,6 +155,8 @@ class Data:
         records: public number of records of all silos together; 0: not public.
         counts: number of records of each silo, in the order of the parties, where joint batches
             make that public; empty: not public.
+        capacity: the most records that a silo may hold, public: one number for all silos, or one
+            for each in the order of the parties; empty: a step above an equal share of `records`.
         standardise: features to mean 0 and deviation 1; None: as they are.
     """
 
@@ -160,4 +170,5 @@ class Data:
     options: tuple[tuple[str, int | float | str | bool], ...] = ()
     records: int = 0
     counts: tuple[int, ...] = ()
+    capacity: tuple[int, ...] = ()
     standardise: Standardise | None = None

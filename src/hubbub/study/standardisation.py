@@ -50,6 +50,12 @@ class Standardisation:
         if not (self.scale > 0).all():
             raise ValueError("expected scales above 0")
 
+    def is_within(self, bound: float) -> bool:
+        """Whether sums of features that are cut off at `bound` can have given it (P16)."""
+        most, least = np.float32(bound), np.float32(bound * _LEAST_DEVIATION)
+        shifts, scales = np.abs(self.shift), self.scale
+        return bool((shifts <= most).all() and (scales >= least).all() and (scales <= most).all())
+
     def to_json(self) -> str:
         """The shifts and scales as a JSON text; `read` reads it back bit for bit."""
         return json.dumps({"shift": self.shift.tolist(), "scale": self.scale.tolist()})
@@ -78,10 +84,17 @@ class Standardisation:
 
 
 class FeatureSums:
-    """A silo's records: their number, and the sums of each feature and of its square."""
+    """A silo's records: their number, and the sums of each feature and of its square.
 
-    def __init__(self, records: Records, bound: float) -> None:
+    Args:
+        records: the silo's own.
+        bound: larger values count as this.
+        capacity: the most records that the silo may hold; as many as there are if None.
+    """
+
+    def __init__(self, records: Records, bound: float, capacity: int | None = None) -> None:
         self._inputs, self._bound = records.inputs, bound
+        self.capacity = len(records.inputs) if capacity is None else capacity
 
     def __repr__(self) -> str:
         return "FeatureSums(<private>)"
@@ -91,10 +104,12 @@ class FeatureSums:
         """Number of records; never leaves the silo."""
         return len(self._inputs)
 
-    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> Array:
+    def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
         """(1 + 2 features,): each record's part has norm at most sqrt(1 + 2 features)."""
-        features = np.clip(self._inputs[chosen].astype(np.float64) / self._bound, -1.0, 1.0)
-        return np.concatenate(([len(chosen)], features.sum(0), (features**2).sum(0)))
+        held = rows >= 0
+        features = np.zeros((len(rows), self._inputs.shape[1]))
+        features[held] = np.clip(self._inputs[rows[held]] / np.float64(self._bound), -1.0, 1.0)
+        return np.concatenate(([held.sum()], features.sum(0), (features**2).sum(0)))
 
 
 def standardisation_from(sums: Array, bound: float) -> Standardisation:

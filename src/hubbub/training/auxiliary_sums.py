@@ -16,7 +16,7 @@ import hubbub.learning as learning
 from hubbub.errors import IntegrityError
 from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
 from hubbub.protocol import LocalTask
-from hubbub.study import FeatureSums, Standardisation, standardisation_from
+from hubbub.study import Standardisation, standardisation_from
 from hubbub.training import loop, prepared_study, run_folder, run_sessions
 
 Array = NDArray[np.float64]
@@ -49,8 +49,7 @@ def standardise(
     features = planned.query.numbers // 2  # 1 + 2 features are summed
     found = folder.standardisation(features) if folder else None
     if found is None:
-        tasks = [FeatureSums(one, asked.bound) for one in setting.everything]
-        total = opened(planned, tasks)(1, setting.initial)
+        total = opened(planned, setting.feature_sums)(1, setting.initial)
         if total is None:
             raise IntegrityError(
                 "expected the sums that standardise the features, they were charged and lost in "

@@ -24,11 +24,14 @@ from hubbub.protocol import (
     Lift,
     LocalTask,
     RoundParameters,
+    Rows,
     SecureSource,
     chosen_records,
     clipped_sum,
     draw_of,
+    injected,
     partition,
+    poisson_rows,
     standard_normal,
     without_replacement,
 )
@@ -142,18 +145,21 @@ class _Sums:
             return partition(self.order, terms.records, terms.batch, step)
         return without_replacement(self.source.bytes(SEED_BYTES), terms.records, terms.batch, step)
 
-    def chosen(self, silo: int, batch: Places | None) -> Places:
+    def rows(self, silo: int, batch: Places | None) -> Rows:
         """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
+        task = self.tasks[silo]
         if batch is None:
-            return self.source.chosen(self.tasks[silo].count, self.terms.sample_rate)
-        return chosen_records(batch, self.places[silo])
+            rate = self.terms.sample_rate
+            return poisson_rows(self.source, task.count, task.capacity, rate)
+        chosen = chosen_records(batch, self.places[silo])
+        return injected(self.source, chosen, min(self.terms.batch, task.count))
 
     def noisy(
         self, silo: int, parameters: prepared_study.Parameters, chance: _Chance, sigma: float
     ) -> Array:
         """The clipped sum of a silo's part of the batch, with Gaussian noise."""
-        task, chosen = self.tasks[silo], self.chosen(silo, chance.batch)
-        return clipped_sum(self.terms, task, parameters, chosen, chance.draw) + self.noise(sigma)
+        task, rows = self.tasks[silo], self.rows(silo, chance.batch)
+        return clipped_sum(self.terms, task, parameters, rows, chance.draw) + self.noise(sigma)
 
     def noise(self, sigma: float) -> Array:
         """Gaussian noise on every number of a sum."""

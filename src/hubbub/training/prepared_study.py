@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,15 @@ from hubbub.learning import lift_of, model_of, optimizer_of
 from hubbub.planning import (
     SUM_MARGIN,
     Plan,
-    check_batches,
+    capacity_of,
     features_of,
-    largest_batch,
+    joint_batch,
     owned_records,
     record_shape,
 )
 from hubbub.planning import plan as plan_study
-from hubbub.protocol import Lift, LocalTask, RoundParameters
-from hubbub.study import Model, Records, Study, sources
+from hubbub.protocol import Lift, LocalTask, RoundParameters, most_rows
+from hubbub.study import FeatureSums, Model, Records, Study, sources
 
 Parameters = NDArray[np.float32]
 
@@ -40,6 +41,7 @@ class PreparedStudy:
     records: tuple[Records, ...] = field(repr=False)
     held_back: tuple[Records, ...] = field(default=(), repr=False)
     test: Records | None = field(repr=False)
+    capacities: tuple[int, ...] = ()
     standardisation: Any = field(default=None, repr=False)
     device: str = "cpu"
 
@@ -79,8 +81,7 @@ class PreparedStudy:
         test = of(sources.TEST) if tested else None
         shape = _shape(study, records)
         _check_counts(study, dict(zip(names, map(len, records), strict=True)))
-        for name, own in zip(names, records, strict=True):
-            check_batches(study, len(own), name)
+        capacities = tuple(map(partial(capacity_of, study), names, map(len, records)))
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
             _check_shape(name, one, shape)
             _check_targets(name, one, study.model)
@@ -89,7 +90,9 @@ class PreparedStudy:
         method = learning.method_for(model, shape, records[0].targets) if records else ""
         if study.model.kind.startswith("python:"):
             for one in (*records, test):
-                learning.try_out(model, one)
+                if one is not None:
+                    learning.check_classes(model, one)
+            learning.try_out(model, test)
         kept = _held_back(study, records)
         return cls(
             plan=_reused(made, study, initial.size)
@@ -101,6 +104,7 @@ class PreparedStudy:
             records=tuple(_part(one, ~back) for one, back in zip(records, kept, strict=True)),
             held_back=tuple(_part(one, back) for one, back in zip(records, kept, strict=True)),
             test=test,
+            capacities=capacities,
             device=device,
         )
 
@@ -119,11 +123,19 @@ class PreparedStudy:
                 clip=self.plan.record_clip,
                 margin=SUM_MARGIN,
                 method=self.method,
-                most=largest_batch(self.study),
+                capacity=capacity,
+                rows=self._rows(capacity),
                 device=self.device,
             )
-            for records in self.records
+            for records, capacity in zip(self.records, self.capacities, strict=True)
         ]
+
+    def _rows(self, capacity: int) -> int:
+        """The public number of rows in a silo's batches."""
+        rate = self.study.training.sample_rate
+        if self.study.training.sampling == "without-replacement":
+            return min(joint_batch(rate, self.study.data.records), capacity)
+        return most_rows(capacity, rate)
 
     def lift(self, terms: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
@@ -133,9 +145,17 @@ class PreparedStudy:
     def evaluation_tasks(self) -> list[LocalTask]:
         """Every silo's held-back records."""
         return [
-            learning.EvaluationTask(self.model, records, device=self.device)
-            for records in self.held_back
+            learning.EvaluationTask(self.model, records, capacity=capacity, device=self.device)
+            for records, capacity in zip(self.held_back, self.capacities, strict=True)
         ]
+
+    @property
+    def feature_sums(self) -> list[LocalTask]:
+        """Every silo's records, held back or not, for the sums that standardise features."""
+        asked = self.study.data.standardise
+        assert asked is not None, "the plan has this query"  # noqa: S101
+        pairs = zip(self.everything, self.capacities, strict=True)
+        return [FeatureSums(records, asked.bound, capacity) for records, capacity in pairs]
 
     @property
     def everything(self) -> list[Records]:

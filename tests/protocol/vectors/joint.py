@@ -92,6 +92,7 @@ class Given:
 
     total: list[float]
     count: int = 1
+    capacity: int = 1
 
     def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
         return np.array(self.total)

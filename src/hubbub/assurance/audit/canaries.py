@@ -10,15 +10,15 @@ P1), and canaries do not meet: each coordinate is a trial of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.planning import SUM_MARGIN, Plan, largest_batch
-from hubbub.protocol import LocalTask, SecureSource
+from hubbub.planning import SUM_MARGIN, Plan
+from hubbub.protocol import LocalTask, SecureSource, most_rows
 from hubbub.study import Records
 
 Array = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Canaries:
         """The canaries dealt to the first silos of the roster; the others have no records."""
         plan, count = self.plan, self.coins.size
         model = learning.build_model("logistic", inputs=(count,), outputs=1, bias=False, seed=b"")
-        each = replace(plan.study.data, records=ceil(count / silos), counts=())
+        capacity = ceil(count / silos)
         return [
             learning.TrainingTask(
                 model,
@@ -59,7 +59,8 @@ class Canaries:
                 clip=plan.record_clip,
                 margin=SUM_MARGIN,
                 method="chain",
-                most=largest_batch(replace(plan.study, toml="", data=each)),
+                capacity=capacity,
+                rows=most_rows(capacity, plan.study.training.sample_rate),
             )
             for first in range(plan.study.parties.silos)
         ]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol.projection import Draw, Projection, project
+from hubbub.protocol.round.batch_rows import Rows
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 
 Array = NDArray[np.float64]
@@ -26,17 +27,21 @@ class LocalTask(Protocol):
     def count(self) -> int:
         """Number of records; never leaves the silo."""
 
-    def clipped_sum(self, parameters: Parameters, chosen: NDArray[np.intp]) -> Array:
-        """Sum over the chosen records of gradients clipped to norm C (docs/privacy.md P14)."""
+    @property
+    def capacity(self) -> int:
+        """The most records that the silo may hold; public, and at least `count` (P19)."""
+
+    def clipped_sum(self, parameters: Parameters, rows: Rows) -> Array:
+        """Sum over the rows' records of gradients clipped to norm C (docs/privacy.md P14)."""
 
 
 class ProjectingTask(LocalTask, Protocol):
     """The same where gradients can be projected layer by layer."""
 
     def projected_sum(
-        self, parameters: Parameters, chosen: NDArray[np.intp], dimension: int, draw_key: bytes
+        self, parameters: Parameters, rows: Rows, dimension: int, draw_key: bytes
     ) -> Array:
-        """Sum over the chosen records of projected gradients, clipped to norm C after it (P8)."""
+        """Sum over the rows' records of projected gradients, clipped to norm C after it (P8)."""
 
 
 def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Draw:
@@ -65,7 +70,7 @@ def clipped_sum(
     terms: RoundParameters,
     task: LocalTask,
     parameters: Parameters,
-    chosen: NDArray[np.intp],
+    rows: Rows,
     draw: Draw | None,
 ) -> Array:
     """A silo's clipped sum, (dimension,): each record within C, projected if the terms say so.
@@ -74,13 +79,13 @@ def clipped_sum(
         terms: of the round.
         task: the silo's records.
         parameters: the model.
-        chosen: the records in the batch.
+        rows: the records in the batch, in their rows.
         draw: the matrix of the attempt, where there is a projection.
     """
     if draw is None or not terms.projection:
-        return task.clipped_sum(parameters, chosen)
+        return task.clipped_sum(parameters, rows)
     if terms.projection == LAYERS:
         projecting = cast(ProjectingTask, task)
         key = draw_key(terms, draw)
-        return projecting.projected_sum(parameters, chosen, terms.dimension, key)
-    return project(task.clipped_sum(parameters, chosen), projection_of(terms), draw)
+        return projecting.projected_sum(parameters, rows, terms.dimension, key)
+    return project(task.clipped_sum(parameters, rows), projection_of(terms), draw)

@@ -19,7 +19,7 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
 from hubbub.protocol.primitives import SecureSource, noise
 from hubbub.protocol.projection import Draw
-from hubbub.protocol.round import joint_batch, round_parameters
+from hubbub.protocol.round import batch_rows, joint_batch, round_parameters
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
 
@@ -121,8 +121,8 @@ class Silo:
         attempt = self._opened()
         self._accepted = None
         source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
-        terms, draw, chosen = self._terms, self._draw(attempt), self._chosen(attempt, source)
-        total = clipped_sum(terms, self._task, attempt.parameters, chosen, draw)  # P14, P8
+        terms, draw, rows = self._terms, self._draw(attempt), self._rows(attempt, source)
+        total = clipped_sum(terms, self._task, attempt.parameters, rows, draw)  # P14, P8
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
             total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
         )
@@ -136,15 +136,18 @@ class Silo:
             raise ProtocolError("expected an accepted model before contributing, got none")
         return self._accepted
 
-    def _chosen(self, attempt: Attempt, source: SecureSource) -> NDArray[np.intp]:
-        """The silo's records in the batch."""
-        if not self._terms.batch:
-            return source.chosen(self._task.count, self._terms.sample_rate)  # P1: Poisson
+    def _rows(self, attempt: Attempt, source: SecureSource) -> batch_rows.Rows:
+        """The silo's records in the batch, in as many rows as are public (P19)."""
+        terms, task = self._terms, self._task
+        if not terms.batch:  # P1
+            return batch_rows.poisson_rows(source, task.count, task.capacity, terms.sample_rate)
         if self._tokens is None or self._seed is None:
             raise ProtocolError(
                 "expected a shuffled token list and a joint seed, got none; get them"
             )
-        return self._tokens.chosen(self._terms, self._seed, attempt.round)  # P9: joint batches
+        chosen = self._tokens.chosen(terms, self._seed, attempt.round)  # P9: joint batches
+        most = min(terms.batch, task.count)  # the number of records is public there
+        return batch_rows.injected(source, chosen, most)
 
     def _draw(self, attempt: Attempt) -> Draw | None:
         """The matrix of the attempt, where sums are projected (P8)."""

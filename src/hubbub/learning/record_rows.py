@@ -1,0 +1,149 @@
+"""A silo's records in the rows of batches: pieces of one public shape, whatever the records are.
+
+Theory of operation (docs/privacy.md P19). Which record stands in which row has been drawn before
+(protocol/round/batch_rows.py). A batch is cut into pieces of equally many rows; an empty row holds
+the null record, which is public and adds nothing. What a kernel makes of a row may depend on its
+own data, on the row, on the piece's shape and on the piece's seed of random layers, never on
+another row's data (A2); so no record moves another's part.
+
+A model that raises ends the whole piece, and with it everybody's part. The rows at fault are looked
+for by halves, in pieces of the same shape with the same seed, and are empty from then on: a record
+on which the model raises adds zero, as one does whose gradient is not finite, and the silo answers.
+
+The records stay in ordinary memory, a piece travels to the device, and sums come back. This file
+knows neither gradients nor losses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hubbub.learning.torch_settings import seeded
+from hubbub.protocol import EMPTY, SecureSource
+from hubbub.study import Records
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+# From inputs, targets and which rows are kept, to a vector; the others hold the null record.
+Work = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Array]
+
+_LOG = logging.getLogger(__name__)
+
+
+class RecordRows:
+    """A silo's records, and sums over pieces of batches of them.
+
+    Args:
+        records: the silo's own.
+        null: inputs of the null record, which the model takes; of a record's shape.
+        most: rows of the largest piece; public.
+        device: where the work is done.
+        source: of the seeds of random layers; the operating system's if None.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        null: NDArray[np.float32],
+        *,
+        most: int,
+        device: torch.device,
+        source: SecureSource | None = None,
+    ) -> None:
+        self._records, self._null = records, null
+        self._most, self._device = most, device
+        self._source = source or SecureSource()
+        self._raising = np.zeros(len(records) + 1, dtype=bool)
+
+    def __repr__(self) -> str:
+        return "RecordRows(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of records; never leaves the silo."""
+        return len(self._records)
+
+    def total(self, rows: Rows, size: int, work: Work) -> Array:
+        """The sum of `work` over all pieces, in float64.
+
+        Args:
+            rows: (m,) positions of records, or EMPTY; m is public.
+            size: of the vectors that `work` gives.
+            work: what is made of a piece.
+
+        Returns:
+            (size,) float64; zeros if all rows are empty.
+        """
+        first, *others = pieces(rows, self._most)
+        total = self._sum(first, size, work)
+        for piece in others:
+            total += self._sum(piece, size, work)
+        return total
+
+    def _sum(self, piece: Rows, size: int, work: Work) -> Array:
+        """The work on one piece, without the rows at which the model raises."""
+        seed = int(self._source.words(1)[0] >> np.uint64(1))
+        piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
+        run = partial(self._run, seed, work)
+        found = run(piece)
+        if found is None and run(np.full_like(piece, EMPTY)) is not None:
+            fault = self._at_fault(piece, np.flatnonzero(piece != EMPTY), run)
+            self._raising[piece[fault]] = True
+            _LOG.warning(
+                "the model raised on %d of this silo's records, which add nothing", len(fault)
+            )
+            piece[fault] = EMPTY
+            found = run(piece)
+        return np.zeros(size) if found is None else found
+
+    def _run(self, seed: int, work: Work, piece: Rows) -> Array | None:
+        """The work on one piece; None where the model raises."""
+        held = piece != EMPTY
+        inputs = np.repeat(self._null[None], len(piece), axis=0)
+        targets = np.zeros(len(piece), dtype=self._records.targets.dtype)
+        inputs[held] = self._records.inputs[piece[held]]
+        targets[held] = self._records.targets[piece[held]]
+        xs, ys = (torch.from_numpy(one).to(self._device) for one in (inputs, targets))
+        try:
+            with seeded(seed, self._device):
+                return work(xs, ys, torch.from_numpy(held))
+        except Exception:  # noqa: BLE001 (the model is the user's, and raises what it likes)
+            return None  # what it says may quote a record
+
+    def _at_fault(
+        self, piece: Rows, suspects: NDArray[np.intp], run: Callable[[Rows], Array | None]
+    ) -> list[int]:
+        """The rows at which the model raises, of those suspected, each tried without the others."""
+        alone = np.full_like(piece, EMPTY)
+        alone[suspects] = piece[suspects]
+        if not suspects.size or run(alone) is not None:
+            return []
+        if suspects.size == 1:
+            return [int(suspects[0])]
+        first, second = np.array_split(suspects, 2)
+        return self._at_fault(piece, first, run) + self._at_fault(piece, second, run)
+
+
+def pieces(rows: Rows, most: int) -> list[Rows]:
+    """The rows in as few pieces of one length, at most `most`, as there can be.
+
+    >>> [one.tolist() for one in pieces(np.arange(5), 3)]
+    [[0, 1, 2], [3, 4, -1]]
+    """
+    size = piece_size(len(rows), most)
+    count = max(1, -(-len(rows) // size))
+    padded = np.full(count * size, EMPTY, dtype=np.intp)
+    padded[: len(rows)] = rows
+    return list(padded.reshape(count, size))
+
+
+def piece_size(rows: int, most: int) -> int:
+    """How long those pieces are, at least 1."""
+    count = max(1, -(-rows // most))
+    return max(1, -(-rows // count))

@@ -1,0 +1,73 @@
+"""The rows of a batch: where a silo's chosen records stand, in a shape that tells nothing (P19).
+
+A silo has a public *capacity*, at least its number of records, and a batch a public number of
+rows. Every place of the capacity tosses a coin, whether there is a record at it or not; all coins
+are tossed again while there are more heads than rows; the heads go to distinct rows by a fresh
+uniform injection. A row without a record is EMPTY. So how many rows there are follows from public
+sizes, and which are filled from secret coins, never from what a record says.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtrc
+
+from hubbub.protocol.primitives import SecureSource
+
+Rows = NDArray[np.intp]
+
+EMPTY = -1
+# The chance that all coins are tossed again. It costs no privacy, and about as much of the signal.
+_REDRAWN = 0.01
+
+
+@lru_cache(maxsize=4096)
+def most_rows(capacity: int, rate: float) -> int:
+    """The public number of rows in a Poisson batch, at least 1.
+
+    Args:
+        capacity: the most records that the silo may hold.
+        rate: probability with which a record is in a batch.
+
+    Returns:
+        The least number that more than one batch in a hundred does not exceed.
+    """
+    if rate >= 1:
+        return max(1, capacity)
+    rows = max(1, int(rate * capacity))
+    while bdtrc(rows, capacity, rate) > _REDRAWN:
+        rows += 1
+    return min(rows, max(1, capacity))
+
+
+def poisson_rows(source: SecureSource, records: int, capacity: int, rate: float) -> Rows:
+    """A Poisson batch in its rows (P1, P19).
+
+    Args:
+        source: of the coins and the injection.
+        records: how many there are, at most `capacity`.
+        capacity, rate: as for `most_rows`.
+
+    Returns:
+        (most_rows,) positions of records, or EMPTY.
+    """
+    rows = most_rows(capacity, rate)
+    while (heads := source.chosen(capacity, rate)).size > rows:
+        pass
+    return injected(source, np.where(heads < records, heads, EMPTY), rows)
+
+
+def injected(source: SecureSource, chosen: NDArray[np.intp], rows: int) -> Rows:
+    """The chosen records in distinct rows, uniformly; the other rows are EMPTY.
+
+    Args:
+        source: of the injection.
+        chosen: positions of at most `rows` records.
+        rows: public.
+    """
+    placed = np.full(rows, EMPTY, dtype=np.intp)
+    placed[source.permutation(rows)[: chosen.size]] = chosen
+    return placed
