@@ -50,7 +50,7 @@ def seeds() -> list[bytes]:
     answers = b"".join(bytes([_ANSWER, silo, 0]) for silo in range(_SILOS))
     begin, ask, end = (
         bytes([_BEGIN, 0, 0]),
-        bytes([_SETTLE, _ASK, _SETTLE]),
+        bytes([_SETTLE, _ASK, _SETTLE, _ASK, _SETTLE]),
         bytes([_SETTLE, _TAKE]),
     )
     changed = b"".join(bytes([_DELIVER, place, 1, place % 14, 1, 3, 0]) for place in range(14))
@@ -79,6 +79,8 @@ class Game:
     times: dict[int, tuple[int, int]] = field(default_factory=dict)
     time: tuple[int, int] = (0, 0)
     settled: int = 0
+    closed: set[int] = field(default_factory=set)
+    looked: bool = False  # whether nodes were handed full shares in this attempt
 
     def __post_init__(self) -> None:
         self.w, self.terms = _world(self.kind)
@@ -118,6 +120,7 @@ class Game:
         model = self._refusable(self.aggregator, begun)
         if model is not None:
             self.time, self.model, self.sum[:] = time, model, 0
+            self.closed, self.looked = set(), not self.terms.full_shares
 
     def answer(self, reader: Reader) -> None:
         """A silo hears the newest model, perhaps changed, and answers it."""
@@ -126,9 +129,13 @@ class Game:
             self._model_arrives(index, edited(reader, self.w, self.model))
 
     def ask(self, _: Reader) -> None:
-        """The aggregator has waited long enough."""
-        requests = self._refusable(self.aggregator, self.aggregator.requests)
-        self.sent += (requests or {}).items()
+        """The aggregator has waited long enough; with full shares nodes look at them first."""
+        if self.looked:
+            self.aggregator.leave_out(self.closed)
+        made = self.aggregator.requests if self.looked else self.aggregator.arrivals
+        frames = self._refusable(self.aggregator, made)
+        self.looked |= frames is not None
+        self.sent += (frames or {}).items()
 
     def deliver(self, reader: Reader) -> None:
         """A frame of the past, perhaps changed, comes to whom it was sent or to somebody else."""
@@ -162,14 +169,18 @@ class Game:
         else:
             node = self.nodes[receiver]
             self._refusable(node, lambda: node.keep(frame))
+            held = self._refusable(node, lambda: node.held(frame))
+            self.sent += [] if held is None else [(0, held)]
             total = self._refusable(node, lambda: node.total(frame))
             if total is not None:
                 self._goes_forward(receiver, frame)
-                self._reaches_quorum(_payload(frame))
+                self._reaches_quorum(_payload(frame)[:1])
                 self.sent.append((0, total))
 
     def _answer_arrives(self, frame: bytes) -> None:
         """The sum goes by what is accepted, and by nothing else."""
+        held = self._refusable(self.aggregator, lambda: self.aggregator.receive_held(frame))
+        self.closed |= held or set()
         taken = self._refusable(self.aggregator, lambda: self.aggregator.receive(frame) or True)
         if taken:
             said, answered = _payload(frame), frame[1] == Tag.MASKED
@@ -191,7 +202,10 @@ class Game:
         self._reaches_quorum(_payload(model)[:1])
         hold(index in attempt.active, "a silo that takes part without being asked")
         self.sent.append((0, silo.masked(attempt, np.full(DIMENSION, index, dtype=np.uint32))))
-        self.sent += silo.shares().items()
+        shares = silo.shares()
+        check = partial(self.aggregator.check_shares, index, list(shares.values()))
+        self._refusable(self.aggregator, check)
+        self.sent += shares.items()
 
     def _goes_forward(self, index: int, frame: bytes) -> None:
         """No party uses a time up twice, or goes back."""

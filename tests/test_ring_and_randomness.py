@@ -7,11 +7,13 @@ to reject a wrong law. Keys are fixed, so a test that passes once always does.
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
 import threading
 from collections import Counter
+from hashlib import sha256
 from itertools import permutations
 from math import floor
 
@@ -337,3 +339,70 @@ def test_a_copy_shares_the_stream_and_does_not_repeat_it():
     one = source(13)
     other = copy.copy(one)
     assert one.bytes(16) != other.bytes(16)
+
+
+# Copies of a state, as a restored image of a machine makes them ----------------------------------
+
+
+@pytest.fixture
+def restored(monkeypatch):
+    """The operating system gives every source the same key, and from then on fresh bytes."""
+    fresh, given = os.urandom, []
+
+    def urandom(count):
+        given.append(count)
+        return bytes(count) if count == 16 else fresh(count)
+
+    monkeypatch.setattr("hubbub.protocol.primitives.randomness.os.urandom", urandom)
+    return given
+
+
+def test_branches_of_copies_are_the_same_for_one_name_and_others_for_another(restored):
+    one, other = SecureSource(), SecureSource()
+    assert one.branch(b"a").bytes(32) == other.branch(b"a").bytes(32)
+    one, other = SecureSource(), SecureSource()
+    assert one.branch(b"a").bytes(32) != other.branch(b"b").bytes(32)
+
+
+def test_a_branch_is_not_its_source_and_no_two_branches_are_alike():
+    one = source(14)
+    drawn = [one.branch(b"a").bytes(16), one.branch(b"a").bytes(16), one.bytes(16)]
+    assert len({*drawn, source(14).bytes(16)}) == 4
+
+
+def test_copies_that_were_renewed_have_nothing_in_common(restored):
+    one, other = SecureSource(), SecureSource()
+    for each in (one, other):
+        each.renew()
+    assert restored == [16, 16, 32, 32]
+    assert one.bytes(32) != other.bytes(32)
+    assert one.branch(b"a").bytes(32) != other.branch(b"a").bytes(32)
+
+
+def test_what_is_fresh_is_mixed_in_and_does_not_replace_the_state(monkeypatch):
+    """An operating system that repeats itself takes nothing away from two secret states."""
+    monkeypatch.setattr("hubbub.protocol.primitives.randomness.os.urandom", bytes)
+    one, other = SecureSource(), SecureSource()
+    other.bytes(16)
+    for each in (one, other):
+        each.renew()
+    assert one.bytes(32) != other.bytes(32)
+
+
+def test_a_source_of_a_test_repeats_itself_also_when_renewed():
+    one, other = source(15), source(15)
+    before = one.bytes(32)
+    assert other.bytes(32) == before
+    for each in (one, other):
+        each.renew()
+    assert (after := one.bytes(32)) == other.bytes(32) != before
+    assert after == SecureSource(sha256(b"hubbub renew v1" + _after(before)).digest()[:16]).bytes(
+        32
+    )
+
+
+def _after(drawn):
+    """What the source of the last test draws after that."""
+    one = source(15)
+    assert one.bytes(32) == drawn
+    return one.bytes(32)

@@ -170,8 +170,8 @@ class Drawn:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found, chosen, take = Drawn(), Silo._rows, Silo.take_list
 
-    def choosing(self: Silo, attempt: Any) -> np.ndarray:
-        mine, session = chosen(self, attempt), self._masking._session
+    def choosing(self: Silo, attempt: Any, source: Any) -> np.ndarray:
+        mine, session = chosen(self, attempt, source), self._masking._session
         found.batches[session.id, attempt.round][session.index] = sorted(mine[mine >= 0].tolist())
         return mine
 
@@ -386,7 +386,7 @@ class Changing(Mixer):
         size = onion_layers.form_bytes(len(self._counts))
         whole = os.urandom(size * self._counts[self._index])
         names = onion_layers.names_in(onion_layers.named(self._places[0], whole, size))
-        return self._publication(names, whole, size, told=repeated(self._commits))
+        return self._publication(names, whole, size, repeats=repeated(self._commits))
 
 
 class Misnaming(Mixer):
@@ -502,7 +502,7 @@ class Again(Mixer):
         names = onion_layers.names_in(onion_layers.named(self._places[0], whole, size))
         hidden = commitment(self._places[0], self._index, np.sort(names).tobytes())
         commit = self._frame(Tag.MIX_COMMIT, hidden + repeated(self._key_posts))
-        return commit, self._publication(names, whole, size, told=repeated(self._commits))
+        return commit, self._publication(names, whole, size, repeats=repeated(self._commits))
 
 
 def test_who_copies_a_form_between_two_commitments_is_named_alone(
@@ -851,7 +851,9 @@ def test_a_finished_list_is_never_opened(gather: Any) -> None:
     assert refusal(hand.ask(Call.GIVE_UP, "ann", [complaint])) == ("protocol", "relay")
 
 
-def test_a_verdict_rests_on_what_a_silo_was_shown_itself(gather: Any) -> None:
+def test_a_verdict_rests_on_what_a_silo_was_shown_itself_and_is_given_once(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With one list left out, whoever complained would seem to have had no reason."""
     parties = gather("static")
     hand = Hand(parties, opened(parties))
@@ -864,10 +866,22 @@ def test_a_verdict_rests_on_what_a_silo_was_shown_itself(gather: Any) -> None:
     told = hand.tape[Call.MIX][0][1]
     forms = [one for one in told if unverified(one).tag is Tag.MIX_FORMS]
     whole = [*keys, *names, *forms, complaint, *opened_keys]
-    assert refusal(hand.ask(Call.JUDGE, "ann", whole)) == ("protocol", "cyn")
     for gone in (keys[0], names[-1], forms[0], complaint, opened_keys[1]):
         left = [one for one in whole if one != gone]
         assert refusal(hand.ask(Call.JUDGE, "ann", left)) == ("protocol", "relay")
+    begun: list[int] = []
+    pool = silo_token_lists.process_pool
+
+    def counted(operations: int) -> Any:
+        begun.append(operations)
+        return pool(operations)
+
+    monkeypatch.setattr(silo_token_lists, "process_pool", counted)
+    assert refusal(hand.ask(Call.JUDGE, "ann", whole)) == ("protocol", "cyn")
+    for _ in range(3):  # asked again, it does no work again
+        assert refusal(hand.ask(Call.JUDGE, "ann", whole)) == ("protocol", "relay")
+    assert len(begun) == 1
+    assert any("expected one JUDGE of a list" in line for line in parties.said)
 
 
 def test_a_silo_names_who_showed_another_silo_another_list(gather: Any) -> None:

@@ -381,7 +381,7 @@ def test_a_request_is_answered_once_and_by_whom_it_is_for(gather: Any) -> None:
 def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silos: Any) -> None:
     parties = gather(2)
     session = opened(parties)
-    payload = session.terms.bitmap(silos)
+    payload = session.terms.named_payload(silos, bytes(32))
     where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     asked = parties.sealed("aggregator", Tag.REQUEST, payload, **where)
     found = parties.ask("node-1", Call.TOTAL, session.rounds.session, [asked])
@@ -391,13 +391,14 @@ def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silo
 def test_an_aggregator_that_asks_a_node_for_two_sets_gets_one(gather: Any) -> None:
     parties = gather(2, **ONE_AWAY)
     session = opened(parties)
+    named = session.terms.named_payload
     where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     found = [
         parties.ask(
             "node-1",
             Call.TOTAL,
             session.rounds.session,
-            [parties.sealed("aggregator", Tag.REQUEST, session.terms.bitmap(silos), **where)],
+            [parties.sealed("aggregator", Tag.REQUEST, named(silos, bytes(32)), **where)],
         )
         for silos in ((1, 2, 3), (1, 2))
     ]
@@ -486,25 +487,6 @@ def test_no_seed_is_learned_twice_or_without_a_model(gather: Any) -> None:
     again = relay.asked("seed", "ann")[0]
     assert refusal(read_answer(parties.answers("ann")(again)))[0] == "protocol"
     assert len(parties.rows("ann")) == 1
-
-
-def test_a_share_that_does_not_open_names_its_silo(gather: Any) -> None:
-    parties = gather(2, parties={"colluders": 0, "dropouts": 1, "shares": "full"})
-    session = None
-
-    def spoilt(parts: list[bytes]) -> list[bytes]:
-        where = {"session": session.rounds.session, "round": 1}  # type: ignore[union-attr]
-        shares = [
-            parties.sealed(
-                "bob", Tag.SHARE, bytes(len(unverified(parts[1]).payload)), receiver=n, **where
-            )
-            for n in (4, 5)
-        ]
-        return [parts[0], *shares]
-
-    session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(spoilt), "bob")))
-    with pytest.raises(AbsentError, match="by bob"):
-        session.round(1, attempts=2)
 
 
 def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: Any) -> None:

@@ -79,7 +79,7 @@ def test_the_sums_have_the_same_bits(
     parties = apart(tmp_path, nodes, changes)
     setting = PreparedStudy.of(parties.study)
     reference = together(parties, setting)
-    name = reference.rounds.session  # joint seeds depend on it
+    name = reference.rounds.session  # joint seeds and draws depend on it
     monkeypatch.setattr(SetUp, "__init__", named(name))
     session = opened(parties)
     model = setting.initial
@@ -93,10 +93,13 @@ def test_the_sums_have_the_same_bits(
 
 
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
-def test_the_models_have_the_same_bits(tmp_path: Path, nodes: int) -> None:
+def test_the_models_have_the_same_bits(
+    tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parties = apart(tmp_path, nodes, {})
     setting = PreparedStudy.of(parties.study)
     reference = together(parties, setting)
+    monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
     terms = round_parameters_of(setting.plan, setting.initial.size, parameters=setting.initial.size)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:

@@ -111,7 +111,7 @@ def _finished(
     party: Agreement, index: int, out: dict[int, tuple[bytes, dict[int, bytes]]]
 ) -> Session:
     checks = [checks[index] for _, checks in out.values() if index in checks]
-    return party.finish([out[other][0] for other in party.witnesses], checks)
+    return party.finish([out[other][0] for other in party.confirmers], checks)
 
 
 def _inbox(sent: dict[int, dict[int, bytes]], index: int) -> list[bytes]:

@@ -120,7 +120,7 @@ class World:
             "study": STUDY,
             "session": SESSION,
             "neighbours": partial(self.layout.neighbours, index),
-            "witnesses": () if self.layout.nodes else self.roster.silos,
+            "confirmers": () if self.layout.nodes else self.roster.silos,
             "source": SecureSource(),
         }
         return Agreement(**(arguments | changes))
@@ -153,17 +153,27 @@ class World:
         frame = Frame(tag=tag, sender=sender, payload=payload, **(arguments | changes))
         return frame.sealed(self.keys[sender])
 
-    def model(self, active: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
+    def model(
+        self, active: Sequence[int], round: int = 1, attempt: int = 0, value: float = 0.0
+    ) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
-        zeros = np.zeros(self.terms.parameters, dtype=np.float32)
-        payload = self.terms.model_payload(active, zeros)
+        parameters = np.full(self.terms.parameters, value, dtype=np.float32)
+        payload = self.terms.model_payload(active, parameters)
         return self.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
-    def request(self, node: int, silos: Sequence[int], round: int = 1, attempt: int = 0) -> bytes:
-        """A REQUEST as a malicious aggregator may send it."""
-        payload = self.terms.bitmap(silos)
+    def request(
+        self,
+        node: int,
+        silos: Sequence[int],
+        round: int = 1,
+        attempt: int = 0,
+        model: bytes = bytes(32),
+        tag: Tag = Tag.REQUEST,
+    ) -> bytes:
+        """A REQUEST, or an ARRIVED, as a malicious aggregator may send it."""
+        payload = self.terms.named_payload(silos, model)
         where = {"receiver": node, "round": round, "attempt": attempt}
-        return self.forge(0, Tag.REQUEST, payload, **where)
+        return self.forge(0, tag, payload, **where)
 
 
 @lru_cache(maxsize=32)
@@ -206,7 +216,7 @@ def set_up(w: World, relay: Relay = honest, **changed: Agreement) -> dict[int, S
         confirms[index], checks[index] = party.confirm(inbox, relay("digests", index, digests))
     sessions = {}
     for index, party in parties.items():
-        confirmed = [confirms[other] for other in party.witnesses]
+        confirmed = [confirms[other] for other in party.confirmers]
         sessions[index] = party.finish(
             relay("confirms", index, confirmed), relay("checks", index, _inbox(checks, index))
         )

@@ -39,16 +39,20 @@ def pair_secret(
     return expand(extracted, b"hubbub pair v1" + u32(low) + u32(high), 32)
 
 
-def mask_key(secret: bytes, transcript: bytes, round: int, attempt: int, active: bytes) -> bytes:
-    return expand(secret, b"hubbub mask v1" + transcript + u32(round) + u32(attempt) + active, 16)
+def mask_key(secret: bytes, transcript: bytes, round: int, attempt: int, model: bytes) -> bytes:
+    """The key for the MODEL with this digest."""
+    return expand(secret, b"hubbub mask v2" + transcript + u32(round) + u32(attempt) + model, 16)
+
+
+def share_key(
+    secret: bytes, transcript: bytes, round: int, attempt: int, model: bytes, silo: int
+) -> bytes:
+    info = b"hubbub share v2" + transcript + u32(round) + u32(attempt) + model + u32(silo)
+    return expand(secret, info, 16)
 
 
 def key_check(secret: bytes, transcript: bytes, sender: int) -> bytes:
     return expand(secret, b"hubbub check v1" + transcript + u32(sender), 32)
-
-
-def active_digest(silos: Iterable[int]) -> bytes:
-    return sha(b"hubbub active v1", *(u32(silo) for silo in sorted(silos)))
 
 
 def keystream(key: bytes, size: int, first: int = 0) -> bytes:
@@ -180,14 +184,28 @@ def frame(
     study, session, *numbers = place
     fields = [u32(number) for number in numbers]
     size = len(payload).to_bytes(8, "little")
-    header = b"".join((bytes([1, tag]), study, session, *fields, size))
-    return header + payload + sign(b"hubbub frame v1" + header + hashlib.sha256(payload).digest())
+    header = b"".join((bytes([2, tag]), study, session, *fields, size))
+    return header + payload + sign(signed(header, payload))
+
+
+def signed(header: bytes, payload: bytes) -> bytes:
+    """The words under a signature; a MASKED is hashed as residues and the digest after them."""
+    hashed = sha(payload)
+    if header[1] == 7:
+        end = max(len(payload) - 32, 0)
+        hashed = sha(sha(payload[:end]), payload[end:])
+    return b"hubbub frame v1" + header + hashed
 
 
 def digest(frame: bytes) -> bytes:
     """What stands for a frame: the hash of what is signed."""
-    header, payload = frame[:74], frame[74:-64]
-    return hashlib.sha256(b"hubbub frame v1" + header + hashlib.sha256(payload).digest()).digest()
+    return sha(signed(frame[:74], frame[74:-64]))
+
+
+def held_digest(model: bytes, shares: Mapping[int, bytes]) -> bytes:
+    """What a node says it has looked at: from silo to SHARE."""
+    parts = (u32(silo) + digest(shares[silo]) for silo in sorted(shares))
+    return sha(b"hubbub held v1", model, *parts)
 
 
 def masked(

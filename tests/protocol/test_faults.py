@@ -144,11 +144,11 @@ def comes_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def mask_without_attempt(patch: pytest.MonkeyPatch) -> None:
-    """Mask keys that do not depend on the attempt."""
+    """Mask keys that depend neither on the attempt nor on its MODEL."""
     derive = PairSecret.mask_key
 
-    def same(self: PairSecret, *, attempt: int, **rest: Any) -> bytes:
-        return derive(self, attempt=0, **rest)
+    def same(self: PairSecret, *, attempt: int, model: bytes, **rest: Any) -> bytes:
+        return derive(self, attempt=0, model=bytes(32), **rest)
 
     patch.setattr(PairSecret, "mask_key", same)
 
@@ -163,8 +163,9 @@ def mask_without_session(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_repeated(patch: pytest.MonkeyPatch) -> None:
-    """A silo whose generator is keyed alike in every session."""
+    """A silo whose generator is keyed alike in every session, and draws as if in one attempt."""
     patch.setattr("protocol.faults.SecureSource", lambda: SecureSource(bytes(16)))
+    patch.setattr(SecureSource, "branch", lambda self, _: SecureSource(self.bytes(16)))
 
 
 def no_noise(patch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,8 @@ def test_no_bit_of_a_frame_is_outside_the_signature(place: int) -> None:
 
 
 def test_another_version_is_refused() -> None:
-    with refused("relay", "expected wire version 1, got 2"):
-        read(b"\x02" + GOOD[1:])
+    with refused("relay", "expected wire version 2, got 3"):
+        read(b"\x03" + GOOD[1:])
 
 
 @pytest.mark.parametrize("tag", [0, len(Tag) + 1, 255])

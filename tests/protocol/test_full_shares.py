@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import Tag
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
-from hubbub.protocol.round.additive_shares import divided, sealed_shares
+from hubbub.protocol.round.additive_shares import Place, divided, sealed_shares
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, world
 
 
@@ -44,9 +45,34 @@ def answered(
     for index in silos:
         one = silo(index)
         attempt = one.accept(model)
-        aggregator.receive(one.masked(attempt, np.full(DIMENSION, 10**index, dtype=np.uint32)))
+        answer = one.masked(attempt, np.full(DIMENSION, 10**index, dtype=np.uint32))
         shares[index] = one.shares()
+        aggregator.check_shares(index, list(shares[index].values()))
+        aggregator.receive(answer)
     return shares
+
+
+def closed(
+    aggregator: Aggregator, nodes: dict[int, ComputeNode], shares: dict[int, dict[int, bytes]]
+) -> dict[int, frozenset[int]]:
+    """What every node says of the shares that it is handed."""
+    found = {}
+    for index, arrived in aggregator.arrivals().items():
+        for each in shares.values():
+            nodes[index].keep(each[index])
+        found[index] = aggregator.receive_held(nodes[index].held(arrived))
+    return found
+
+
+def total(aggregator: Aggregator, nodes: dict[int, ComputeNode]) -> list[int]:
+    """The sum that the nodes' totals make."""
+    for index, request in aggregator.requests().items():
+        aggregator.receive(nodes[index].total(request))
+    return aggregator.integers().tolist()
+
+
+def digest(model: bytes) -> bytes:
+    return unverified(model).digest
 
 
 def opened(number: int = 1) -> tuple[Aggregator, bytes]:
@@ -58,12 +84,9 @@ def opened(number: int = 1) -> tuple[Aggregator, bytes]:
 def test_the_sum_is_exact_with_and_without_a_silo(silos: tuple[int, ...]) -> None:
     aggregator, model = opened()
     nodes = {5: node(5), 6: node(6)}
-    for shares in answered(aggregator, model, silos).values():
-        for index, share in shares.items():
-            nodes[index].keep(share)
-    for index, request in aggregator.requests().items():
-        aggregator.receive(nodes[index].total(request))
-    assert aggregator.integers().tolist() == [sum(10**k for k in silos)] * DIMENSION
+    found = closed(aggregator, nodes, answered(aggregator, model, silos))
+    assert found == {5: frozenset(), 6: frozenset()}
+    assert total(aggregator, nodes) == [sum(10**k for k in silos)] * DIMENSION
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])
@@ -110,12 +133,10 @@ def test_a_share_is_taken_once_from_its_silo_for_its_node() -> None:
         one.keep(flipped(shares[2][5], 100))
 
 
-def test_a_share_that_was_not_sealed_for_the_node_names_its_silo() -> None:
-    sealed = bytes(4 * DIMENSION + 16)
-    with refused(FULL.roster.name(3), "sealed for me"):
-        node(5).keep(FULL.forge(3, Tag.SHARE, sealed, round=1, receiver=5))
+def test_a_share_of_another_length_names_its_silo() -> None:
+    sealed = bytes(4 * DIMENSION + 15)
     with refused(FULL.roster.name(3), "bytes"):
-        node(5).keep(FULL.forge(3, Tag.SHARE, sealed[:-1], round=1, receiver=5))
+        node(5).keep(FULL.forge(3, Tag.SHARE, sealed, round=1, receiver=5))
 
 
 @pytest.mark.parametrize("sender", [0, 6])
@@ -136,63 +157,241 @@ def test_a_second_different_share_names_its_silo() -> None:
         one.keep(again.shares()[5])
 
 
-def test_a_node_adds_exactly_the_shares_that_the_request_names() -> None:
+# Shares that do not open ---------------------------------------------------------------------
+
+
+def spoilt(shares: dict[int, dict[int, bytes]], node: int, sealed: bytes) -> None:
+    """Silo 3 sends one node something else, signed for the open attempt."""
+    shares[3][node] = FULL.forge(3, Tag.SHARE, sealed, round=1, receiver=node)
+
+
+def test_a_silo_whose_share_does_not_open_is_left_out_by_all_nodes() -> None:
     aggregator, model = opened()
-    shares = answered(aggregator, model)
+    nodes, shares = {5: node(5), 6: node(6)}, answered(aggregator, model)
+    spoilt(shares, 6, bytes(4 * DIMENSION + 16))
+    aggregator.check_shares(3, list(shares[3].values()))
+    found = closed(aggregator, nodes, shares)
+    assert found == {5: frozenset(), 6: frozenset({3})}
+    aggregator.leave_out({3})
+    assert total(aggregator, nodes) == [10110] * DIMENSION
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"attempt": 1},
+        {"model": bytes(32)},
+        {"round": 2},
+    ],
+    ids=["attempt", "model", "round"],
+)
+def test_a_share_sealed_for_another_attempt_or_model_does_not_open(other: dict[str, Any]) -> None:
+    aggregator, model = opened()
+    one, shares = node(5), answered(aggregator, model)
+    place = Place(**({"round": 1, "attempt": 0, "model": digest(model)} | other))
+    spoilt(shares, 5, sealed_for(5, silo=3, place=place))
+    for each in shares.values():
+        one.keep(each[5])
+    held = one.held(aggregator.arrivals()[5])
+    assert FULL.terms.read_named(unverified(held), "")[0] == {3}
+
+
+def test_what_a_node_says_is_about_the_very_shares() -> None:
+    """A relay that exchanges a share on its way has nobody left out."""
+    aggregator, model = opened()
+    one, shares = node(5), answered(aggregator, model)
+    spoilt(shares, 5, bytes(4 * DIMENSION + 16))
+    for each in shares.values():
+        one.keep(each[5])
+    with refused("relay", "got other shares"):
+        aggregator.receive_held(one.held(aggregator.arrivals()[5]))
+    aggregator.leave_out(())
+    assert FULL.terms.quorum <= len(ALL) - len(aggregator.missing)
+
+
+@pytest.mark.parametrize("named", [(), (1, 2)])
+def test_a_node_is_believed_once_about_silos_that_have_sent_it_a_share(
+    named: tuple[int, ...],
+) -> None:
+    aggregator, model = opened()
+    one, shares = node(5), answered(aggregator, model, (1, 3, 4))
+    for each in shares.values():
+        one.keep(each[5])
+    held = one.held(aggregator.arrivals()[5])
+    said = held[HEADER_BYTES + 1 : -SIGNATURE_BYTES]
+    lie = FULL.terms.bitmap(named) + said
+    lied = FULL.forge(5, Tag.HELD, lie, round=1, receiver=0)
+    if named:  # silo 2 has sent nothing
+        with refused(FULL.roster.name(5), "silos that use the node"):
+            aggregator.receive_held(lied)
+    assert aggregator.receive_held(held) == frozenset()
+    with refused("relay" if not named else FULL.roster.name(5), "a second"):
+        aggregator.receive_held(lied)
+
+
+@pytest.mark.parametrize("sender", [1, 3])
+def test_nobody_but_a_node_says_what_opens(sender: int) -> None:
+    aggregator, model = opened()
+    answered(aggregator, model)
+    said = FULL.forge(sender, Tag.HELD, FULL.terms.bitmap(()) + bytes(32), round=1, receiver=0)
+    with refused(FULL.roster.name(sender), "a party that was not asked"):
+        aggregator.receive_held(said)
+
+
+def test_a_node_sums_only_what_it_has_opened_and_only_the_quorum() -> None:
+    """What a lying aggregator, or a lying other node, gets of an honest one (P4)."""
+    aggregator, model = opened()
+    one, shares = node(5), answered(aggregator, model)
+    spoilt(shares, 5, bytes(4 * DIMENSION + 16))
+    for each in shares.values():
+        one.keep(each[5])
+    named = {"model": digest(model)}
+    with refused("relay", "open shares of the 4 silos"):
+        one.total(FULL.request(5, ALL, **named))  # before it has looked
+    one.held(FULL.request(5, ALL, tag=Tag.ARRIVED, **named))
+    with refused("relay", "open shares of the 4 silos of the request, got 3"):
+        one.total(FULL.request(5, ALL, **named))
+    with refused("aggregator", "at least 3 active silos, got 2"):
+        one.total(FULL.request(5, (1, 2), **named))
+    with refused("relay", "open shares of the 3 silos of the request, got 0"):
+        one.total(FULL.request(5, (1, 2, 4)))  # of another MODEL
+    one.total(FULL.request(5, (1, 2, 4), **named))
+    with refused("relay", "never used twice"):
+        one.total(FULL.request(5, (1, 2, 4), **named))
+
+
+def test_shares_for_two_models_are_not_added() -> None:
+    """Silos 1 and 2 were shown another MODEL than 3 and 4; no digest opens the shares of all."""
+    w, models = FULL, [FULL.model(ALL, value=value) for value in (0.0, 1.0)]
+    one, closed_for = node(5), []
+    for index in ALL:
+        masking = silo(index)
+        attempt = masking.accept(models[index > 2])
+        masking.masked(attempt, np.full(DIMENSION, 1, dtype=np.uint32))
+        one.keep(masking.shares()[5])
+    for model in models:
+        held = one.held(w.request(5, ALL, model=digest(model), tag=Tag.ARRIVED))
+        closed_for.append(w.terms.read_named(unverified(held), "")[0])
+        with refused("relay", "open shares of the 3 silos of the request, got [12]"):
+            one.total(w.request(5, (1, 2, 3), model=digest(model)))
+    assert closed_for == [{3, 4}, {1, 2}]
+
+
+def test_a_node_that_was_asked_twice_what_opens_says_the_same() -> None:
+    aggregator, model = opened()
     one = node(5)
+    for each in answered(aggregator, model).values():
+        one.keep(each[5])
+    arrived = aggregator.arrivals()[5]
+    assert one.held(arrived) == one.held(arrived)
+    one.total(aggregator.requests()[5])
+    with refused("relay", "not answered yet"):
+        one.held(arrived)
+
+
+def test_a_node_says_nothing_of_shares_that_did_not_come() -> None:
+    aggregator, model = opened()
+    one, shares = node(5), answered(aggregator, model)
     for index in (1, 2, 3):
         one.keep(shares[index][5])
-    with refused("relay", "shares of the 4 silos"):
-        one.total(FULL.request(5, ALL))
-    # Nothing was given away, so the right request is still answered.
-    one.total(FULL.request(5, (1, 2, 3)))
+    with refused("relay", "shares of the 4 silos that arrived, got 3"):
+        one.held(aggregator.arrivals()[5])
+    # Nothing was given away, so the right one is still answered.
+    one.held(FULL.request(5, (1, 2, 3), model=digest(model), tag=Tag.ARRIVED))
+    one.total(FULL.request(5, (1, 2, 3), model=digest(model)))
+
+
+@pytest.mark.parametrize("sender", [2, 6])
+def test_a_node_is_told_who_arrived_by_the_aggregator_alone(sender: int) -> None:
+    payload = FULL.terms.named_payload(ALL, bytes(32))
+    with refused(FULL.roster.name(sender), "ARRIVED from the aggregator"):
+        node(5).held(FULL.forge(sender, Tag.ARRIVED, payload, round=1, receiver=5))
+
+
+# Shares that the aggregator refuses ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("culprit", "says", "changes"),
+    [
+        (
+            "silo-3",
+            "for attempt 1.0, got one for 9.4, which is still to come",
+            {"round": 9, "attempt": 4},
+        ),
+        ("silo-3", "a SHARE of 36 bytes, got 35", {"size": 35}),
+        ("relay", "a SHARE of silo-3 for this attempt", {"sender": 2}),
+        ("relay", "a SHARE of silo-3 for this attempt", {"receiver": 2}),
+        ("relay", "a SHARE of silo-3 for this attempt", {"tag": Tag.MASKED}),
+        ("relay", "a false signature", {"flip": True}),
+    ],
+    ids=["attempt", "length", "sender", "receiver", "tag", "signature"],
+)
+def test_a_bad_share_is_refused_before_its_silo_counts(
+    culprit: str, says: str, changes: dict[str, Any]
+) -> None:
+    aggregator, _ = opened()
+    size, flip = changes.pop("size", 36), changes.pop("flip", False)
+    arguments = {"sender": 3, "tag": Tag.SHARE, "round": 1, "receiver": 5} | changes
+    frame = FULL.forge(payload=bytes(size), **arguments)
+    with refused(culprit, says):
+        aggregator.check_shares(3, [flipped(frame, HEADER_BYTES) if flip else frame])
+    assert 3 in aggregator.missing
+
+
+def test_a_share_of_an_earlier_attempt_names_the_relay() -> None:
+    aggregator, model = opened()
+    old = answered(aggregator, model)[3]
+    aggregator.begin(1, 1, ALL, NO_MODEL)
+    with refused("relay", "for this attempt"):
+        aggregator.check_shares(3, list(old.values()))
+
+
+# Time -----------------------------------------------------------------------------------------
 
 
 def test_a_silo_whose_answer_was_lost_stops_nobody() -> None:
     """Its shares arrived at the nodes, its MASKED did not: the others' sum is taken."""
     aggregator, model = opened()
-    nodes = {5: node(5), 6: node(6)}
-    late = silo(2)
+    nodes, late = {5: node(5), 6: node(6)}, silo(2)
     late.masked(late.accept(model), np.full(DIMENSION, 7, dtype=np.uint32))
-    for shares in [late.shares(), *answered(aggregator, model, (1, 3, 4)).values()]:
-        for index, share in shares.items():
-            nodes[index].keep(share)
-    for index, request in aggregator.requests().items():
-        aggregator.receive(nodes[index].total(request))
-    assert aggregator.integers().tolist() == [11010] * DIMENSION
+    for index, share in late.shares().items():
+        nodes[index].keep(share)
+    assert closed(aggregator, nodes, answered(aggregator, model, (1, 3, 4)))[5] == frozenset()
+    assert total(aggregator, nodes) == [11010] * DIMENSION
 
 
 def test_a_share_for_a_far_attempt_holds_nobody_up() -> None:
     aggregator, model = opened()
-    shares = answered(aggregator, model)
-    one = node(5)
-    sealed = sealed_for(5, silo=4, round=9, attempt=2**32 - 1)
+    one, shares = node(5), answered(aggregator, model, (1, 2, 3))
+    place = Place(round=9, attempt=2**32 - 1, model=digest(model))
+    sealed = sealed_for(5, silo=4, place=place)
     one.keep(FULL.forge(4, Tag.SHARE, sealed, round=9, attempt=2**32 - 1, receiver=5))
-    for index in (1, 2, 3):
-        one.keep(shares[index][5])
-    one.total(FULL.request(5, (1, 2, 3)))
+    for each in shares.values():
+        one.keep(each[5])
+    one.held(aggregator.arrivals()[5])
+    one.total(aggregator.requests()[5])
 
 
-def sealed_for(node: int, *, silo: int, round: int, attempt: int) -> bytes:
+def sealed_for(node: int, *, silo: int, place: Place) -> bytes:
     """A share that a silo truly sealed, for whatever attempt."""
     residues = np.zeros(DIMENSION, dtype=np.uint32)
-    session = sessions_of(FULL)[silo]
-    return sealed_shares(residues, session, round, attempt, SecureSource())[node]
+    return sealed_shares(residues, sessions_of(FULL)[silo], place, SecureSource())[node]
 
 
 def test_a_node_answers_an_attempt_once_and_never_for_few() -> None:
     aggregator, model = opened()
-    one = node(5)
-    for shares in answered(aggregator, model).values():
-        one.keep(shares[5])
+    nodes, shares = {5: node(5), 6: node(6)}, answered(aggregator, model)
+    closed(aggregator, nodes, shares)
+    one = nodes[5]
     with refused("aggregator", "at least 3"):
-        one.total(FULL.forge(0, Tag.REQUEST, FULL.terms.bitmap((1, 2)), round=1, receiver=5))
+        one.total(FULL.request(5, (1, 2), model=digest(model)))
     request = aggregator.requests()[5]
     one.total(request)
     with refused("relay", "never used twice"):
         one.total(request)
     with refused("relay", "not answered yet"):
-        one.keep(shares[5])
+        one.keep(shares[4][5])
 
 
 def test_a_silos_late_share_is_put_aside_by_its_next() -> None:
@@ -205,6 +404,7 @@ def test_a_silos_late_share_is_put_aside_by_its_next() -> None:
         one.keep(shares[5])
     with refused("relay", "newest attempt"):
         one.keep(early[1][5])
+    one.held(aggregator.arrivals()[5])
     one.total(aggregator.requests()[5])
 
 

@@ -102,14 +102,13 @@ def test_reference_projects_encodes_and_masks_as_the_silos_do() -> None:
     key, step = bytes.fromhex(TURN["draw_key"]), TURN["quantum"]
     assert step == draws.grid_of(TURN["clip"], TURN["most_records"], 8)
     transcript, total = bytes.fromhex(V["transcript"]), [0] * 5
-    active = ref.active_digest(TURN["active"])
     model = ref.digest(bytes.fromhex(TURN["model"]))
     for own, frame in enumerate(TURN["masked"], 1):
         numbers = draws.projected(TURN["sums"][str(own)], 5, key, step)
         values = [ref.encoded(one, TURN["grid_step"], 32) for one in numbers]
         total = [(a + b) % 2**32 for a, b in zip(total, values, strict=True)]
         keys = {
-            other: ref.mask_key(secret_of(own, other), transcript, *NOW, active)
+            other: ref.mask_key(secret_of(own, other), transcript, *NOW, model)
             for other in TURN["active"]
             if other != own
         }

@@ -280,35 +280,43 @@ def test_a_node_asked_below_the_quorum_refuses(silos: tuple[int, ...]) -> None:
         node().total(NODES.request(5, silos))
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xff", b"\xf0\0", b"\xf8", bytes(4096)])
-def test_a_node_asked_for_unknown_silos_refuses(payload: bytes) -> None:
+@pytest.mark.parametrize("bits", [b"\xff", b"\xf8"])
+def test_a_node_asked_for_unknown_silos_refuses(bits: bytes) -> None:
     with refused("aggregator", "expected a set of at most 4 silos"):
-        node().total(NODES.forge(0, Tag.REQUEST, payload, round=1, receiver=5))
+        node().total(NODES.forge(0, Tag.REQUEST, bits + bytes(32), round=1, receiver=5))
+
+
+@pytest.mark.parametrize("size", [0, 1, 32, 34, 4096])
+def test_a_node_asked_at_another_length_refuses(size: int) -> None:
+    with refused("aggregator", f"expected a REQUEST of 33 bytes, got {size}"):
+        node().total(NODES.forge(0, Tag.REQUEST, bytes(size), round=1, receiver=5))
 
 
 @pytest.mark.parametrize("receiver", [6, 1, EVERYBODY])
 def test_a_node_refuses_another_nodes_request(receiver: int) -> None:
-    request = NODES.forge(0, Tag.REQUEST, NODES.terms.bitmap(ALL), round=1, receiver=receiver)
+    request = NODES.request(receiver, ALL)
     with refused("relay", "expected a REQUEST for me"):
         node().total(request)
 
 
 @pytest.mark.parametrize("sender", [1, 6])
 def test_a_node_answers_nobody_but_the_aggregator(sender: int) -> None:
-    request = NODES.forge(sender, Tag.REQUEST, NODES.terms.bitmap(ALL), round=1, receiver=5)
+    request = NODES.forge(
+        sender, Tag.REQUEST, NODES.terms.named_payload(ALL, bytes(32)), round=1, receiver=5
+    )
     with refused(NODES.roster.name(sender), "expected a REQUEST from the aggregator"):
         node().total(request)
 
 
 @pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.REQUEST])
 def test_a_node_answers_nothing_but_a_request(tag: Tag) -> None:
-    frame = NODES.forge(0, tag, NODES.terms.bitmap(ALL), round=1, receiver=5)
+    frame = NODES.forge(0, tag, NODES.terms.named_payload(ALL, bytes(32)), round=1, receiver=5)
     with refused("relay", f"expected a REQUEST from the aggregator, got a {tag.name}"):
         node().total(frame)
 
 
 def test_a_node_refuses_a_request_of_an_earlier_session() -> None:
-    payload = NODES.terms.bitmap(ALL)
+    payload = NODES.terms.named_payload(ALL, bytes(32))
     old = NODES.forge(0, Tag.REQUEST, payload, round=1, receiver=5, session=bytes(16))
     with refused("relay", "a replay"):
         node().total(old)

@@ -16,6 +16,7 @@ from protocol.parties import SESSION, STUDY, flipped, refused, world
 
 W = world()
 SIZE = 1 << 17
+VECTOR = SIZE - 32  # of a MASKED the digest at its end is hashed apart
 MIDDLE = HEADER_BYTES + SIZE // 2
 
 
@@ -47,17 +48,17 @@ def test_the_very_frame_is_hashed_once_and_a_copy_anew(hashed: list[int]) -> Non
     data = large(bytes(SIZE))
     copy = bytes(bytearray(data))
     assert bytes(read(data).payload) == bytes(SIZE)
-    assert hashed.count(SIZE) == 1
+    assert hashed.count(VECTOR) == 1
     assert read(copy).digest == read(data).digest
-    assert hashed.count(SIZE) == 3  # and it is recognised only once
+    assert hashed.count(VECTOR) == 3  # and it is recognised only once
 
 
 def test_a_copy_is_not_recognised_before_the_frame_itself_either(hashed: list[int]) -> None:
     data = large(bytes(SIZE))
     read(bytes(bytearray(data)))
-    assert hashed.count(SIZE) == 2
+    assert hashed.count(VECTOR) == 2
     read(data)
-    assert hashed.count(SIZE) == 2
+    assert hashed.count(VECTOR) == 2
 
 
 @pytest.mark.parametrize("place", [HEADER_BYTES, MIDDLE, HEADER_BYTES + SIZE - 1])
@@ -117,7 +118,7 @@ def test_a_look_that_believes_nothing_changes_nothing(hashed: list[int]) -> None
     assert wire.unverified(data).tag == wire.tag_of(data) == Tag.MASKED
     assert (wire.sender_of(data), wire.receiver_of(data)) == (1, 0)
     read(data)
-    assert hashed.count(SIZE) == 1  # the sender's: it is still recognised
+    assert hashed.count(VECTOR) == 1  # the sender's: it is still recognised
 
 
 @pytest.mark.parametrize("nodes", [0, 2])

@@ -174,11 +174,11 @@ def matrix_of_the_step(patch: pytest.MonkeyPatch) -> None:
 
 
 def mask_without_attempt(patch: pytest.MonkeyPatch) -> None:
-    """Mask keys that do not depend on the attempt."""
+    """Mask keys that depend neither on the attempt nor on its MODEL."""
     derive = PairSecret.mask_key
 
-    def same(self: PairSecret, *, attempt: int, **rest: Any) -> bytes:
-        return derive(self, attempt=0, **rest)
+    def same(self: PairSecret, *, attempt: int, model: bytes, **rest: Any) -> bytes:
+        return derive(self, attempt=0, model=bytes(32), **rest)
 
     patch.setattr(PairSecret, "mask_key", same)
 
@@ -312,9 +312,9 @@ def test_silos_whose_common_nodes_all_lie_still_see_different_anchors() -> None:
     seen = [silos[1].learn_anchors(shown[0]), silos[2].learn_anchors(shown[1])]
     assert seen[0] != seen[1]
     contexts = {1: seen[0], 4: seen[0], 2: seen[1], 6: seen[1], 3: seen[0], 5: seen[0]}
-    witnesses = {index: list(w.roster.silos) for index in w.roster.silos}
+    confirmers = {index: list(w.roster.silos) for index in w.roster.silos}
     parties = {
-        i: w.agreement(i, context=contexts[i], witnesses=witnesses.get(i, ()))
+        i: w.agreement(i, context=contexts[i], confirmers=confirmers.get(i, ()))
         for i in sorted(contexts)
     }
     sent = {i: party.contribute() for i, party in parties.items()}

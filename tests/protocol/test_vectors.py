@@ -137,35 +137,42 @@ def test_reference_derives_every_key_check(v: Any) -> None:
 @BOTH
 def test_reference_masks_as_the_silos_do(v: Any) -> None:
     turn, pairwise = v["round"], v is PAIRWISE
-    active = ref.active_digest(turn["active"] if pairwise else ())
     model = ref.digest(bytes.fromhex(turn["model"]))
-    assert active.hex() == turn["active_digest"]
+    assert model.hex() == turn["model_digest"]
     for own, frame in zip(turn["active"], turn["masked"], strict=True):
         others = [other for other in turn["active"] if other != own] if pairwise else [4]
-        keys = {other: _key(v, own, other, active) for other in others}
+        keys = {other: _key(v, own, other, model) for other in others}
         values = turn["values"][str(own)]
         assert ref.masked(values, own, keys, 32, pairwise=pairwise) + model == payload(frame)
 
 
 def test_reference_opens_a_full_share() -> None:
-    v = NODES
-    use = b"".join(ref.u32(v["round"][name]) for name in ("round", "attempt")) + ref.u32(1)
-    info = b"hubbub share v1" + bytes.fromhex(v["transcript"]) + use
-    key = ref.expand(secret_of(v, 1, 4), info, 16)
-    share = AESGCM(key).decrypt(bytes(12), payload(v["round"]["share"]), b"")
-    assert ref.words(share, 32) == [value % 2**32 for value in v["round"]["values"]["1"]]
+    v, turn = NODES, NODES["round"]
+    now = (bytes.fromhex(v["transcript"]), turn["round"], turn["attempt"])
+    key = ref.share_key(secret_of(v, 1, 4), *now, bytes.fromhex(turn["model_digest"]), 1)
+    share = AESGCM(key).decrypt(bytes(12), payload(turn["shares"][0]), b"")
+    assert ref.words(share, 32) == [value % 2**32 for value in turn["values"]["1"]]
+
+
+def test_reference_says_of_shares_what_the_node_does() -> None:
+    turn = NODES["round"]
+    model, shares = bytes.fromhex(turn["model_digest"]), unhex(turn["shares"])
+    assert payload(turn["arrived"]) == ref.bitmap((1, 2, 3), 3) + model
+    found = ref.held_digest(model, dict(enumerate(shares, 1)))
+    assert payload(turn["held"]) == ref.bitmap((3,), 3) + found
 
 
 def test_reference_totals_as_the_node_does() -> None:
-    keys = {silo: _key(NODES, silo, 4, ref.active_digest(())) for silo in (1, 2, 3)}
+    model = bytes.fromhex(NODES["round"]["model_digest"])
+    keys = {silo: _key(NODES, silo, 4, model) for silo in (1, 2, 3)}
     total = ref.masked([0] * 5, 4, keys, 32, pairwise=False)
     assert total == payload(NODES["round"]["totals"][0])
 
 
-def _key(v: Any, one: int, other: int, active: bytes) -> bytes:
+def _key(v: Any, one: int, other: int, model: bytes) -> bytes:
     transcript, turn = bytes.fromhex(v["transcript"]), v["round"]
     secret = secret_of(v, one, other)
-    return ref.mask_key(secret, transcript, turn["round"], turn["attempt"], active)
+    return ref.mask_key(secret, transcript, turn["round"], turn["attempt"], model)
 
 
 @BOTH
@@ -197,7 +204,8 @@ def test_reference_builds_every_unsealed_frame(v: Any) -> None:
     now = (turn["round"], turn["attempt"])
     assert remade(v, 0, 6, now, ALL, model) == turn["model"]
     for node, request in enumerate(turn["requests"], 4):
-        assert remade(v, 0, 8, now, node, ref.bitmap(turn["active"], 3)) == request
+        named = ref.bitmap(turn["active"], 3) + bytes.fromhex(turn["model_digest"])
+        assert remade(v, 0, 8, now, node, named) == request
     for silo, answer in zip(turn["active"], turn["masked"], strict=True):
         assert remade(v, silo, 7, now, 0, payload(answer)) == answer
     transcript = bytes.fromhex(v["transcript"])
@@ -230,19 +238,19 @@ def parcel(head: bytes, *parts: bytes) -> str:
 def test_a_parcel_is_its_head_and_its_parts() -> None:
     model, ready = unhex([PAIRWISE["round"]["model"], NETWORK["frames"]["READY"]])
     parcels = NETWORK["parcels"]
-    assert parcels["ping"] == parcel(b"hub?\1\0" + SESSION)
-    assert parcels["model"] == parcel(b"hub?\1\7" + SESSION, model)
-    assert parcels["ready"] == parcel(b"hub!\1", ready)
-    assert parcels["finished"] == parcel(b"hub!\1")
+    assert parcels["ping"] == parcel(b"hub?\2\0" + SESSION)
+    assert parcels["model"] == parcel(b"hub?\2\7" + SESSION, model)
+    assert parcels["ready"] == parcel(b"hub!\2", ready)
+    assert parcels["finished"] == parcel(b"hub!\2")
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("version", [0, 1, 255])
 @pytest.mark.parametrize("name", ["model", "ready"])
 def test_a_parcel_of_another_version_is_refused_with_what_to_do(name: str, version: int) -> None:
     read = read_request if name == "model" else read_answer
     good = bytes.fromhex(NETWORK["parcels"][name])
     assert read(good)
-    says = f"wire version 1, got {version}; all parties must run the same version of hubbub"
+    says = f"wire version 2, got {version}; all parties must run the same version of hubbub"
     with refused("relay", says):
         read(good[:4] + bytes([version]) + good[5:])
 
@@ -286,8 +294,8 @@ MASKS = pytest.mark.parametrize(
 
 @MASKS
 def test_reference_makes_the_same_mask_stream(case: Any) -> None:
-    secret, transcript, active = unhex([case["secret"], case["transcript"], case["active_digest"]])
-    key = ref.mask_key(secret, transcript, case["round"], case["attempt"], active)
+    secret, transcript, model = unhex([case["secret"], case["transcript"], case["model_digest"]])
+    key = ref.mask_key(secret, transcript, case["round"], case["attempt"], model)
     assert key.hex() == case["key"]
     bits = case["word_bits"]
     stream = ref.keystream(key, case["length"] * bits // 8)

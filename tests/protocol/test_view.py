@@ -85,7 +85,68 @@ def test_silos_asked_in_different_attempts_or_rounds_show_nothing() -> None:
     assert seen.readable() == []
 
 
+@pytest.mark.parametrize("others", [(2,), (3, 4), (2, 3, 4)], ids=str)
+def test_p4_silos_shown_different_models_have_masks_that_do_not_cancel(
+    others: tuple[int, ...],
+) -> None:
+    seen = view(PAIRWISE)
+    for silo in ALL:
+        seen.ask_silo(silo, ALL, value=float(silo in others))
+    assert seen.readable() == []
+    for colluder in ALL:  # two honest silos that saw one MODEL need all honest ones to
+        left = set(ALL) - {colluder}
+        alike = left.isdisjoint(others) or left <= set(others)
+        assert seen.readable((colluder,)) == (sums(left) if alike else [])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_p4_different_models_isolate_nobody_on_a_sparse_graph(seed: int) -> None:
+    """Whatever is readable is the sum of a whole component of honest silos that saw one MODEL."""
+    w = world(10, degree=4, quorum=8)
+    sessions, draw = sessions_of(w), random.Random(seed)
+    silos, seen = list(w.roster.silos), View(w, sessions)
+    shown = {silo: float(draw.randrange(2)) for silo in silos}
+    colluders = set(draw.sample(silos, draw.randint(0, 4)))
+    for silo in silos:
+        seen.ask_silo(silo, silos, value=shown[silo])
+    honest = set(silos) - colluders
+    joined = {i: set(sessions[i].secrets) & honest for i in honest}
+    whole = {component(joined, one) for one in honest}
+    alike = {group for group in whole if len({shown[one] for one in group}) == 1}
+    found = seen.readable(colluders)
+    assert {frozenset(int(name.split("@")[0]) for name in one) for one in found} == alike
+
+
 # Compute nodes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [(2,), (3, 4), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("told", [0.0, 1.0])
+def test_p4_a_node_unmasks_no_silos_that_were_shown_different_models(
+    others: tuple[int, ...], told: float
+) -> None:
+    """One node is honest, and told that all have answered the one MODEL, or the other."""
+    seen = view(NODES)
+    for silo in ALL:
+        seen.ask_silo(silo, ALL, value=float(silo in others))
+    seen.ask_node(5, ALL, value=told)
+    assert seen.readable(colluders=(6,)) == []
+
+
+def test_p4_a_node_told_one_model_unmasks_none_who_saw_another() -> None:
+    """The request names the quorum: three, of whom two were shown another MODEL."""
+    seen = view(NODES)
+    for silo in ALL:
+        seen.ask_silo(silo, ALL, value=float(silo in (2, 3)))
+    seen.ask_node(5, (1, 2, 3), value=0.0)
+    seen.ask_node(6, (1, 2, 3), value=1.0)
+    assert seen.readable() == []
+    assert seen.readable(colluders=(6,)) == []
+    seen = view(NODES)  # all of the three were shown one, silo 4 another
+    for silo in ALL:
+        seen.ask_silo(silo, ALL, value=float(silo == 4))
+    seen.ask_node(5, (1, 2, 3))
+    assert seen.readable(colluders=(6,)) == sums((1, 2, 3))
 
 
 def test_with_nodes_the_view_is_the_sum_over_the_set_that_they_were_asked_for() -> None:

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.agreement.pair_secrets import active_digest
 from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import unverified
 from protocol.parties import World
 
 Row = list[Fraction]
@@ -45,18 +45,34 @@ class View:
         self.messages: list[tuple[str, list[tuple[bytes, int]]]] = []
         self._uses: set[tuple[int, int, bytes]] = set()
 
-    def ask_silo(self, silo: int, active: Sequence[int], round: int = 1, attempt: int = 0) -> None:
-        """An aggregator, perhaps malicious, tells one silo who is active, and keeps the answer."""
-        self._uses.add((round, attempt, active_digest(() if self._w.terms.nodes else active)))
+    def ask_silo(
+        self,
+        silo: int,
+        active: Sequence[int],
+        round: int = 1,
+        attempt: int = 0,
+        value: float = 0.0,
+    ) -> None:
+        """An aggregator, perhaps malicious, shows one silo a MODEL, and keeps the answer."""
+        model = self._w.model(active, round, attempt, value)
+        self._uses.add((round, attempt, unverified(model).digest))
         masking = self._masking[silo]
-        accepted = masking.accept(self._w.model(active, round, attempt))
+        accepted = masking.accept(model)
         masking.masked(accepted, ring.zeros(self._w.terms.dimension, 32))
         self.messages.append((f"{silo}@{round}.{attempt}", self._spy.taken()))
 
-    def ask_node(self, node: int, silos: Sequence[int], round: int = 1, attempt: int = 0) -> None:
-        """The same for a compute node."""
-        self._uses.add((round, attempt, active_digest(())))
-        self._nodes[node].total(self._w.request(node, silos, round, attempt))
+    def ask_node(
+        self,
+        node: int,
+        silos: Sequence[int],
+        round: int = 1,
+        attempt: int = 0,
+        value: float = 0.0,
+    ) -> None:
+        """The same for a compute node, which is told that all silos were active."""
+        model = unverified(self._w.model(self._w.roster.silos, round, attempt, value)).digest
+        self._uses.add((round, attempt, model))
+        self._nodes[node].total(self._w.request(node, silos, round, attempt, model))
         self.messages.append(("", self._spy.taken()))
 
     def readable(self, colluders: Iterable[int] = ()) -> list[dict[str, Fraction]]:
@@ -88,11 +104,11 @@ class View:
         """The mask keys that the colluders derive from their own secrets."""
         return {
             secret.mask_key(
-                transcript=self._sessions[index].transcript, round=r, attempt=a, active=active
+                transcript=self._sessions[index].transcript, round=r, attempt=a, model=model
             )
             for index in colluders
             for secret in self._sessions[index].secrets.values()
-            for r, a, active in self._uses
+            for r, a, model in self._uses
         }
 
 

@@ -24,6 +24,7 @@ from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.errors import BudgetError, DataError, StudyError
 from hubbub.planning import Plan, mechanism_of
 from hubbub.planning.joint_batches import as_table
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import RoundParameters, Silo
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.token_lists import chosen_records
@@ -130,8 +131,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         time[self] = (self._opened().round, self._opened().attempt)
         return contribute(self)
 
-    def choosing(self: Silo, attempt: Attempt) -> np.ndarray:
-        those = chosen(self, attempt)
+    def choosing(self: Silo, attempt: Attempt, source: SecureSource) -> np.ndarray:
+        those = chosen(self, attempt, source)
         found.batches[time[self]][self._masking._session.index] = sorted(those[those >= 0].tolist())
         return those
 

@@ -63,8 +63,8 @@ FRAMES = [
     for round in (1, 2)
     for tag, sender, size in (
         (Tag.MODEL, 0, 37),
-        (Tag.MASKED, 1, 18),
-        (Tag.MASKED, 2, 18),
+        (Tag.MASKED, 1, 50),
+        (Tag.MASKED, 2, 50),
         (Tag.MASKED, 3, 0),
     )
 ]
@@ -122,7 +122,10 @@ def test_a_transcript_of_hashes_drops_vectors_and_keeps_signatures_and_head(tmp_
         assert kept.words == sent[:HEADER_BYTES]
     payload = FRAMES[1][HEADER_BYTES:-SIGNATURE_BYTES]
     assert payload in full.read_bytes()
-    assert payload not in hashes.read_bytes()
+    assert payload[:-32] not in hashes.read_bytes()
+    answered = [one.answered for one in read(hashes) if one.tag is Tag.MASKED]
+    assert answered[0] == payload[-32:]
+    assert answered == [one.answered for one in read(full) if one.tag is Tag.MASKED]
 
 
 def test_the_head_is_that_of_the_reader_at_every_frame(tmp_path: Path) -> None:

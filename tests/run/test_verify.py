@@ -125,7 +125,7 @@ def without_vectors(path: Path) -> None:
     whole = start + first_head(start)
     for kept in read(path):
         vector = kept.tag in (Tag.MASKED, Tag.TOTAL)
-        content = kept.digest if vector else bytes(kept.payload)
+        content = kept.short if vector else bytes(kept.payload)
         whole += bytes([1 + vector]) + kept.words + content + kept.signature + kept.head
     path.write_bytes(whole)
 
@@ -496,7 +496,7 @@ def stranger(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
         (swapped_model, "round 4", "did not take that step"),
         (altered_answer, "round 4", "did not take that step"),
         (forged_answer, "round 3", "false signature"),
-        (two_models, "round 3", "expected an answer to this MODEL, got one to another"),
+        (two_models, "round 3", "to answer the MODEL of this attempt"),
         (left_out, "round 3", "did not take that step"),
         (twice, "round 2", "expected one MASKED"),
         (out_of_order, "round 5", "expected an answer to 3.0"),
@@ -535,7 +535,7 @@ def test_a_request_must_name_those_who_answered(
                 tag=Tag.REQUEST,
                 sender=0,
                 receiver=node,
-                payload=terms.bitmap(named),
+                payload=terms.named_payload(named, kept[first(kept, Tag.MASKED, 2)].answered),
             )
             for node in parties.roster.nodes
         ]

@@ -19,8 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.cli.output import add_command, bar, emit, table
-from hubbub.protocol import MaskStream, RoundParameters, SecureSource, cipher_at, standard_normal
-from hubbub.protocol.primitives import ring
+from hubbub.protocol import (
+    MaskStream,
+    RoundParameters,
+    SecureSource,
+    cipher_at,
+    ring,
+    standard_normal,
+)
 from hubbub.session import Layout, federate
 
 _COORDINATES = 1_000_000

@@ -42,8 +42,8 @@ from hubbub.protocol import (
     Silo,
     Tag,
     parse,
+    process_pool,
 )
-from hubbub.protocol.token_lists import process_pool
 from hubbub.session import (
     Call,
     Membership,

@@ -2,8 +2,8 @@
 
 `pairing` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
 reads first; then `precision` (what finite precision adds; grid and word), `exposure` (who can learn
-how much), `batches` (what joint batches cost) and `planning` (how all of it becomes the `Plan`).
-`size` knows how large the model is.
+how much), `joint_batches` (what they cost) and `study_plan` (how all of it becomes the `Plan`).
+`model_size` knows how large the model is.
 """
 
 from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, features_of

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from hubbub.errors import StudyError
-from hubbub.planning.model_size import record_shape
-from hubbub.planning.precision import CLIP_MARGIN
+from hubbub.planning import model_size, precision
 from hubbub.privacy import Release, Step, release
 from hubbub.study import Privacy, Study, Training
 
@@ -117,7 +116,7 @@ def released(
 
 def _features(study: Study, dimension: int | None) -> int:
     """How many features a record has."""
-    return features_of(record_shape(study, dimension))
+    return features_of(model_size.record_shape(study, dimension))
 
 
 def features_of(shape: tuple[int, ...] | None) -> int:
@@ -145,7 +144,7 @@ def _alone(study: Study, *, steps: int, norm: float, epsilon: float) -> Study:
             steps=steps,
             sampling="none",
             sample_rate=1.0,
-            clip=norm / (1 - CLIP_MARGIN),  # P6 (i), up to 4,000,000 records of a silo
+            clip=norm / (1 - precision.CLIP_MARGIN),  # P6 (i), up to 4,000,000 records of a silo
             optimizer=study.training.optimizer,
         ),
         privacy=Privacy(

@@ -11,15 +11,7 @@ from functools import lru_cache
 from math import ceil, inf, sqrt
 from operator import attrgetter
 
-from hubbub.planning.auxiliary_queries import PricedQuery, released
-from hubbub.planning.mask_degree import torn_apart
-from hubbub.planning.pairing import (
-    WITHOUT_REPLACEMENT,
-    Mechanism,
-    epsilon_of,
-    least_certified,
-    releases,
-)
+from hubbub.planning import auxiliary_queries, mask_degree, pairing
 from hubbub.privacy import LEAST_SAMPLED_NOISE, Certificate
 from hubbub.study import Study
 
@@ -67,11 +59,11 @@ class _Adversary:
 
 def exposures_of(
     study: Study,
-    mechanism: Mechanism,
+    mechanism: pairing.Mechanism,
     noise: float,
     shares: int,
     certificate: Certificate,
-    queries: tuple[PricedQuery, ...] = (),
+    queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
 ) -> tuple[Exposure, ...]:
     """Epsilon against everybody who might look (P3).
 
@@ -105,7 +97,7 @@ def exposures_of(
         )
 
     def least(row: _Adversary) -> Exposure:
-        torn = (1 + len(queries)) * torn_apart(study, row.shares)
+        torn = (1 + len(queries)) * mask_degree.torn_apart(study, row.shares)
         whole = exposure(row, min(row.shares, most), torn)
         return min(whole, exposure(row, most, 0.0), key=attrgetter("epsilon")) if torn else whole
 
@@ -114,14 +106,14 @@ def exposures_of(
 
 @lru_cache(maxsize=4096)  # asked for again by every repetition of a study
 def epsilon_against(
-    mechanism: Mechanism,
+    mechanism: pairing.Mechanism,
     certificate: Certificate,
     delta: float,
     steps: int,
     near: float,
     noise: float,
     known_records: int,
-    queries: tuple[PricedQuery, ...] = (),
+    queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
     left: float = 1.0,
 ) -> float:
     """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
@@ -138,13 +130,13 @@ def epsilon_against(
         left: its share of the noise, for them; see `PricedAside.release`.
     """
     least = min([noise, *(query.noise_multiplier * left for query in queries)])
-    if noise < least_certified(mechanism) or least < LEAST_SAMPLED_NOISE:
+    if noise < pairing.least_certified(mechanism) or least < LEAST_SAMPLED_NOISE:
         return inf
-    whole = releases(mechanism, noise, steps, known_records)
-    whole += released(queries, steps, left, mechanism.relation)
+    whole = pairing.releases(mechanism, noise, steps, known_records)
+    whole += auxiliary_queries.released(queries, steps, left, mechanism.relation)
 
     def ideal(share: float) -> float:
-        found = epsilon_of(whole, share)
+        found = pairing.epsilon_of(whole, share)
         return found.upper if found else inf
 
     return certificate.claim(ideal, delta, near=near)
@@ -188,7 +180,7 @@ def owned_records(study: Study, silos: int) -> int:
     record at least is somebody else's.
     """
     training = study.training
-    if training.sampling != WITHOUT_REPLACEMENT or training.tokens != "per-step":
+    if training.sampling != pairing.WITHOUT_REPLACEMENT or training.tokens != "per-step":
         return 0
     records, parties = study.data.records, study.parties
     most = min(silos, parties.silos - 1)

@@ -8,23 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from hubbub.planning.auxiliary_queries import PricedQuery, released
-from hubbub.planning.exposure import (
-    Exposure,
-    epsilon_against,
-    known_shares,
-    noise_left,
-    owned_records,
-    sharing_silos,
-)
-from hubbub.planning.pairing import (
-    WITHOUT_REPLACEMENT,
-    Mechanism,
-    epsilon_of,
-    least_noise,
-    releases,
-    releases_at_quantile,
-)
+from hubbub.planning import auxiliary_queries, exposure, pairing
 from hubbub.privacy import Certificate
 from hubbub.study import Study
 
@@ -78,24 +62,24 @@ class JointBatches:
 
 def joint_batches(
     study: Study,
-    mechanism: Mechanism,
-    stated: Exposure,
+    mechanism: pairing.Mechanism,
+    stated: exposure.Exposure,
     certificate: Certificate,
-    queries: tuple[PricedQuery, ...] = (),
+    queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
 ) -> JointBatches | None:
     """The comparison, or None if batches are not joint; what `queries` spend is in all of it."""
-    if mechanism.sampling != WITHOUT_REPLACEMENT:
+    if mechanism.sampling != pairing.WITHOUT_REPLACEMENT:
         return None
     steps, noise, known = study.training.steps, stated.noise_multiplier, stated.known_records
     delta = certificate.ideal_delta(study.privacy.delta, study.privacy.epsilon)
     slack = _SLACK_SHARE * delta / steps
     poisson = replace(mechanism, sampling="poisson")
-    beside = released(queries, steps, 1.0, mechanism.relation)
-    nobody = epsilon_of([*releases(mechanism, noise, steps), *beside], delta)
-    quantile = epsilon_of(
-        [*releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta
+    beside = auxiliary_queries.released(queries, steps, 1.0, mechanism.relation)
+    nobody = pairing.epsilon_of([*pairing.releases(mechanism, noise, steps), *beside], delta)
+    quantile = pairing.epsilon_of(
+        [*pairing.releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta
     )
-    other = epsilon_of([*releases(poisson, noise, steps), *beside], delta)
+    other = pairing.epsilon_of([*pairing.releases(poisson, noise, steps), *beside], delta)
     return JointBatches(
         known_records=known,
         epsilon=stated.epsilon,
@@ -103,7 +87,7 @@ def joint_batches(
         epsilon_slack=quantile.upper + certificate.epsilon if quantile else None,
         slack=slack,
         epsilon_poisson=other.upper + certificate.epsilon if other else None,
-        noise_poisson=least_noise(
+        noise_poisson=pairing.least_noise(
             poisson, steps, 0, study.privacy.epsilon - certificate.epsilon, delta, beside
         ),
         colluders=tuple(
@@ -121,19 +105,21 @@ def _numbers(colluders: int) -> list[int]:
 
 def _against(
     study: Study,
-    mechanism: Mechanism,
-    stated: Exposure,
+    mechanism: pairing.Mechanism,
+    stated: exposure.Exposure,
     certificate: Certificate,
-    queries: tuple[PricedQuery, ...],
+    queries: tuple[auxiliary_queries.PricedQuery, ...],
     colluding: int,
 ) -> Compared:
     """One row; that of joint batches says what the plan's exposure to the same silos says."""
-    shares = sharing_silos(study) - study.parties.dropouts - stated.known_shares
-    noise = noise_left(study, stated.noise_multiplier, shares, known_shares(study, colluding))
-    owned = owned_records(study, colluding + 1)
+    shares = exposure.sharing_silos(study) - study.parties.dropouts - stated.known_shares
+    noise = exposure.noise_left(
+        study, stated.noise_multiplier, shares, exposure.known_shares(study, colluding)
+    )
+    owned = exposure.owned_records(study, colluding + 1)
 
-    def spent(how: Mechanism, known: int) -> float | None:
-        found = epsilon_against(
+    def spent(how: pairing.Mechanism, known: int) -> float | None:
+        found = exposure.epsilon_against(
             how,
             certificate,
             study.privacy.delta,

@@ -5,7 +5,7 @@ This file knows numbers of silos; who they are and what they send is not its aff
 
 from __future__ import annotations
 
-from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol import mask_graph
 from hubbub.study import Study
 
 FAILURE = 2.0**-mask_graph.FAILURE_BITS

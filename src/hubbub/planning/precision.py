@@ -9,8 +9,7 @@ from __future__ import annotations
 from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
-from hubbub.planning.mask_degree import FAILURE, is_sparse
-from hubbub.planning.pairing import paid_attempts
+from hubbub.planning import mask_degree, pairing
 from hubbub.privacy import Certificate
 from hubbub.protocol import KINDS, Projection
 from hubbub.study import Study
@@ -44,7 +43,9 @@ def certificate_for(
     Raises:
         StudyError: sums of the study's batches are too long for its projection.
     """
-    draws = float(paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
+    draws = (
+        float(pairing.paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
+    )
     sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
     outcome = _outcome_error(float(_MOST_GRID_SIGMA))
@@ -70,7 +71,7 @@ def _outcome_error(sigma_grid: float) -> float:
 
 def _graph_failure(study: Study) -> float:
     """Probability that the stated adversary takes the mask graph apart (P4)."""
-    return FAILURE if is_sparse(study) else 0.0
+    return mask_degree.FAILURE if mask_degree.is_sparse(study) else 0.0
 
 
 def projection_for(study: Study, parameters: int) -> Projection | None:
@@ -101,7 +102,7 @@ def _entries_failure(study: Study, parameters: int | None) -> float:
     if not k or study.training.projection_kind != "gaussian":
         return 0.0
     blocks = (parameters or _ASSUMED_NUMBERS) * ceil(k / 2)  # each makes two entries of a row
-    return paid_attempts(study) * (blocks * 2.0**-71 + 2.0**-100)
+    return pairing.paid_attempts(study) * (blocks * 2.0**-71 + 2.0**-100)
 
 
 def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:

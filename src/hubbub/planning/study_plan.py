@@ -15,20 +15,8 @@ from math import inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning.auxiliary_queries import AuxiliaryQuery, PricedQuery, queries_of, released
-from hubbub.planning.exposure import (
-    Exposure,
-    epsilon_against,
-    exposures_of,
-    known_shares,
-    owned_records,
-    sharing_silos,
-    stated_adversary,
-)
+from hubbub.planning import auxiliary_queries, exposure, mask_degree, model_size, pairing
 from hubbub.planning.joint_batches import JointBatches, advice, joint_batches
-from hubbub.planning.mask_degree import mask_degree
-from hubbub.planning.model_size import model_dimension
-from hubbub.planning.pairing import Mechanism, Projected, least_noise, mechanism_of, releases
 from hubbub.planning.precision import CLIP_MARGIN, certificate_for, grid_for
 from hubbub.privacy import (
     LEAST_DELTA,
@@ -52,13 +40,15 @@ class PlannedQuery:
         plan: of these sums alone; its noise is the one that they get.
     """
 
-    query: AuxiliaryQuery
+    query: auxiliary_queries.AuxiliaryQuery
     plan: Plan
 
     @property
-    def priced(self) -> PricedQuery:
+    def priced(self) -> auxiliary_queries.PricedQuery:
         """What it costs."""
-        return PricedQuery(query=self.query, noise_multiplier=self.plan.noise_multiplier)
+        return auxiliary_queries.PricedQuery(
+            query=self.query, noise_multiplier=self.plan.noise_multiplier
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The query as plain values; its epsilon is part of the study's."""
@@ -128,9 +118,9 @@ class Plan:
     share_sigma_grid: float
     capacity: int
     certificate: Certificate
-    exposures: tuple[Exposure, ...]
+    exposures: tuple[exposure.Exposure, ...]
     attack_power: float
-    projected: Projected | None
+    projected: pairing.Projected | None
     joint_batches: JointBatches | None
     queries: tuple[PlannedQuery, ...] = ()
     warnings: tuple[str, ...]
@@ -219,7 +209,7 @@ class Plan:
         Raises:
             StudyError: no such adversary.
         """
-        name = adversary or stated_adversary(self.study)
+        name = adversary or exposure.stated_adversary(self.study)
         for one in self.exposures:
             if one.adversary == name:
                 return one.epsilon
@@ -245,11 +235,11 @@ class Plan:
         """Certified epsilon of the training's sums alone, against the stated adversary; no unit."""
         return self._epsilon(self.study.training.steps, ())
 
-    def _epsilon(self, steps: int, queries: tuple[PricedQuery, ...]) -> float:
+    def _epsilon(self, steps: int, queries: tuple[auxiliary_queries.PricedQuery, ...]) -> float:
         """Of so many steps and what is asked besides, against the stated adversary."""
-        mechanism, asked = mechanism_of(self.study), self.study.privacy
+        mechanism, asked = pairing.mechanism_of(self.study), self.study.privacy
         noise, known = self.stated.noise_multiplier, self.stated.known_records
-        return epsilon_against(
+        return exposure.epsilon_against(
             mechanism,
             self.stated.certified(self.certificate),
             asked.delta,
@@ -272,9 +262,9 @@ class Plan:
         return next((one for one in self.queries if one.query.purpose == purpose), None)
 
     @cached_property
-    def stated(self) -> Exposure:
+    def stated(self) -> exposure.Exposure:
         """The adversary against whom the noise is calibrated."""
-        name = stated_adversary(self.study)
+        name = exposure.stated_adversary(self.study)
         return next(one for one in self.exposures if one.adversary == name)
 
     def to_dict(self) -> dict[str, Any]:
@@ -311,7 +301,7 @@ class Plan:
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
                 for one in self.exposures
             ],
-            "stated_adversary": stated_adversary(self.study),
+            "stated_adversary": exposure.stated_adversary(self.study),
             "warnings": list(self.warnings),
         }
 
@@ -358,13 +348,13 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     """
     Study.expect(study)
     if dimension is None:
-        dimension = model_dimension(study)
+        dimension = model_size.model_dimension(study)
     else:
         dimension = whole("dimension", dimension, least=1, most=MOST_DIMENSION)
     _check_projection(study, dimension)
-    parties, mechanism = study.parties, mechanism_of(study)
-    sharing = sharing_silos(study)
-    shares = sharing - parties.dropouts - known_shares(study, parties.colluders)
+    parties, mechanism = study.parties, pairing.mechanism_of(study)
+    sharing = exposure.sharing_silos(study)
+    shares = sharing - parties.dropouts - exposure.known_shares(study, parties.colluders)
     if shares < 1:
         raise StudyError(
             f"expected parties.nodes_per_silo to leave at least one noise share, got {sharing} "
@@ -372,7 +362,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         )
     queries = tuple(
         PlannedQuery(query=one, plan=plan(one.study, dimension=one.numbers))
-        for one in queries_of(study, dimension)
+        for one in auxiliary_queries.queries_of(study, dimension)
     )
     priced = tuple(one.priced for one in queries)
     certificate = certificate_for(study, study.training.projection or dimension, dimension)
@@ -380,8 +370,8 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         certificate = certificate.after(one.plan.certificate)
     noise = _calibrated(study, mechanism, certificate, priced)
     word_bits, sigma_grid, capacity = grid_for(study, noise, shares)
-    exposures = exposures_of(study, mechanism, noise, shares, certificate, priced)
-    stated = next(one for one in exposures if one.adversary == stated_adversary(study))
+    exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
+    stated = next(one for one in exposures if one.adversary == exposure.stated_adversary(study))
     batches = joint_batches(study, mechanism, stated, certificate, priced)
     return Plan(
         study=study,
@@ -389,7 +379,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         noise_multiplier=noise,
         shares=shares,
         sharing=sharing,
-        degree=mask_degree(study),
+        degree=mask_degree.mask_degree(study),
         word_bits=word_bits,
         share_sigma_grid=sigma_grid,
         capacity=capacity,
@@ -416,9 +406,9 @@ def _check_projection(study: Study, dimension: int | None) -> None:
 
 def _calibrated(
     study: Study,
-    mechanism: Mechanism,
+    mechanism: pairing.Mechanism,
     certificate: Certificate,
-    queries: tuple[PricedQuery, ...],
+    queries: tuple[auxiliary_queries.PricedQuery, ...],
 ) -> float:
     """The least noise with which epsilon and delta hold after the certificate is paid for."""
     privacy = study.privacy
@@ -437,27 +427,27 @@ def _calibrated(
             f"{taken:.2g} of it, which grows with e^epsilon, got {privacy.delta:g} at epsilon "
             f"{privacy.epsilon:g}; raise delta, lower epsilon or take fewer steps"
         )
-    known = owned_records(study, study.parties.colluders + 1)
+    known = exposure.owned_records(study, study.parties.colluders + 1)
     steps = study.training.steps
-    beside = released(queries, steps, 1.0, privacy.relation)
-    return least_noise(mechanism, steps, known, epsilon, delta, beside)
+    beside = auxiliary_queries.released(queries, steps, 1.0, privacy.relation)
+    return pairing.least_noise(mechanism, steps, known, epsilon, delta, beside)
 
 
 def _attack_power(
     study: Study,
-    mechanism: Mechanism,
-    stated: Exposure,
+    mechanism: pairing.Mechanism,
+    stated: exposure.Exposure,
     certificate: Certificate,
-    queries: tuple[PricedQuery, ...],
+    queries: tuple[auxiliary_queries.PricedQuery, ...],
 ) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     steps, known = study.training.steps, stated.known_records
-    whole = releases(mechanism, stated.noise_multiplier, steps, known)
-    whole += released(queries, steps, 1.0, study.privacy.relation)
+    whole = pairing.releases(mechanism, stated.noise_multiplier, steps, known)
+    whole += auxiliary_queries.released(queries, steps, 1.0, study.privacy.relation)
     return power_bound(Composition(whole), 0.01, certificate)
 
 
-def _projection_to_dict(projected: Projected | None) -> dict[str, Any] | None:
+def _projection_to_dict(projected: pairing.Projected | None) -> dict[str, Any] | None:
     """How the projection is charged, as plain values."""
     return {**asdict(projected), "exact": projected.exact} if projected else None
 
@@ -482,7 +472,7 @@ def _warnings(
         found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
     if batches and (said := advice(batches, noise)):
         found.append(said)
-    if (epoch := mechanism_of(study).epoch) > 1:
+    if (epoch := pairing.mechanism_of(study).epoch) > 1:
         found.append(
             f'tokens = "{study.training.tokens}": a list that serves several steps shows which '
             "batches a token is in, so sampling hides nothing; every record is charged once in "

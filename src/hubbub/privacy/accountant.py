@@ -16,23 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments
-from hubbub.privacy.composition import ComposedLaw, compose
-from hubbub.privacy.discretise import bracket
-from hubbub.privacy.laws import Law, Removal
-from hubbub.privacy.mechanism import Release
-from hubbub.privacy.normal import gaussian_delta, gaussian_epsilon
-from hubbub.privacy.tilting import (
-    Sketch,
-    TiltedGrid,
-    chernoff_epsilon,
-    frame_for_delta,
-    frame_for_epsilon,
-    grid,
-    sketch,
-    step_for_gap,
-    step_within,
-)
+from hubbub.privacy import arguments, composition, discretise, laws, mechanism, normal, tilting
 
 Array = NDArray[np.float64]
 
@@ -67,7 +51,7 @@ class Bound:
 class Composition:
     """Releases on one data set, in any order, composed adaptively (docs/privacy.md P2)."""
 
-    def __init__(self, releases: Sequence[Release]) -> None:
+    def __init__(self, releases: Sequence[mechanism.Release]) -> None:
         if not releases:
             raise StudyError("expected at least one step, got none; pass a list of steps")
         arguments.whole("steps", sum(r.count for r in releases), least=1, most=arguments.MOST_STEPS)
@@ -82,7 +66,7 @@ class Composition:
                 f"got about {guess:.4g}; add noise or take fewer steps"
             )
         if (shift := self._gaussian) is not None:
-            value = gaussian_epsilon(shift, delta)
+            value = normal.gaussian_epsilon(shift, delta)
             return _near(value, shift, most=inf)
         return self._worst(
             lambda way: self._epsilon_one_way(way, delta, gap),
@@ -93,7 +77,7 @@ class Composition:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
         epsilon = arguments.epsilon(epsilon)
         if (shift := self._gaussian) is not None:
-            return _near(gaussian_delta(shift, epsilon), shift, most=1.0)
+            return _near(normal.gaussian_delta(shift, epsilon), shift, most=1.0)
         return self._worst(
             lambda way: self._delta_one_way(way, epsilon, gap),
             lambda way, least: self._stays_below(way, epsilon, least),
@@ -115,12 +99,12 @@ class Composition:
         """Upper deltas at many epsilons from one convolution, sharpest where delta is `near`."""
         if (shift := self._gaussian) is not None:
             return np.array(
-                [_near(gaussian_delta(shift, e), shift, most=1.0).upper for e in epsilons]
+                [_near(normal.gaussian_delta(shift, e), shift, most=1.0).upper for e in epsilons]
             )
         curves = []
         for way in range(self._ways):
-            frame = frame_for_delta(self._sketches[way], near, 1e-3)
-            _, upper = self._laws(way, frame, step_for_gap(1e-3, frame.saddle, self._count))
+            frame = tilting.frame_for_delta(self._sketches[way], near, 1e-3)
+            _, upper = self._laws(way, frame, tilting.step_for_gap(1e-3, frame.saddle, self._count))
             curves.append([upper.delta(float(epsilon)) for epsilon in epsilons])
         return np.asarray(np.max(curves, axis=0))
 
@@ -129,12 +113,12 @@ class Composition:
         if (shift := self._gaussian) is not None:
             # Far out, Mill's bound on the tail is a good guess and cannot overflow.
             far = _far_guess(shift, delta)
-            return gaussian_epsilon(shift, delta) if far < arguments.MOST_EPSILON else far
+            return normal.gaussian_epsilon(shift, delta) if far < arguments.MOST_EPSILON else far
         steps = (one.gaussian for one in self._releases if one.gaussian is not None)
         alone = max((_far_guess(shift, delta) for shift in steps), default=0.0)
         if alone > 2 * arguments.MOST_EPSILON:  # what is composed with it can only add
             return alone
-        return chernoff_epsilon(self._sketches[0], delta)
+        return tilting.chernoff_epsilon(self._sketches[0], delta)
 
     def _is_beyond(self, guess: float, delta: float) -> bool:
         """Whether epsilon is more than is looked at; rare large losses make guesses too large."""
@@ -160,10 +144,10 @@ class Composition:
         return sqrt(sum(squares))
 
     @cached_property
-    def _sketches(self) -> list[list[Sketch]]:
+    def _sketches(self) -> list[list[tilting.Sketch]]:
         """Per direction, the coarse law of every release."""
         return [
-            [sketch(_law(one, way), one.count) for one in self._releases]
+            [tilting.sketch(_law(one, way), one.count) for one in self._releases]
             for way in range(self._ways)
         ]
 
@@ -172,19 +156,19 @@ class Composition:
         sketches = self._sketches[way]
         if delta < _LEAST_SEEN:
             return False
-        room = epsilon - chernoff_epsilon(sketches, delta)
+        room = epsilon - tilting.chernoff_epsilon(sketches, delta)
         if room <= 0:
             return False
-        frame = frame_for_epsilon(sketches, epsilon, least=delta)
-        _, upper = self._laws(way, frame, step_for_gap(room / 4, frame.saddle, self._count))
+        frame = tilting.frame_for_epsilon(sketches, epsilon, least=delta)
+        _, upper = self._laws(way, frame, tilting.step_for_gap(room / 4, frame.saddle, self._count))
         return upper.delta(epsilon) < delta
 
     def _epsilon_one_way(self, way: int, delta: float, gap: float) -> Bound:
         """One direction of `epsilon`."""
         sketches = self._sketches[way]
-        scale = max(_LEAST_EPSILON, chernoff_epsilon(sketches, delta))
-        frame = frame_for_delta(sketches, delta, gap * scale)
-        step = step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
+        scale = max(_LEAST_EPSILON, tilting.chernoff_epsilon(sketches, delta))
+        frame = tilting.frame_for_delta(sketches, delta, gap * scale)
+        step = tilting.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
         return self._refined(
             way,
             frame,
@@ -195,8 +179,8 @@ class Composition:
 
     def _delta_one_way(self, way: int, epsilon: float, gap: float) -> Bound:
         """One direction of `delta`."""
-        frame = frame_for_epsilon(self._sketches[way], epsilon)
-        step = step_for_gap(0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count)
+        frame = tilting.frame_for_epsilon(self._sketches[way], epsilon)
+        step = tilting.step_for_gap(0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count)
         return self._refined(
             way,
             frame,
@@ -208,17 +192,17 @@ class Composition:
     def _refined(
         self,
         way: int,
-        frame: TiltedGrid,
+        frame: tilting.TiltedGrid,
         step: float,
         *,
-        read: Callable[[ComposedLaw], float],
+        read: Callable[[composition.ComposedLaw], float],
         allowed: Callable[[Bound], float],
     ) -> Bound:
         """One direction, on finer and finer grids until the sides are as close as allowed."""
         best = Bound(lower=0.0, upper=inf)
         before = inf
         for _ in range(_TRIES):
-            finer = step_within(frame, self._sketches[way], step)
+            finer = tilting.step_within(frame, self._sketches[way], step)
             lower, upper = self._laws(way, frame, finer)
             best = Bound(lower=max(best.lower, read(lower)), upper=min(best.upper, read(upper)))
             excess = (best.upper - best.lower) / allowed(best)
@@ -228,19 +212,25 @@ class Composition:
             step, before = finer * min(max(sqrt(0.6 / excess), 0.2), 0.7), excess
         return best
 
-    def _laws(self, way: int, frame: TiltedGrid, step: float) -> tuple[ComposedLaw, ComposedLaw]:
+    def _laws(
+        self, way: int, frame: tilting.TiltedGrid, step: float
+    ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
-        step = step_within(frame, self._sketches[way], step)
+        step = tilting.step_within(frame, self._sketches[way], step)
         below, above = [], []
         for one, made in zip(self._releases, self._sketches[way], strict=True):
             law = _law(one, way)
-            low, high = bracket(law, grid(made, frame.saddle, step, frame.order), frame.saddle)
+            low, high = discretise.bracket(
+                law, tilting.grid(made, frame.saddle, step, frame.order), frame.saddle
+            )
             below.append((low, one.count))
             above.append((high, one.count))
-        return compose(below, frame, -1), compose(above, frame, +1)
+        return composition.compose(below, frame, -1), composition.compose(above, frame, +1)
 
 
-def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta: float) -> float:
+def calibrate(
+    build: Callable[[float], Sequence[mechanism.Release]], epsilon: float, delta: float
+) -> float:
     """The smallest noise multiplier, to about 2e-4, whose upper epsilon is at most `epsilon`.
 
     It never overspends: it is accepted only after its certified upper epsilon was seen to be at
@@ -260,7 +250,7 @@ def calibrate(build: Callable[[float], Sequence[Release]], epsilon: float, delta
 
 
 def _rough_noise(
-    build: Callable[[float], Sequence[Release]], epsilon: float, delta: float
+    build: Callable[[float], Sequence[mechanism.Release]], epsilon: float, delta: float
 ) -> float:
     """The log noise multiplier to about 0.01, from the cumulants alone.
 
@@ -311,14 +301,14 @@ def _root_from_above(spent: Callable[[float], float], start: float) -> float:
     return best
 
 
-def _law(one: Release, way: int) -> Law:
+def _law(one: mechanism.Release, way: int) -> laws.Law:
     """The law of a release in one direction."""
     return one.laws[min(way, len(one.laws) - 1)]
 
 
-def _gathered(releases: Sequence[Release]) -> list[Release]:
+def _gathered(releases: Sequence[mechanism.Release]) -> list[mechanism.Release]:
     """Equal releases added up, Gaussian ones merged into a single Gaussian step."""
-    counts: dict[tuple[object, ...], Release] = {}
+    counts: dict[tuple[object, ...], mechanism.Release] = {}
     square = 0.0
     ways = max(len(r.laws) for r in releases)
     for one in releases:
@@ -328,11 +318,11 @@ def _gathered(releases: Sequence[Release]) -> list[Release]:
         key = (repr(one.laws),)
         seen = counts.get(key)
         total = one.count + (seen.count if seen else 0)
-        counts[key] = Release(laws=one.laws, count=total)
+        counts[key] = mechanism.Release(laws=one.laws, count=total)
     merged = list(counts.values())
     if square > 0:
-        law = Removal(rate=1.0, shift=sqrt(square))
-        merged.append(Release(laws=(law,) * ways, count=1, gaussian=sqrt(square)))
+        law = laws.Removal(rate=1.0, shift=sqrt(square))
+        merged.append(mechanism.Release(laws=(law,) * ways, count=1, gaussian=sqrt(square)))
     return merged
 
 

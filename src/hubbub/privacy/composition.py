@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from scipy import fft
 from scipy.optimize import brentq
 
-from hubbub.privacy.discretise import GridLaw
-from hubbub.privacy.tilting import TiltedGrid, log_kernel_peak
+from hubbub.privacy import discretise, tilting
 
 Array = NDArray[np.float64]
 
@@ -91,7 +90,9 @@ class ComposedLaw:
         return max(root, 0.0)
 
 
-def compose(steps: Sequence[tuple[GridLaw, int]], frame: TiltedGrid, sign: int) -> ComposedLaw:
+def compose(
+    steps: Sequence[tuple[discretise.GridLaw, int]], frame: tilting.TiltedGrid, sign: int
+) -> ComposedLaw:
     """Convolve `count` copies of every law within the frame's window.
 
     The sign is +1 if the laws dominate the steps, -1 if they are dominated.
@@ -107,7 +108,7 @@ def compose(steps: Sequence[tuple[GridLaw, int]], frame: TiltedGrid, sign: int) 
     del spectrum
     first, last = origin + step * start, origin + step * (start + size - 1)
     log_scale = sum(count * moment for (_, count), moment in counted)
-    peak = exp(float(log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
+    peak = exp(float(tilting.log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
     away = first - frame.centre + step * np.arange(size)
     with np.errstate(over="ignore", invalid="ignore"):  # `delta` claims nothing from a NaN
         weighted = probability * np.exp(-frame.order * away)
@@ -133,7 +134,7 @@ def compose(steps: Sequence[tuple[GridLaw, int]], frame: TiltedGrid, sign: int) 
 
 
 def _spectrum(
-    steps: Sequence[tuple[tuple[GridLaw, int], float]], order: float, size: int
+    steps: Sequence[tuple[tuple[discretise.GridLaw, int], float]], order: float, size: int
 ) -> tuple[NDArray[np.complex128], int, float]:
     """The Fourier transform of the tilted convolution, shifted down, and its masses' round-off.
 
@@ -153,7 +154,7 @@ def _spectrum(
     return spectrum, shift, _round_off(parts, size)
 
 
-def _tilting_error(law: GridLaw, order: float, moment: float) -> float:
+def _tilting_error(law: discretise.GridLaw, order: float, moment: float) -> float:
     """P13 (4): the exponent of a tilted mass is rounded, relative to the size of its terms."""
     smallest = float(law.mass[law.mass > 0].min())
     steepest = order * float(np.abs(law.losses).max())
@@ -183,8 +184,8 @@ def _kernel_norm(order: float, step: float, size: int) -> float:
 
 
 def _outside(
-    steps: Sequence[tuple[GridLaw, int]],
-    frame: TiltedGrid,
+    steps: Sequence[tuple[discretise.GridLaw, int]],
+    frame: tilting.TiltedGrid,
     log_scale: float,
     low: float,
     high: float,

@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy.laws import Law
-from hubbub.privacy.tilting import Grid
+from hubbub.privacy import laws, tilting
 
 Array = NDArray[np.float64]
 Cuts = NDArray[np.int64]
@@ -66,7 +65,7 @@ class Rest(NamedTuple):
     q: float
 
 
-def bracket(law: Law, grid: Grid, order: float) -> tuple[GridLaw, GridLaw]:
+def bracket(law: laws.Law, grid: tilting.Grid, order: float) -> tuple[GridLaw, GridLaw]:
     """The law on the grid from below and from above, from one evaluation of its masses."""
     edges = np.empty(2 * grid.cuts.size - 1)
     edges[0::2], edges[1::2] = grid.cuts, (grid.cuts + grid.widths / 2)[:-1]

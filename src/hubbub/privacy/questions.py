@@ -8,21 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments
-from hubbub.privacy.accountant import Bound, Composition, calibrate
-from hubbub.privacy.mechanism import (
-    LEAST_SAMPLED_NOISE,
-    PROJECTIONS,
-    Release,
-    Step,
-    projection_factor,
-    release,
-    release_at_quantile,
-    release_by_signs,
-    release_projected,
-    release_with_malicious,
-)
-from hubbub.privacy.tradeoff import TradeOff, power_bound, trade_off_of
+from hubbub.privacy import accountant, arguments, mechanism, tradeoff
 
 
 def epsilon(
@@ -33,7 +19,7 @@ def epsilon(
     delta: float,
     relation: str = "add-remove",
     sampling: str = "poisson",
-) -> Bound:
+) -> accountant.Bound:
     """Epsilon of DP-SGD, certified from both sides.
 
     Guarantees:
@@ -75,7 +61,7 @@ def delta(
     epsilon: float,
     relation: str = "add-remove",
     sampling: str = "poisson",
-) -> Bound:
+) -> accountant.Bound:
     """Delta of DP-SGD at a given epsilon, certified from both sides.
 
     Guarantees: those of `hubbub.epsilon`, read the other way round: the mechanism is
@@ -135,16 +121,20 @@ def noise_multiplier(
     arguments.delta(delta)
     _step(1.0, sample_rate, steps, sampling)
     arguments.choice("relation", relation, arguments.RELATIONS)
-    least = LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
-    found = calibrate(
-        lambda noise: [release(_step(max(noise, least), sample_rate, steps, sampling), relation)],
+    least = mechanism.LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
+    found = accountant.calibrate(
+        lambda noise: [
+            mechanism.release(_step(max(noise, least), sample_rate, steps, sampling), relation)
+        ],
         epsilon,
         delta,
     )
     return max(found, least)
 
 
-def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "add-remove") -> Bound:
+def composed_epsilon(
+    steps: Sequence[mechanism.Step], *, delta: float, relation: str = "add-remove"
+) -> accountant.Bound:
     """Epsilon of different kinds of steps on the same data, certified from both sides.
 
     Guarantees: those of `hubbub.epsilon`, for all steps together, each chosen in view of what came
@@ -169,12 +159,14 @@ def composed_epsilon(steps: Sequence[Step], *, delta: float, relation: str = "ad
     2.037
     """
     listed: object = steps
-    if not isinstance(listed, list | tuple) or not all(isinstance(s, Step) for s in listed):
+    if not isinstance(listed, list | tuple) or not all(
+        isinstance(s, mechanism.Step) for s in listed
+    ):
         raise StudyError(
             "expected steps to be a list of hubbub.Step, got something else; wrap each kind in one"
         )
     arguments.choice("relation", relation, arguments.RELATIONS)
-    whole = Composition([_certifiable(step, relation) for step in steps])
+    whole = accountant.Composition([_certifiable(step, relation) for step in steps])
     return _within_reach(whole.epsilon(delta))
 
 
@@ -187,7 +179,7 @@ def malicious_epsilon(
     steps: int,
     delta: float,
     slack: float = 0.0,
-) -> Bound:
+) -> accountant.Bound:
     """Epsilon without replacement, under substitution, when the adversary owns `malicious` records.
 
     Who owns records knows whether they are in the batch and so how many honest ones are. Exact for
@@ -232,8 +224,12 @@ def malicious_epsilon(
         )
     who: dict[str, Any] = {"records": n, "batch": batch, "malicious": malicious}
     who |= {"noise_multiplier": noise_multiplier, "count": steps}
-    one = release_at_quantile(**who, slack=slack) if slack else release_with_malicious(**who)
-    return _within_reach(Composition([one]).epsilon(delta))
+    one = (
+        mechanism.release_at_quantile(**who, slack=slack)
+        if slack
+        else mechanism.release_with_malicious(**who)
+    )
+    return _within_reach(accountant.Composition([one]).epsilon(delta))
 
 
 def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") -> float:
@@ -264,8 +260,8 @@ def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") ->
     number = arguments.real("delta", delta)
     if not 0 < number < 1:
         raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
-    arguments.choice("kind", kind, PROJECTIONS)
-    return projection_factor(dimension, number, kind)
+    arguments.choice("kind", kind, mechanism.PROJECTIONS)
+    return mechanism.projection_factor(dimension, number, kind)
 
 
 def projected_epsilon(
@@ -277,7 +273,7 @@ def projected_epsilon(
     delta: float,
     fresh: bool = True,
     kind: str = "gaussian",
-) -> Bound:
+) -> accountant.Bound:
     """Epsilon of Poisson DP-SGD (add-remove) that releases a fresh random projection per step.
 
     The mixture over the public projection's norm: no delta is spent on long projections. It is
@@ -308,7 +304,7 @@ def projected_epsilon(
     >>> round(epsilon(**steps).upper, 2)
     3.34
     """
-    arguments.choice("kind", kind, PROJECTIONS)
+    arguments.choice("kind", kind, mechanism.PROJECTIONS)
     if fresh is not True:
         raise StudyError(
             "expected a fresh projection for every step, got fresh = False; later gradients depend "
@@ -317,15 +313,15 @@ def projected_epsilon(
     dimension = arguments.whole("dimension", dimension, least=2, most=arguments.MOST_DIMENSION)
     step = _step(noise_multiplier, sample_rate, steps, "poisson")
     if kind == "sign":
-        one = release_by_signs(step, "add-remove", dimension=dimension)
+        one = mechanism.release_by_signs(step, "add-remove", dimension=dimension)
     else:
-        one = release_projected(
+        one = mechanism.release_projected(
             dimension=dimension,
             sample_rate=step.sample_rate,
             noise_multiplier=step.noise_multiplier,
             count=step.count,
         )
-    return _within_reach(Composition([one]).epsilon(delta))
+    return _within_reach(accountant.Composition([one]).epsilon(delta))
 
 
 def attack_power(
@@ -363,7 +359,7 @@ def attack_power(
     """
     rate = arguments.real("false_positive_rate", false_positive_rate)
     whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
-    return power_bound(whole, rate)
+    return tradeoff.power_bound(whole, rate)
 
 
 def trade_off(
@@ -374,7 +370,7 @@ def trade_off(
     relation: str = "add-remove",
     sampling: str = "poisson",
     epsilons: ArrayLike | None = None,
-) -> TradeOff:
+) -> tradeoff.TradeOff:
     """Delta as a function of epsilon, from one composition; and through it, every attack's limits.
 
     Guarantees:
@@ -402,34 +398,35 @@ def trade_off(
     True
     """
     whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
-    return trade_off_of(whole, epsilons)
+    return tradeoff.trade_off_of(whole, epsilons)
 
 
-def _step(noise: float, rate: float, steps: int, sampling: str) -> Step:
+def _step(noise: float, rate: float, steps: int, sampling: str) -> mechanism.Step:
     """A step, with its count checked under the name that the caller used."""
     count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
-    return Step(noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count)
+    return mechanism.Step(noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count)
 
 
 def _composition(
     noise: float, rate: float, steps: int, relation: str, sampling: str
-) -> Composition:
+) -> accountant.Composition:
     """Equal steps, composed."""
-    return Composition([_certifiable(_step(noise, rate, steps, sampling), relation)])
+    return accountant.Composition([_certifiable(_step(noise, rate, steps, sampling), relation)])
 
 
-def _certifiable(step: Step, relation: str) -> Release:
+def _certifiable(step: mechanism.Step, relation: str) -> mechanism.Release:
     """A step's release; refused where its losses would leave the range of floats."""
     sampled = step.sampling != "none" and step.sample_rate < 1
-    if sampled and step.noise_multiplier < LEAST_SAMPLED_NOISE:
+    if sampled and step.noise_multiplier < mechanism.LEAST_SAMPLED_NOISE:
         raise StudyError(
-            f"expected noise_multiplier of at least {LEAST_SAMPLED_NOISE:g} where batches are "
-            f"sampled, got {step.noise_multiplier:g}; add noise: so little hides nothing"
+            f"expected noise_multiplier of at least {mechanism.LEAST_SAMPLED_NOISE:g} where "
+            f"batches are sampled, got {step.noise_multiplier:g}; add noise: so little hides "
+            "nothing"
         )
-    return release(step, relation)
+    return mechanism.release(step, relation)
 
 
-def _within_reach(bound: Bound) -> Bound:
+def _within_reach(bound: accountant.Bound) -> accountant.Bound:
     """Refuse what is past the range in which the numbers are certified."""
     if bound.upper > arguments.MOST_EPSILON * 1.01:
         raise StudyError(

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments
-from hubbub.privacy.accountant import Composition
+from hubbub.privacy import accountant, arguments
 from hubbub.privacy.certificate import EXACT, Certificate
 
 Array = NDArray[np.float64]
@@ -81,7 +80,7 @@ class TradeOff:
 
 
 def trade_off_of(
-    whole: Composition, epsilons: ArrayLike | None, *, near: float = _SHARPEST
+    whole: accountant.Composition, epsilons: ArrayLike | None, *, near: float = _SHARPEST
 ) -> TradeOff:
     """The curve of a composition, sharpest where delta is `near`."""
     levels = _default_levels(whole) if epsilons is None else _levels(epsilons)
@@ -96,7 +95,7 @@ def trade_off_of(
 
 
 def power_bound(
-    whole: Composition, false_positive_rate: float, certificate: Certificate = EXACT
+    whole: accountant.Composition, false_positive_rate: float, certificate: Certificate = EXACT
 ) -> float:
     """The largest true-positive rate at one false-positive rate."""
     near = min(max(false_positive_rate / 10, arguments.LEAST_DELTA), 0.1)
@@ -105,7 +104,7 @@ def power_bound(
     return float(curve.under(certificate).true_positive_rate(false_positive_rate))
 
 
-def _default_levels(whole: Composition) -> Array:
+def _default_levels(whole: accountant.Composition) -> Array:
     """Even steps from 0 to where delta is about 1e-12."""
     last = min(max(whole.estimate(arguments.LEAST_DELTA), _LEAST_SPAN), arguments.MOST_EPSILON)
     return np.linspace(0.0, last, _POINTS)

@@ -14,6 +14,7 @@ from hubbub.protocol.agreement import (
     MaskStream,
     SeedCheck,
     Session,
+    mask_graph,
     sent_digest,
 )
 from hubbub.protocol.primitives import (
@@ -35,10 +36,13 @@ from hubbub.protocol.primitives import (
     SecureSource,
     Tag,
     cipher_at,
+    hash_of,
     keystream_into,
     parse,
     receiver_of,
+    ring,
     sender_of,
+    shortened,
     standard_normal,
     tag_of,
     unverified,
@@ -92,5 +96,7 @@ from hubbub.protocol.token_lists import (
     cores,
     list_places,
     partition,
+    process_pool,
+    verdict,
     without_replacement,
 )

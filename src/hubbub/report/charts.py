@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubbub.report.markup import Html, tag
+from hubbub.report import markup, scales
 from hubbub.report.number_format import amount
-from hubbub.report.scales import Scale, linear
 
 WIDTH = 460
 LEFT, RIGHT = 72, WIDTH - 18
@@ -20,7 +19,7 @@ _TOP, _BELOW = 44, 46  # room for a legend or labels, and for ticks and a label
 _UPPER = 16  # where the labels above a chart stand
 _MARKS = ("circle", "square")
 # Of a chart that is a file of its own, where no page's style fills the classes.
-_STYLE = Html(
+_STYLE = markup.Html(
     "text { font: 13px sans-serif } .grid { stroke: #ddd } .edge { stroke: black } "
     "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b }"
 )
@@ -51,13 +50,13 @@ def vertical(height: int) -> tuple[float, float]:
 
 def lines(
     series: Sequence[Series],
-    across: Scale,
-    up: Scale,
+    across: scales.Scale,
+    up: scales.Scale,
     *,
     labels: tuple[str, str],
     described: str,
-    extra: Sequence[Html] = (),
-) -> Html:
+    extra: Sequence[markup.Html] = (),
+) -> markup.Html:
     """At most two series as lines with marks, over `extra`.
 
     The axes are placed between LEFT and RIGHT and as `vertical` says; `labels` are what the
@@ -71,89 +70,99 @@ def lines(
     return _svg(parts, up.start + _BELOW, described)
 
 
-def alone(chart: Html, height: float) -> str:
+def alone(chart: markup.Html, height: float) -> str:
     """A chart of this height as an SVG file of its own."""
-    ground = tag("rect", width="100%", height="100%", fill="white")
+    ground = markup.tag("rect", width="100%", height="100%", fill="white")
     box = f"0 0 {WIDTH} {height:g}"
-    parts = (tag("style", _STYLE), ground, chart)
-    return tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box).text
+    parts = (markup.tag("style", _STYLE), ground, chart)
+    return markup.tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box).text
 
 
-def dot(at: tuple[float, float], text: str, across: Scale, up: Scale) -> Html:
+def dot(at: tuple[float, float], text: str, across: scales.Scale, up: scales.Scale) -> markup.Html:
     """One point that stands out."""
     x, y = at
-    return tag("circle", tag("title", text), cx=across.place(x), cy=up.place(y), r=5)
+    return markup.tag("circle", markup.tag("title", text), cx=across.place(x), cy=up.place(y), r=5)
 
 
-def limit(at: float, text: str, across: Scale, up: Scale) -> Html:
+def limit(at: float, text: str, across: scales.Scale, up: scales.Scale) -> markup.Html:
     """A dashed upright line that marks a value of the horizontal axis, with its label on top."""
     x = across.place(at)
     side = "end" if x > (LEFT + RIGHT) / 2 else "start"
-    return tag(
+    return markup.tag(
         "g",
-        tag("line", x1=x, x2=x, y1=up.start, y2=_UPPER + 6, class_="limit"),
-        tag("text", text, x=x, y=_UPPER, class_="strong", text_anchor=side),
+        markup.tag("line", x1=x, x2=x, y1=up.start, y2=_UPPER + 6, class_="limit"),
+        markup.tag("text", text, x=x, y=_UPPER, class_="strong", text_anchor=side),
     )
 
 
-def off_scale(at: Sequence[float], text: str, across: Scale, up: Scale) -> Html:
+def off_scale(
+    at: Sequence[float], text: str, across: scales.Scale, up: scales.Scale
+) -> markup.Html:
     """Crosses above the upper edge, for values that have no place on the vertical axis."""
     y = up.end - 12
-    titles = [tag("title", f"{amount(x)}: {text}") for x in at]
+    titles = [markup.tag("title", f"{amount(x)}: {text}") for x in at]
     strokes = [f"M{across.place(x) - 5:g} {y - 5:g}l10 10m0 -10l-10 10" for x in at]
-    crosses = [tag("path", t, d=d, class_="cross") for t, d in zip(titles, strokes, strict=True)]
+    crosses = [
+        markup.tag("path", t, d=d, class_="cross") for t, d in zip(titles, strokes, strict=True)
+    ]
     x = across.place(at[0])
     side, gap = ("end", -12) if x > (LEFT + RIGHT) / 2 else ("start", 8)
     place = y + 4 if side == "end" else y + 28
-    return tag("g", *crosses, tag("text", text, x=x + gap, y=place, text_anchor=side))
+    return markup.tag("g", *crosses, markup.tag("text", text, x=x + gap, y=place, text_anchor=side))
 
 
-def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) -> Html:
+def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) -> markup.Html:
     """A band of zones, each its upper end and its name, with a mark; on a logarithmic scale.
 
     No mark's place means beyond the end.
     """
     low = zones[0][0] / 20
-    across = Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
+    across = scales.Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
     parts, start = [], low
     for index, (end, name) in enumerate(zones):
         left, right = across.place(start), across.place(end)
         parts += [
-            tag("rect", x=left, y=22, width=right - left - 2, height=18, class_=f"zone-{index}"),
-            tag("text", name, x=(left + right) / 2, y=60, text_anchor="middle"),
+            markup.tag(
+                "rect", x=left, y=22, width=right - left - 2, height=18, class_=f"zone-{index}"
+            ),
+            markup.tag("text", name, x=(left + right) / 2, y=60, text_anchor="middle"),
         ]
         start = end
     x = across.place(min(max(at if at is not None else across.high, low), across.high))
-    parts.append(tag("path", d=f"M{x:.2f} 22l-7 -13h14z", class_="pointer"))
+    parts.append(markup.tag("path", d=f"M{x:.2f} 22l-7 -13h14z", class_="pointer"))
     return _svg(parts, 68, described)
 
 
-def bars(items: Sequence[ChartBar], *, label: str, described: str) -> Html:
+def bars(items: Sequence[ChartBar], *, label: str, described: str) -> markup.Html:
     """Lying bars from 0 to their value, each with its label above and its value at its end."""
     pitch, foot = 42, 8 + 42 * len(items)
-    across = linear([0.0, 1.0], 12, WIDTH - 70)
+    across = scales.linear([0.0, 1.0], 12, WIDTH - 70)
     parts = _ticks_across(across, foot, 4)
     for index, item in enumerate(items):
         parts += _bar(item, across, 8 + pitch * index, index)
     middle = (across.start + across.end) / 2
-    parts.append(tag("text", label, x=middle, y=foot + 38, text_anchor="middle", class_="axis"))
+    parts.append(
+        markup.tag("text", label, x=middle, y=foot + 38, text_anchor="middle", class_="axis")
+    )
     return _svg(parts, foot + _BELOW, described)
 
 
-def _svg(parts: Sequence[Html], height: float, described: str) -> Html:
+def _svg(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
     box = f"0 0 {WIDTH} {height:g}"
-    return tag("svg", *parts, viewBox=box, role="img", aria_label=described)
+    return markup.tag("svg", *parts, viewBox=box, role="img", aria_label=described)
 
 
-def _frame(across: Scale, up: Scale, labels: tuple[str, str]) -> list[Html]:
+def _frame(across: scales.Scale, up: scales.Scale, labels: tuple[str, str]) -> list[markup.Html]:
     """Axes with ticks, their numbers, and what they measure."""
     middle = (across.start + across.end) / 2
     height = (up.start + up.end) / 2
     rows = [
-        tag(
+        markup.tag(
             "g",
-            tag("line", x1=LEFT, x2=RIGHT, y1=up.place(tick), y2=up.place(tick), class_="grid"),
-            tag("text", amount(tick), x=LEFT - 8, y=up.place(tick) + 4, text_anchor="end"),
+            markup.tag(
+                "line", x1=LEFT, x2=RIGHT, y1=up.place(tick), y2=up.place(tick), class_="grid"
+            ),
+            markup.tag("text", amount(tick), x=LEFT - 8, y=up.place(tick) + 4, text_anchor="end"),
             class_="tick-up",
         )
         for tick in up.ticks
@@ -162,18 +171,20 @@ def _frame(across: Scale, up: Scale, labels: tuple[str, str]) -> list[Html]:
     return [
         *rows,
         *_ticks_across(across, up.start, up.start),
-        tag("line", x1=LEFT, x2=RIGHT, y1=up.start, y2=up.start, class_="edge"),
-        tag("text", labels[0], x=middle, y=up.start + 38, text_anchor="middle", class_="axis"),
-        tag("text", labels[1], x=13, y=height, transform=turned, text_anchor="middle"),
+        markup.tag("line", x1=LEFT, x2=RIGHT, y1=up.start, y2=up.start, class_="edge"),
+        markup.tag(
+            "text", labels[0], x=middle, y=up.start + 38, text_anchor="middle", class_="axis"
+        ),
+        markup.tag("text", labels[1], x=13, y=height, transform=turned, text_anchor="middle"),
     ]
 
 
-def _ticks_across(across: Scale, foot: float, head: float) -> list[Html]:
+def _ticks_across(across: scales.Scale, foot: float, head: float) -> list[markup.Html]:
     return [
-        tag(
+        markup.tag(
             "g",
-            tag("line", x1=x, x2=x, y1=head, y2=foot + 5, class_="grid"),
-            tag("text", amount(tick), x=x, y=foot + 19, text_anchor="middle"),
+            markup.tag("line", x1=x, x2=x, y1=head, y2=foot + 5, class_="grid"),
+            markup.tag("text", amount(tick), x=x, y=foot + 19, text_anchor="middle"),
             class_="tick-across",
         )
         for tick in across.ticks
@@ -181,7 +192,7 @@ def _ticks_across(across: Scale, foot: float, head: float) -> list[Html]:
     ]
 
 
-def _line(one: Series, across: Scale, up: Scale, index: int) -> Html:
+def _line(one: Series, across: scales.Scale, up: scales.Scale, index: int) -> markup.Html:
     placed = [(across.place(x), up.place(y)) for x, y in one.points]
     path = " ".join(f"{x:.2f},{y:.2f}" for x, y in placed)
     marks = [
@@ -190,41 +201,43 @@ def _line(one: Series, across: Scale, up: Scale, index: int) -> Html:
         if one.marked
     ]
     # The name is what tests and people who save the picture find the line by.
-    line = tag("polyline", points=path)
-    return tag("g", line, *marks, class_=f"series-{index}", data_name=one.name)
+    line = markup.tag("polyline", points=path)
+    return markup.tag("g", line, *marks, class_=f"series-{index}", data_name=one.name)
 
 
-def _mark(place: tuple[float, float], shape: str, title: str) -> Html:
+def _mark(place: tuple[float, float], shape: str, title: str) -> markup.Html:
     x, y = place
-    inner = tag("title", title)
+    inner = markup.tag("title", title)
     if shape == "circle":
-        return tag("circle", inner, cx=x, cy=y, r=3.5)
-    return tag("rect", inner, x=x - 3, y=y - 3, width=6, height=6)
+        return markup.tag("circle", inner, cx=x, cy=y, r=3.5)
+    return markup.tag("rect", inner, x=x - 3, y=y - 3, width=6, height=6)
 
 
-def _legend(names: Sequence[str]) -> list[Html]:
+def _legend(names: Sequence[str]) -> list[markup.Html]:
     entries = []
     for index, name in enumerate(names):
         x = LEFT + 120 * index
         mark = _mark((x + 12, 12), _MARKS[index], name)
-        stroke = tag("polyline", points=f"{x},12 {x + 24},12")
-        entries += [tag("g", stroke, mark, class_=f"series-{index}")]
-        entries += [tag("text", name, x=x + 32, y=_UPPER)]
+        stroke = markup.tag("polyline", points=f"{x},12 {x + 24},12")
+        entries += [markup.tag("g", stroke, mark, class_=f"series-{index}")]
+        entries += [markup.tag("text", name, x=x + 32, y=_UPPER)]
     return entries
 
 
-def _bar(item: ChartBar, across: Scale, top: float, index: int) -> list[Html]:
+def _bar(item: ChartBar, across: scales.Scale, top: float, index: int) -> list[markup.Html]:
     end, middle = across.place(item.value), top + 25
     first = "first" if index == 0 else "other"
     parts = [
-        tag("text", item.label, x=across.start, y=top + 12, class_="strong"),
-        tag("rect", x=across.start, y=top + 17, width=end - across.start, height=16, class_=first),
+        markup.tag("text", item.label, x=across.start, y=top + 12, class_="strong"),
+        markup.tag(
+            "rect", x=across.start, y=top + 17, width=end - across.start, height=16, class_=first
+        ),
     ]
     reach = end
     if item.spread:
         low = across.place(max(item.value - item.spread, 0))
         reach = across.place(item.value + item.spread)
         whisker = f"M{low:.2f} {middle - 4:g}v8m0 -4H{reach:.2f}m0 -4v8"
-        parts.append(tag("path", d=whisker, class_="whisker"))
-    parts.append(tag("text", f"{item.value:.3f}", x=reach + 6, y=middle + 4))
+        parts.append(markup.tag("path", d=whisker, class_="whisker"))
+    parts.append(markup.tag("text", f"{item.value:.3f}", x=reach + 6, y=middle + 4))
     return parts

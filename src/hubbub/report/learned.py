@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hubbub.report import charts
-from hubbub.report.markup import Html, section, table, tag
-from hubbub.report.modes import MODES
+from hubbub.report import charts, markup, modes, scales
 from hubbub.report.number_format import amount, at_most, finite, score
-from hubbub.report.scales import Scale, bounds, linear
 
 Row = Mapping[str, float]
 Comparison = Mapping[str, Mapping[str, float]]
@@ -36,40 +33,42 @@ def name_of(metric: str) -> str:
     return _METRICS[metric][0]
 
 
-def learning(rows: Sequence[Row], against: str | None) -> Html:
+def learning(rows: Sequence[Row], against: str | None) -> markup.Html:
     """The section with the learning curve; the rows' epsilon holds against an adversary, if any."""
     found = metrics_of(rows)
     if not found:
-        return section("What was learned", tag("p", "This run was not scored on test records."))
+        return markup.section(
+            "What was learned", markup.tag("p", "This run was not scored on test records.")
+        )
     meanings = " ".join(_METRICS[key][1] for key in found)
     figures = [_metric_figure(rows, found)]
     if against is not None:
         figures.append(_epsilon_figure(rows, against))
     words = f"Measured on public test records, which no silo had to give up. {meanings}"
     numbers = _metric_table(rows, found, promised=against is not None)
-    return section(
+    return markup.section(
         "What was learned",
-        tag("p", words),
-        tag("div", *figures, class_="figures"),
-        tag("details", tag("summary", "The same in numbers"), numbers),
+        markup.tag("p", words),
+        markup.tag("div", *figures, class_="figures"),
+        markup.tag("details", markup.tag("summary", "The same in numbers"), numbers),
     )
 
 
-def joining(comparison: Comparison) -> Html:
+def joining(comparison: Comparison) -> markup.Html:
     """The section that compares the federation with its baselines."""
     metric = metrics_of(list(comparison.values()))[:1]
     if not metric:
         words = "No scores of baselines are given, so there is nothing to compare this study with."
-        return section("Is joining worth it?", tag("p", words))
-    shown = [mode for mode in MODES if mode in comparison]
+        return markup.section("Is joining worth it?", markup.tag("p", words))
+    shown = [mode for mode in modes.MODES if mode in comparison]
     name = name_of(metric[0])
     values = {mode: finite(comparison[mode], metric[0]) for mode in shown}
     spreads = {mode: finite(comparison[mode], "spread") for mode in shown}
     verdict = _verdict(values, spreads, name)
-    return section(
+    return markup.section(
         "Is joining worth it?",
-        *([tag("p", verdict, class_="verdict")] if verdict else []),
-        tag("div", _bars(values, spreads, name), class_="figures"),
+        *([markup.tag("p", verdict, class_="verdict")] if verdict else []),
+        markup.tag("div", _bars(values, spreads, name), class_="figures"),
         _comparison_table(values, spreads, name),
     )
 
@@ -79,9 +78,9 @@ def _series(rows: Sequence[Row], key: str, name: str) -> charts.Series:
     return charts.Series(name=name, points=tuple((x, y) for x, y in points if y is not None))
 
 
-def _metric_figure(rows: Sequence[Row], found: Sequence[str]) -> Html:
+def _metric_figure(rows: Sequence[Row], found: Sequence[str]) -> markup.Html:
     series = [_series(rows, key, name_of(key)) for key in found]
-    up = linear((y for one in series for _, y in one.points), *charts.vertical(270))
+    up = scales.linear((y for one in series for _, y in one.points), *charts.vertical(270))
     ends = (
         f"{one.name} from {score(one.points[0][1])} at step {amount(one.points[0][0])} "
         f"to {score(one.points[-1][1])} at step {amount(one.points[-1][0])}"
@@ -90,9 +89,9 @@ def _metric_figure(rows: Sequence[Row], found: Sequence[str]) -> Html:
     return _over_steps(series, rows, up, " and ".join(s.name for s in series), "; ".join(ends))
 
 
-def _epsilon_figure(rows: Sequence[Row], against: str) -> Html:
+def _epsilon_figure(rows: Sequence[Row], against: str) -> markup.Html:
     series = _series(rows, "epsilon", "epsilon so far")
-    up = bounds((y for _, y in series.points), *charts.vertical(270))
+    up = scales.bounds((y for _, y in series.points), *charts.vertical(270))
     last = series.points[-1][1] if series.points else None
     words = f"epsilon against {against} rises with every step, to {at_most(last)}"
     label = "ε so far" + (" (log scale)" if up.log else "")
@@ -100,16 +99,18 @@ def _epsilon_figure(rows: Sequence[Row], against: str) -> Html:
 
 
 def _over_steps(
-    series: Sequence[charts.Series], rows: Sequence[Row], up: Scale, label: str, words: str
-) -> Html:
-    across = linear([0.0, *(row["step"] for row in rows)], charts.LEFT, charts.RIGHT, whole=True)
+    series: Sequence[charts.Series], rows: Sequence[Row], up: scales.Scale, label: str, words: str
+) -> markup.Html:
+    across = scales.linear(
+        [0.0, *(row["step"] for row in rows)], charts.LEFT, charts.RIGHT, whole=True
+    )
     chart = charts.lines(
         series, across, up, labels=("training steps", label), described=f"Line chart: {words}."
     )
-    return tag("figure", chart, tag("figcaption", f"{words[0].upper()}{words[1:]}."))
+    return markup.tag("figure", chart, markup.tag("figcaption", f"{words[0].upper()}{words[1:]}."))
 
 
-def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) -> Html:
+def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) -> markup.Html:
     head = ["Step", *(["ε so far"] if promised else []), "loss", *map(name_of, found)]
     body = [
         [
@@ -120,33 +121,39 @@ def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) 
         ]
         for row in rows
     ]
-    return table("Every evaluation of the run", head, body, numeric=range(len(head)))
+    return markup.table("Every evaluation of the run", head, body, numeric=range(len(head)))
 
 
 def _bars(
     values: Mapping[str, float | None], spreads: Mapping[str, float | None], name: str
-) -> Html:
+) -> markup.Html:
     known = {mode: value for mode, value in values.items() if value is not None}
     items = [
-        charts.ChartBar(label=MODES[mode].label, value=value, spread=spreads[mode])
+        charts.ChartBar(label=modes.MODES[mode].label, value=value, spread=spreads[mode])
         for mode, value in known.items()
     ]
     words = ", ".join(f"{item.label} {score(item.value)}" for item in items)
     chart = charts.bars(items, label=f"test {name}", described=f"Bar chart of {name}: {words}.")
     caption = f"Test {name} by way of training; whiskers are one standard deviation between runs."
-    return tag("figure", chart, tag("figcaption", caption))
+    return markup.tag("figure", chart, markup.tag("figcaption", caption))
 
 
 def _comparison_table(
     values: Mapping[str, float | None], spreads: Mapping[str, float | None], name: str
-) -> Html:
+) -> markup.Html:
     rows = [
-        (MODES[key].label, score(one), score(spreads[key]), MODES[key].meaning, MODES[key].trust)
+        (
+            modes.MODES[key].label,
+            score(one),
+            score(spreads[key]),
+            modes.MODES[key].meaning,
+            modes.MODES[key].trust,
+        )
         for key, one in values.items()
     ]
     head = ("Way of training", f"test {name}", "± spread", "what happens", "who must be trusted")
     caption = "The same study under other arrangements, at the same ε where there is one"
-    return table(caption, head, rows, numeric=(1, 2))
+    return markup.table(caption, head, rows, numeric=(1, 2))
 
 
 def _verdict(

@@ -11,9 +11,16 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from hubbub.report import checks, learned, ledger_section, plan_numbers, privacy_cost, traffic
-from hubbub.report.markup import Html, join, section, table, tag
-from hubbub.report.modes import BASELINES, FEDERATED, Mode
+from hubbub.report import (
+    checks,
+    learned,
+    ledger_section,
+    markup,
+    modes,
+    plan_numbers,
+    privacy_cost,
+    traffic,
+)
 from hubbub.report.number_format import amount, at_most, finite, score
 
 Plan = Mapping[str, Any]
@@ -51,7 +58,7 @@ def render(
         attempts: made in all; as many as the last row has steps if None.
         seconds: that the run took, if somebody measured.
     """
-    mode = FEDERATED if baseline is None else BASELINES[baseline]
+    mode = modes.FEDERATED if baseline is None else modes.BASELINES[baseline]
     against = privacy_cost.against(plan, mode)
     last = int(metrics[-1]["step"]) if metrics else 0
     made = last if attempts is None else attempts
@@ -70,46 +77,50 @@ def render(
     return _document(plan["study"], sections)
 
 
-def _document(name: str, parts: Sequence[Html]) -> str:
-    style = Html(files("hubbub.report").joinpath("style.css").read_text(encoding="utf-8"))
-    head = tag(
+def _document(name: str, parts: Sequence[markup.Html]) -> str:
+    style = markup.Html(files("hubbub.report").joinpath("style.css").read_text(encoding="utf-8"))
+    head = markup.tag(
         "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{name} – hubbub report"),
-        tag("style", style),
+        markup.tag("meta", charset="utf-8"),
+        markup.tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        markup.tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        markup.tag("meta", name="color-scheme", content="light dark"),
+        markup.tag("title", f"{name} – hubbub report"),
+        markup.tag("style", style),
     )
-    body = tag("body", tag("main", join(parts, "\n")))
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en').text}\n"
+    body = markup.tag("body", markup.tag("main", markup.join(parts, "\n")))
+    return f"<!DOCTYPE html>\n{markup.tag('html', head, body, lang='en').text}\n"
 
 
 def _summary(
-    plan: Plan, metrics: Metrics, mode: Mode, against: str | None, checked: Sequence[checks.Finding]
-) -> Html:
+    plan: Plan,
+    metrics: Metrics,
+    mode: modes.Mode,
+    against: str | None,
+    checked: Sequence[checks.Finding],
+) -> markup.Html:
     """The first screen: what happened, in one sentence and a few figures."""
     # The last adversary of a plan is all silos but one.
     silos = 1 + max(row["colluding_silos"] for row in plan["epsilon"])
     lead = f"{amount(silos)} silos trained one model and showed nobody their records."
-    if mode is not FEDERATED:
+    if mode is not modes.FEDERATED:
         lead = f"Baseline “{mode.label}”, for comparison with the federation."
     tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
-    if mode is FEDERATED:
+    if mode is modes.FEDERATED:
         remark = "each sent vectors that look random, and nothing else about its data"
         tiles.append(_tile("records that left a silo", "none", remark))
-    return tag(
+    return markup.tag(
         "header",
-        tag("p", "hubbub report", class_="kicker"),
-        tag("h1", tag("bdi", plan["study"])),
-        tag("p", f"{lead} {mode.meaning}", class_="lead"),
-        tag("dl", *tiles, class_="tiles"),
-        *([tag("p", privacy_cost.plainly(plan, against))] if against else []),
-        *([tag("p", checks.briefly(checked))] if checked else []),
+        markup.tag("p", "hubbub report", class_="kicker"),
+        markup.tag("h1", markup.tag("bdi", plan["study"])),
+        markup.tag("p", f"{lead} {mode.meaning}", class_="lead"),
+        markup.tag("dl", *tiles, class_="tiles"),
+        *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
+        *([markup.tag("p", checks.briefly(checked))] if checked else []),
     )
 
 
-def _learned_tile(metrics: Metrics) -> list[Html]:
+def _learned_tile(metrics: Metrics) -> list[markup.Html]:
     found = learned.metrics_of(metrics[-1:])
     if not found:
         return []
@@ -118,7 +129,7 @@ def _learned_tile(metrics: Metrics) -> list[Html]:
     return [_tile(name, score(value), f"after {step} steps; 1 is perfect")]
 
 
-def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
+def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
     if against is None:
         return [_tile("privacy cost ε", "no promise", "this baseline adds no noise")]
     epsilon = privacy_cost.stated(plan)["epsilon"]
@@ -134,22 +145,30 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     ]
 
 
-def _tile(name: str, value: str, remark: str, *more: Html) -> Html:
-    remark_shown = tag("dd", remark, class_="remark")
-    drawn = [tag("dd", one) for one in more]
-    return tag("div", tag("dt", name), tag("dd", value, class_="figure"), *drawn, remark_shown)
+def _tile(name: str, value: str, remark: str, *more: markup.Html) -> markup.Html:
+    remark_shown = markup.tag("dd", remark, class_="remark")
+    drawn = [markup.tag("dd", one) for one in more]
+    return markup.tag(
+        "div",
+        markup.tag("dt", name),
+        markup.tag("dd", value, class_="figure"),
+        *drawn,
+        remark_shown,
+    )
 
 
-def _warnings(warnings: Sequence[str]) -> list[Html]:
-    items = tag("ul", *(tag("li", one) for one in warnings))
-    return [section("Before you rely on it", items, class_="warnings")] if warnings else []
+def _warnings(warnings: Sequence[str]) -> list[markup.Html]:
+    items = markup.tag("ul", *(markup.tag("li", one) for one in warnings))
+    return [markup.section("Before you rely on it", items, class_="warnings")] if warnings else []
 
 
-def _views(mode: Mode) -> Html:
+def _views(mode: modes.Mode) -> markup.Html:
     caption = "What each party sees in this arrangement, and what it does not see"
     note = (
         "Where all parties ran inside one process, as in a trial of the study, this is what each "
         "would see when run apart."
     )
     head = ("Party", "sees", "does not see")
-    return section("What each party saw", table(caption, head, mode.views), tag("p", note))
+    return markup.section(
+        "What each party saw", markup.table(caption, head, mode.views), markup.tag("p", note)
+    )

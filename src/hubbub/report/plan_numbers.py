@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.report.markup import Html, section, table, tag
-from hubbub.report.modes import FEDERATED, Mode
+from hubbub.report import markup, modes
 from hubbub.report.number_format import amount, at_most
 
 Plan = Mapping[str, Any]
@@ -41,7 +40,7 @@ _CERTIFICATE = (
 )
 
 
-def numbers(plan: Plan, mode: Mode) -> Html:
+def numbers(plan: Plan, mode: modes.Mode) -> markup.Html:
     """The section; a baseline has the plan of the federation that it is compared with."""
     head = ("Quantity", "value", "what it is")
     rows = [
@@ -51,11 +50,11 @@ def numbers(plan: Plan, mode: Mode) -> Html:
         *_amounts(plan, _SIZE),
         *_certificate_rows(plan["certificate"]),
     ]
-    identity = tag("p", "Study id: ", tag("code", plan["study_id"]))
+    identity = markup.tag("p", "Study id: ", markup.tag("code", plan["study_id"]))
     caption = "The plan, for those who check it"
-    if mode is not FEDERATED:
+    if mode is not modes.FEDERATED:
         caption = "The plan of the federation with which this baseline is compared"
-    return section("The numbers", identity, table(caption, head, rows, numeric=(1,)))
+    return markup.section("The numbers", identity, markup.table(caption, head, rows, numeric=(1,)))
 
 
 def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:

@@ -9,11 +9,8 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Any
 
-from hubbub.report import charts
-from hubbub.report.markup import Html, section, table, tag
-from hubbub.report.modes import FEDERATED, Mode
+from hubbub.report import charts, markup, modes, scales
 from hubbub.report.number_format import NO_PROMISE, amount, at_most
-from hubbub.report.scales import bounds, linear
 
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]
@@ -28,12 +25,12 @@ def stated(plan: Plan) -> Exposure:
     return next(row for row in plan["epsilon"] if row["adversary"] == plan["stated_adversary"])
 
 
-def against(plan: Plan, mode: Mode) -> str | None:
+def against(plan: Plan, mode: modes.Mode) -> str | None:
     """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
     return plan["stated_adversary"] if mode.against == "" else mode.against
 
 
-def scale(epsilon: float | None) -> Html:
+def scale(epsilon: float | None) -> markup.Html:
     """Where an epsilon stands between a strong promise and none."""
     zones = [(_STRONG, "strong"), (_WEAK, "fair"), (50.0, "weak")]
     words = next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
@@ -54,20 +51,20 @@ def plainly(plan: Plan, against: str) -> str:
     )
 
 
-def cost(plan: Plan, mode: Mode) -> Html:
+def cost(plan: Plan, mode: modes.Mode) -> markup.Html:
     """The section; the table of adversaries is the federation's, baselines have other ones."""
     who, heading = against(plan, mode), "What it cost"
     if who is None:
-        return section(heading, tag("p", mode.beyond))
-    if mode is not FEDERATED:
+        return markup.section(heading, markup.tag("p", mode.beyond))
+    if mode is not modes.FEDERATED:
         bound = f"ε ≤ {at_most(stated(plan)['epsilon'])} at δ = {amount(plan['delta'])}"
         words = f"In this baseline {bound} holds against {who}. {mode.beyond}"
-        return section(heading, tag("p", words), *_meaning(plan, who))
-    figure = tag("div", _figure(plan), class_="figures")
-    return section(heading, *_meaning(plan, who), _table(plan), figure)
+        return markup.section(heading, markup.tag("p", words), *_meaning(plan, who))
+    figure = markup.tag("div", _figure(plan), class_="figures")
+    return markup.section(heading, *_meaning(plan, who), _table(plan), figure)
 
 
-def _meaning(plan: Plan, who: str) -> list[Html]:
+def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     """Epsilon in words, for the adversary against whom it holds."""
     epsilon = stated(plan)["epsilon"]
     first = (
@@ -86,10 +83,10 @@ def _meaning(plan: Plan, who: str) -> list[Html]:
         f"{power} in 100 members; blind guessing is right about 1. All this holds against {who}, "
         "and whoever sees less. A person with several records in the study is protected less."
     )
-    return [tag("p", first), tag("p", second)]
+    return [markup.tag("p", first), markup.tag("p", second)]
 
 
-def _table(plan: Plan) -> Html:
+def _table(plan: Plan) -> markup.Html:
     rows: Sequence[Exposure] = plan["epsilon"]
     body = [_row(row, plan) for row in rows]
     head = ("Adversary", "ε at most", "promise", "colluding silos", "noise it faces, over clip")
@@ -97,7 +94,7 @@ def _table(plan: Plan) -> Html:
         f"ε for each adversary at δ = {amount(plan['delta'])}; "
         f"planned for up to T = {stated(plan)['colluding_silos']} colluding silos"
     )
-    return table(caption, head, body, numeric=(1, 3, 4), marked=(rows.index(stated(plan)),))
+    return markup.table(caption, head, body, numeric=(1, 3, 4), marked=(rows.index(stated(plan)),))
 
 
 def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
@@ -118,13 +115,13 @@ def _promise(row: Exposure, plan: Plan) -> str:
     return "none" if row["epsilon"] is None else "weaker: beyond T"
 
 
-def _figure(plan: Plan) -> Html:
+def _figure(plan: Plan) -> markup.Html:
     """Epsilon against the number of colluding silos: how gracefully the promise degrades."""
     worst = _worst(plan["epsilon"])
     known = {silos: epsilon for silos, epsilon in worst.items() if epsilon is not None}
     over = [silos for silos, epsilon in worst.items() if epsilon is None]
-    across = linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
-    up = bounds(known.values(), *charts.vertical(_HEIGHT))
+    across = scales.linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
+    up = scales.bounds(known.values(), *charts.vertical(_HEIGHT))
     limit = stated(plan)["colluding_silos"]
     extra = [charts.limit(limit, f"T = {limit}", across, up)]
     if over:
@@ -142,7 +139,7 @@ def _figure(plan: Plan) -> Html:
         f"The worst adversary for each number of colluding silos. The study is planned for T = "
         f"{limit} (dashed line); beyond it the promise weakens step by step."
     )
-    return tag("figure", chart, tag("figcaption", words))
+    return markup.tag("figure", chart, markup.tag("figcaption", words))
 
 
 def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:

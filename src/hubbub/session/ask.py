@@ -18,7 +18,7 @@ from hubbub.protocol import Roster
 
 
 class Call(IntEnum):
-    """What a party is asked: a session in its order, then a shuffled token list in it."""
+    """What a party is asked: a session, a shuffled token list in it, and a look at full shares."""
 
     PING = 0
     OPEN = 1
@@ -39,6 +39,7 @@ class Call(IntEnum):
     TAKE = 16
     GIVE_UP = 17
     JUDGE = 18
+    SHARES = 19
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,20 +32,18 @@ from hubbub.protocol import (
     SecureSource,
     Session,
     Silo,
+    process_pool,
 )
-from hubbub.protocol.token_lists import process_pool
+from hubbub.session import node_party, party, session_offer, setup
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.layout import Layout
-from hubbub.session.party import MakeSilo, Membership, NodeParty, Party, SiloParty, Work, lists_of
 from hubbub.session.rounds import AbortedError, Rounds
-from hubbub.session.session_offer import SessionOffer
-from hubbub.session.setup import SetUp, new_session
 
 # Writes down the charge of an attempt of the silo with a roster index, or raises.
 Record = Callable[[int, Session, Charge], None]
 Notice = Callable[[str], None]
 # What is worth threads; the mixnet has processes, which its silos share.
-_ROUND = (Call.MODEL, Call.SEED, Call.TOTAL)
+_ROUND = (Call.MODEL, Call.SEED, Call.SHARES, Call.TOTAL)
 
 
 class LocalPeers(Peers):
@@ -57,7 +55,9 @@ class LocalPeers(Peers):
         threads: how many answers are made at once; changes speed only.
     """
 
-    def __init__(self, roster: Roster, parties: Mapping[int, Party], threads: int = 1) -> None:
+    def __init__(
+        self, roster: Roster, parties: Mapping[int, party.Party], threads: int = 1
+    ) -> None:
         super().__init__(roster)
         self.parties, self.threads = parties, threads
 
@@ -91,7 +91,7 @@ class LocalPeers(Peers):
 
     def _all_taken(
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
-    ) -> Iterable[tuple[int, Work | Absent]]:
+    ) -> Iterable[tuple[int, party.Work | Absent]]:
         """What calls leave to do, each taken when it is asked for.
 
         Where all are needed, all are taken first: if one refuses, none after it is asked, and none
@@ -100,14 +100,14 @@ class LocalPeers(Peers):
         taken = ((index, self._taken(index, call, parts)) for index, parts in requests.items())
         if not needs_all:
             return taken
-        works: list[tuple[int, Work | Absent]] = []
+        works: list[tuple[int, party.Work | Absent]] = []
         for index, work in taken:
             if isinstance(work, Absent):
                 return [(index, work)]
             works.append((index, work))
         return works
 
-    def _taken(self, index: int, call: Call, parts: Sequence[bytes]) -> Work | Absent:
+    def _taken(self, index: int, call: Call, parts: Sequence[bytes]) -> party.Work | Absent:
         """What a call leaves to do; or that the silo's ledger refuses it."""
         try:
             return self.parties[index].take(call, parts)
@@ -173,7 +173,7 @@ def federate(
         options: see `assemble`.
     """
 
-    def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
+    def silo(me: party.Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
         return Silo(
             terms=replace(terms, sigma_grid=0.0) if me.index in noiseless else terms,
             task=tasks[me.index - 1],
@@ -191,7 +191,7 @@ def federate(
 def assemble(
     layout: Layout,
     terms: RoundParameters,
-    silo: MakeSilo,
+    silo: party.MakeSilo,
     *,
     study: bytes,
     counts: Sequence[int] = (),
@@ -224,15 +224,15 @@ def assemble(
         notice: told how far the mixing of a list has come.
     """
     keys = keys or layout.keys()
-    roster, session = Roster.of(keys), session or new_session()
-    offer = SessionOffer.of(purpose, terms)
+    roster, session = Roster.of(keys), session or setup.new_session()
+    offer = session_offer.SessionOffer.of(purpose, terms)
     pool = SharedPool(
         len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
     )
     draw, mask_stream = source or (lambda _: SecureSource()), MaskStream()
 
-    def member(index: int) -> Party:
-        membership = Membership(
+    def member(index: int) -> party.Party:
+        membership = party.Membership(
             keys=keys[index],
             roster=roster,
             index=index,
@@ -245,17 +245,17 @@ def assemble(
             mask_stream=mask_stream,
         )
         if index in roster.nodes:
-            return NodeParty(membership)
-        return SiloParty(
+            return node_party.NodeParty(membership)
+        return party.SiloParty(
             membership,
             silo,
             record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
-            lists=lists_of(membership, counts, every, epoch, pool) if every else None,
+            lists=party.lists_of(membership, counts, every, epoch, pool) if every else None,
         )
 
     payload = offer.payload()
     peers = LocalPeers(roster, {i: member(i) for i in range(1, len(keys))}, threads)
-    rounds = SetUp(
+    rounds = setup.SetUp(
         peers=peers,
         keys=keys[0],
         study=study,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hubbub.planning import Plan, joint_batch, largest_batch
-from hubbub.protocol import Keys, Roster, RoundParameters
-from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol import Keys, Roster, RoundParameters, mask_graph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ def layout_of(plan: Plan) -> Layout:
     )
 
 
-def witnesses_of(
+def confirmers_of(
     layout: Layout, roster: Roster, terms: RoundParameters, index: int
 ) -> Sequence[int]:
     """Who confirms the set-up to a party besides its neighbours: to a silo, all silos.

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hubbub.protocol import Lift, Parameters, RoundParameters, decoded, draw_of
 from hubbub.session.ask import AbsentError
-from hubbub.session.rounds import Recorder, Rounds
+from hubbub.session.recorder import Recorder
+from hubbub.session.rounds import Rounds
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,6 @@ from hubbub.errors import HubbubError, ProtocolError
 from hubbub.protocol import (
     Agreement,
     Charge,
-    ComputeNode,
     JointSeed,
     Keys,
     Masking,
@@ -35,11 +34,12 @@ from hubbub.protocol import (
     Tag,
     tag_of,
 )
+from hubbub.session import session_offer, silo_token_lists
 from hubbub.session.ask import Call
-from hubbub.session.layout import Layout, witnesses_of
-from hubbub.session.session_offer import RefusedError, context_of
-from hubbub.session.silo_token_lists import Pool, SiloTokenLists
+from hubbub.session.layout import Layout, confirmers_of
 
+# What is asked in the making of a shuffled token list.
+MIXING = tuple(call for call in Call if Call.LIST <= call <= Call.JUDGE)
 # Makes the frames of an answer.
 Work = Callable[[], list[bytes]]
 Handler = Callable[[Sequence[bytes]], Work]
@@ -127,7 +127,7 @@ class Party(ABC):
             role = self._me.roster.parties[self._me.index].role
             raise ProtocolError(f"expected no {call.name} at a {role}, got one", culprit="relay")
         if self.agreed is None:
-            raise RefusedError(
+            raise session_offer.RefusedError(
                 "no-session", f"expected a session that is set up, got {call.name} before its end"
             )
         return handler(parts)
@@ -137,7 +137,7 @@ class Party(ABC):
         """What the party does in rounds."""
 
     @abstractmethod
-    def _seated(self, agreed: Session) -> None:
+    def _begin_rounds(self, agreed: Session) -> None:
         """The session is set up; rounds may come."""
 
     # Set-up ------------------------------------------------------------------------------------
@@ -185,9 +185,9 @@ class Party(ABC):
             study=me.study,
             session=me.session,
             neighbours=partial(me.layout.neighbours, me.index),
-            witnesses=witnesses_of(me.layout, me.roster, me.terms, me.index),
+            confirmers=confirmers_of(me.layout, me.roster, me.terms, me.index),
             source=me.source,
-            context=context_of(me.offer, seen),
+            context=session_offer.context_of(me.offer, seen),
         )
         return self._agreement
 
@@ -195,7 +195,9 @@ class Party(ABC):
     def _agreeing(self) -> Agreement:
         """The set-up that was begun."""
         if self._agreement is None:
-            raise RefusedError("no-session", "expected a set-up that was begun, got a later call")
+            raise session_offer.RefusedError(
+                "no-session", "expected a set-up that was begun, got a later call"
+            )
         return self._agreement
 
     def _commit(self, parts: Sequence[bytes]) -> list[bytes]:
@@ -225,7 +227,7 @@ class Party(ABC):
         checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
         self.agreed = self._agreeing.finish(confirms, checks)
         self._agreement = None
-        self._seated(self.agreed)
+        self._begin_rounds(self.agreed)
         return []
 
     _setup: Mapping[Call, Callable[[Party, Sequence[bytes]], list[bytes]]] = {
@@ -254,7 +256,7 @@ class SiloParty(Party):
         silo: MakeSilo,
         *,
         record: Record | None = None,
-        lists: SiloTokenLists | None = None,
+        lists: silo_token_lists.SiloTokenLists | None = None,
         permit: Permit = lambda: None,
     ) -> None:
         super().__init__(membership, permit)
@@ -262,10 +264,10 @@ class SiloParty(Party):
         self.silo: Contributor | None = None
 
     def _round_calls(self) -> Mapping[Call, Handler]:
-        mixing = {call: partial(self._listed, call) for call in Call if call > Call.CLOSE}
+        mixing = {call: partial(self._listed, call) for call in MIXING}
         return {Call.MODEL: self._model, Call.SEED: self._seed, **mixing}
 
-    def _seated(self, agreed: Session) -> None:
+    def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
         masking = Masking(
             keys=me.keys,
@@ -280,7 +282,7 @@ class SiloParty(Party):
 
     def _model(self, parts: Sequence[bytes]) -> Work:
         """A new attempt: checked, charged, and answered, or its part of the joint seed revealed."""
-        silo = self._seated_silo
+        silo = self._ready_silo
         if len(parts) != 1:
             raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
         if self._lists is not None:
@@ -315,7 +317,7 @@ class SiloParty(Party):
         return [self._drawing.reveal()]
 
     def _answer(self) -> list[bytes]:
-        silo = self._seated_silo
+        silo = self._ready_silo
         return [silo.contribute(), *silo.shares().values()]
 
     def _listed(self, call: Call, parts: Sequence[bytes]) -> Work:
@@ -329,7 +331,7 @@ class SiloParty(Party):
         return lambda: lists.answer(call, parts)
 
     @property
-    def _seated_silo(self) -> Contributor:
+    def _ready_silo(self) -> Contributor:
         assert self.silo is not None, "the session is set up"  # noqa: S101
         return self.silo
 
@@ -341,42 +343,15 @@ class SiloParty(Party):
         return self.silo
 
 
-class NodeParty(Party):
-    """A compute node in one session: it holds keys and adds masks, once for each attempt."""
-
-    def __init__(self, membership: Membership, permit: Permit = lambda: None) -> None:
-        super().__init__(membership, permit)
-        self.node: ComputeNode | None = None
-
-    def _round_calls(self) -> Mapping[Call, Handler]:
-        return {Call.TOTAL: self._total}
-
-    def _seated(self, agreed: Session) -> None:
-        me = self._me
-        self.node = ComputeNode(
-            keys=me.keys,
-            roster=me.roster,
-            terms=me.terms,
-            session=agreed,
-            mask_stream=me.mask_stream,
-        )
-
-    def _total(self, parts: Sequence[bytes]) -> Work:
-        """With full shares, what the silos sent for this node comes with the request."""
-        node = self.node
-        assert node is not None, "the session is set up"  # noqa: S101
-        if not parts:
-            raise ProtocolError("expected a REQUEST, got nothing", culprit="relay")
-        for share in parts[1:]:
-            node.keep(share)
-        return lambda: [node.total(parts[0])]
-
-
 def lists_of(
-    membership: Membership, counts: Sequence[int], every: int, epoch: int, pool: Pool
-) -> SiloTokenLists:
+    membership: Membership,
+    counts: Sequence[int],
+    every: int,
+    epoch: int,
+    pool: silo_token_lists.Pool,
+) -> silo_token_lists.SiloTokenLists:
     """A silo's shuffled token lists, none of which is made yet."""
-    return SiloTokenLists(
+    return silo_token_lists.SiloTokenLists(
         keys=membership.keys,
         roster=membership.roster,
         index=membership.index,

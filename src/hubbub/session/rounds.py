@@ -3,22 +3,25 @@
     MODEL   the model, signed, with the silos that take part
               -> charged, then a masked noisy sum; where all draw together, a link of the joint seed
     SEED    all links                  ->  the masked noisy sum
-    TOTAL   the silos that answered    ->  a compute node's total of their masks
+    SHARES  full shares for one node   ->  which of them do not open; only with full shares
+    TOTAL   the silos that answered    ->  a compute node's total of their masks, or shares
 
 With pairwise masks an attempt needs everybody that it was begun with; with compute nodes it needs
 the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
 later; every attempt has a fresh batch, noise and masks, and is charged (docs/privacy.md P3). Where
 too few are left, the session is over (`AbsentError`). Vectors are added as they come, so memory
 does not grow with the number of silos.
+
+A silo whose shares are bad counts as missing. Where only a node can see that, its signed word
+against the silo's is a dispute: the silo is left out, which harms no privacy, and both are named.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +40,7 @@ from hubbub.protocol import (
 )
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout
+from hubbub.session.recorder import NoRecorder, Recorder
 from hubbub.session.token_lists import TokenLists
 
 RESTARTED = "no-session"
@@ -44,32 +48,6 @@ RESTARTED = "no-session"
 
 class AbortedError(HubbubError):
     """An attempt without a sum: somebody whom it needs did not answer."""
-
-
-class Recorder(Protocol):
-    """Where the messages of a session are kept."""
-
-    def keep(self, frame: bytes) -> None:
-        """Keep a message that the aggregator has sent or used."""
-
-    def seal(self) -> None:
-        """Have everything that was kept on disk."""
-
-    def close(self) -> None:
-        """Keep no more."""
-
-
-class NoRecorder:
-    """Nothing is kept."""
-
-    def keep(self, frame: bytes) -> None:
-        """Nothing is kept."""
-
-    def seal(self) -> None:
-        """Nothing is on disk."""
-
-    def close(self) -> None:
-        """Nothing was open."""
 
 
 @dataclass(kw_only=True)
@@ -152,8 +130,10 @@ class Rounds:
         if self.terms.joint:
             parts, call = self._links(model, active), Call.SEED
         shares = self._masked(call, parts, active)
+        if self.terms.full_shares:
+            self._open_shares(shares)
         if self.terms.nodes:
-            self._totals(shares)
+            self._totals()
         try:
             return self.aggregator.integers()
         except ProtocolError as error:
@@ -214,7 +194,9 @@ class Rounds:
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
         taken, whole = set(), not self.terms.nodes or self.terms.joint
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
-            if not self._fits(index, frames, Tag.MASKED) or not self._use(index, frames[0]):
+            if not self._fits(index, frames, Tag.MASKED) or not self._share(index, frames[1:]):
+                continue
+            if not self._use(index, frames[0]):
                 continue
             taken.add(index)
             for share in frames[1:]:
@@ -223,17 +205,67 @@ class Rounds:
             self._need(active, taken)
         return shares
 
-    def _totals(self, shares: Mapping[int, Sequence[bytes]]) -> None:
-        """What the nodes say of the masks of exactly those who answered."""
+    def _share(self, index: int, shares: Sequence[bytes]) -> bool:
+        """Whether a silo's shares are what they should be, as far as they can be seen.
+
+        Bad ones cost nobody else anything, so the round goes on without the silo.
+        """
+        if not self.terms.full_shares:
+            return True
         try:
-            requests = self.aggregator.requests()
-        except ProtocolError as error:  # too few arrived
-            raise AbortedError(str(error)) from None
-        for one in requests.values():
-            self.recorder.keep(one)
-        asked = {node: [one, *shares[node]] for node, one in requests.items()}
+            self.aggregator.check_shares(index, shares)
+        except ProtocolError as error:
+            self._leave(error, index)
+            return False
+        return True
+
+    def _open_shares(self, shares: Mapping[int, Sequence[bytes]]) -> None:
+        """Have every node open its shares; a silo whose share does not open is left out.
+
+        Raises:
+            AbortedError: a node gave no answer, or too few silos are left.
+        """
+        arrivals, disputes = self._to_nodes(self.aggregator.arrivals), dict[int, list[str]]()
+        answered = set()
+        asked = {node: [one, *shares[node]] for node, one in arrivals.items()}
+        for index, frames in self._answers(Call.SHARES, asked):
+            closed = self._held(index, frames[0])
+            answered |= set() if closed is None else {index}
+            for silo in closed or ():
+                disputes.setdefault(silo, []).append(self._name(index))
+        self._need(arrivals, answered)
+        self.aggregator.leave_out(disputes)
+        for silo, nodes in sorted(disputes.items()):
+            signers = " and ".join(sorted(nodes))
+            reason = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
+            who = f"{self._name(silo)} and {signers}"
+            self._leave(ProtocolError(reason, culprit=who), silo)
+
+    def _held(self, index: int, answer: bytes) -> frozenset[int] | None:
+        """Whose shares a node cannot open; None if its answer cannot be used."""
+        try:
+            closed = self.aggregator.receive_held(answer)
+        except ProtocolError as error:
+            self._blame(error, index)
+            return None
+        self.recorder.keep(answer)
+        return closed
+
+    def _totals(self) -> None:
+        """What the nodes say of the masks, or shares, of exactly those who answered."""
+        asked = {node: [one] for node, one in self._to_nodes(self.aggregator.requests).items()}
         for index, frames in self._answers(Call.TOTAL, asked):
             self._use(index, frames[0])
+
+    def _to_nodes(self, made: Callable[[], dict[int, bytes]]) -> dict[int, bytes]:
+        """A message for every node, kept; there is none if too few silos arrived."""
+        try:
+            frames = made()
+        except ProtocolError as error:
+            raise AbortedError(str(error)) from None
+        for one in frames.values():
+            self.recorder.keep(one)
+        return frames
 
     def _answers(
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool = False
@@ -298,6 +330,10 @@ class Rounds:
         """A signed lie stops the study; what a relay can have done counts as silence."""
         if error.culprit == self._name(index):
             raise error
+        self._leave(error, index)
+
+    def _leave(self, error: ProtocolError, index: int) -> None:
+        """A party whose answer cannot be used is absent, for a reason that people are told."""
         absent = self.peers.garbled(index, str(error), error.culprit)
         self.absent[index] = replace(absent, error=error)
 

@@ -1,7 +1,7 @@
 """What the aggregator says when it opens a session, and how a party holds it against its own plan.
 
 A party's numbers follow from the study that it approved and from its own installation. Those that
-are told are compared with them and then forgotten; only shifts and scales of features, which are
+are sent are compared with them and then forgotten; only shifts and scales of features, which are
 the public result of an earlier sum, are taken over.
 """
 
@@ -78,13 +78,13 @@ class SessionOffer:
     def payload(self) -> bytes:
         """It as bytes."""
         found = self.standardisation
-        said = {
+        content = {
             "purpose": self.purpose,
             "terms": dict(self.terms),
             "version": self.version,
             "standardisation": json.loads(found.to_json()) if found else None,
         }
-        return json.dumps(said, sort_keys=True).encode()
+        return json.dumps(content, sort_keys=True).encode()
 
     @classmethod
     def read(cls, payload: bytes | memoryview, sender: str) -> SessionOffer:
@@ -96,12 +96,12 @@ class SessionOffer:
         try:
             if len(payload) > _LARGEST:
                 raise ValueError
-            said = json.loads(bytes(payload))
-            features = said["standardisation"]
+            content = json.loads(bytes(payload))
+            features = content["standardisation"]
             return cls(
-                purpose=str(said["purpose"]),
-                terms=dict(said["terms"]),
-                version=str(said["version"])[:40],
+                purpose=str(content["purpose"]),
+                terms=dict(content["terms"]),
+                version=str(content["version"])[:40],
                 standardisation=Standardisation.of_plain(features) if features else None,
             )
         except (ValueError, KeyError, TypeError, RecursionError, OverflowError):

@@ -31,11 +31,9 @@ from hubbub.protocol import (
     receiver_of,
     sent_digest,
 )
+from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
-from hubbub.session.layout import Layout, witnesses_of
-from hubbub.session.rounds import Rounds
-from hubbub.session.session_offer import SessionOffer, offer_frame
-from hubbub.session.token_lists import TokenLists
+from hubbub.session.layout import Layout, confirmers_of
 
 
 def new_session() -> bytes:
@@ -64,18 +62,18 @@ class SetUp:
     study: bytes
     layout: Layout
     terms: RoundParameters
-    offer: SessionOffer
+    offer: session_offer.SessionOffer
     counts: Sequence[int] = ()
     every: int = 0
     session: bytes = field(default_factory=new_session)
 
-    def made(self) -> Rounds:
+    def made(self) -> rounds.Rounds:
         """The session, ready for rounds.
 
         Raises:
             AbsentError: somebody is not there, or refuses.
         """
-        opening = offer_frame(self.keys, self.study, self.session, self.offer)
+        opening = session_offer.offer_frame(self.keys, self.study, self.session, self.offer)
         opened = self._all(Call.OPEN, [opening])
         joint = set(self.peers.roster.silos) if self.terms.joint else set()
         self._check_numbers(opened, {index: int(index in joint) for index in opened})
@@ -90,7 +88,7 @@ class SetUp:
             session=self.session,
             seeds=seeds,
         )
-        return Rounds(
+        return rounds.Rounds(
             peers=self.peers,
             aggregator=aggregator,
             terms=self.terms,
@@ -119,7 +117,7 @@ class SetUp:
         )
         last = {}
         for index in self._everybody:
-            besides = witnesses_of(self.layout, roster, self.terms, index)
+            besides = confirmers_of(self.layout, roster, self.terms, index)
             seen = {*sent[index], *besides} - {index}
             last[index] = [*(confirms[i] for i in sorted(seen) if i in confirms), *checks[index]]
         self.peers.ask_all(Call.FINISH, last, self.session)
@@ -177,11 +175,11 @@ class SetUp:
             raise AbsentError({error.culprit or "relay": absent}) from None
         return check
 
-    def _lists(self) -> TokenLists | None:
+    def _lists(self) -> token_lists.TokenLists | None:
         """Who has shuffled token lists made, where batches are joint."""
         if not self.every:
             return None
-        return TokenLists(
+        return token_lists.TokenLists(
             peers=self.peers,
             study=self.study,
             session=self.session,

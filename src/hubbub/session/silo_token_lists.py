@@ -33,9 +33,10 @@ from hubbub.protocol import (
     Silo,
     Tag,
     parse,
+    process_pool,
     unverified,
+    verdict,
 )
-from hubbub.protocol.token_lists import process_pool, verdict
 from hubbub.session.ask import Call
 
 # Who works on so many HPKE operations.
@@ -132,6 +133,7 @@ class SiloTokenLists:
     _seen: list[bytes] = field(default_factory=list, repr=False)
     _newest: Owned | None = field(default=None, repr=False)
     _is_fresh: bool = False
+    _judged: bool = False
     _left: int = 0
     _used: int = 0
     _next: int = 0
@@ -217,7 +219,7 @@ class SiloTokenLists:
                 "expected a new shuffled token list once the last has served, got a demand for it "
                 f"while list {self.number} is in force ({found}); set up a new session"
             )
-        self.number, self._seen = self.number + 1, []
+        self.number, self._seen, self._judged = self.number + 1, [], False
         self._mixer = Mixer(
             keys=self.keys,
             roster=self.roster,
@@ -297,6 +299,8 @@ class SiloTokenLists:
     def _judge(self, parts: Sequence[bytes]) -> list[bytes]:
         """Who lied, from the frames that were signed; this silo's own finding is its refusal.
 
+        Once for a list, since a finding takes as much work as the list did.
+
         Raises:
             ProtocolError: always: naming the blamed party; or the relay, if the frames are not
                 those that this silo was shown.
@@ -305,6 +309,9 @@ class SiloTokenLists:
         opened = OpenedList.read(self._list_context, self.counts, parts)
         if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
             raise ProtocolError("expected all that I was shown of this list, got other frames")
+        if self._judged:
+            raise ProtocolError("expected one JUDGE of a list, got a second; its answer stands")
+        self._judged = True
         raise opened.verdict()
 
     @property

@@ -23,12 +23,11 @@ from hubbub.protocol import (
     Parameters,
     RoundParameters,
     decoded,
+    mask_graph,
+    ring,
 )
-from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.primitives import ring
-from hubbub.session.in_process import assemble, federate
+from hubbub.session import in_process, party
 from hubbub.session.layout import Layout, layout_of, round_parameters_of
-from hubbub.session.party import Membership
 from hubbub.study import Study
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
@@ -86,10 +85,10 @@ def secure_sum(
         degree=mask_graph.degree(silos, max(silos - 2, 0), 0),
     )
 
-    def silo(me: Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
+    def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
         return ExactSilo(masking, integers[me.index - 1], word_bits)
 
-    return assemble(layout, terms, silo, study=_STUDY).sum(1, _NO_MODEL)
+    return in_process.assemble(layout, terms, silo, study=_STUDY).sum(1, _NO_MODEL)
 
 
 class ExactSilo:
@@ -207,7 +206,7 @@ def private_sum(
     _check_capacity(reals, made.capacity * made.clip)
     terms = round_parameters_of(made, reals[0].size, parameters=0)
     tasks = [_Fixed(vector) for vector in reals]
-    parties = federate(layout_of(made), terms, tasks, study=study.id)
+    parties = in_process.federate(layout_of(made), terms, tasks, study=study.id)
     return PrivateSum(
         value=decoded(terms, parties.sum(1, _NO_MODEL)),
         epsilon=made.stated.epsilon,

@@ -132,16 +132,16 @@ class _Making:
             forms = self._taken(published, Tag.MIX_FORMS, step)
             self._rules.check_forms(forms, names, step, places)
             self._forms = {0: self._forms.get(0, []), step: _column(published, 1)}
-        told = self._names[-1]
-        both = [*before, *told]  # the mixer has closed the step before: it was told with the forms
-        asked = {index: told if index == step else both for index in self._silos}
+        newest = self._names[-1]
+        both = [*before, *newest]  # the mixer has closed the step before, with the forms
+        asked = {index: newest if index == step else both for index in self._silos}
         sizes = {Tag.MIX_SEEN: self._rules.seen_bytes(step)}
         found = self._ask(Call.LOOK, asked, sizes, step)
         for index, post in self._taken(found, Tag.MIX_SEEN, step).items():
             self._list_context.compare(posted, post.payload, index)
-        for heard in found.values():
-            if len(heard) > 1:
-                self._settle(heard[1])
+        for received in found.values():
+            if len(received) > 1:
+                self._settle(received[1])
         return _column(found)
 
     def _all(
@@ -162,14 +162,14 @@ class _Making:
         answered = sum(size for each in sizes.values() for size in each.values())
         seconds = _seconds(operations, asked + answered)
         found = self._peers.ask_all(call, requests, self._session, seconds)
-        for index, heard in found.items():
-            tags = [tag_of(one) for one in heard]
+        for index, received in found.items():
+            tags = [tag_of(one) for one in received]
             if tags == [Tag.MIX_COMPLAINT] and call not in _TOO_LATE:
-                self._settle(heard[0])
+                self._settle(received[0])
             complains = call is Call.LOOK and step and tags == [Tag.MIX_SEEN, Tag.MIX_COMPLAINT]
             if tags != list(sizes) and not complains:
                 raise self._garbled(index, f"expected its part of {call.name}, got other frames")
-            for data, (tag, size) in zip(heard, sizes.items(), strict=False):
+            for data, (tag, size) in zip(received, sizes.items(), strict=False):
                 self._checked(index, data, tag, step, size[index])
         return dict(sorted(found.items()))
 
@@ -184,9 +184,9 @@ class _Making:
                 raise
             raise self._garbled(index, str(error), error.culprit) from None
 
-    def _garbled(self, index: int, said: str, culprit: str = "relay") -> AbsentError:
+    def _garbled(self, index: int, reason: str, culprit: str = "relay") -> AbsentError:
         """What a relay can have done counts as silence."""
-        absent = self._peers.garbled(index, said, culprit)
+        absent = self._peers.garbled(index, reason, culprit)
         return AbsentError({self._roster.name(index): absent})
 
     # A list that is opened ---------------------------------------------------------------------
@@ -245,14 +245,14 @@ class _Making:
 
     def _taken(self, found: Mapping[int, list[bytes]], tag: Tag, step: int = 0) -> Posts:
         """The frames of a tag, which were checked as they came."""
-        frames = [one for heard in found.values() for one in heard if tag_of(one) == tag]
+        frames = [one for received in found.values() for one in received if tag_of(one) == tag]
         sizes = {i: len(unverified(one).payload) for i, one in zip(found, frames, strict=True)}
         return self._list_context.one_each(frames, tag, step, sizes)
 
 
 def _column(found: Mapping[int, Sequence[bytes]], place: int = 0) -> list[bytes]:
     """Everybody's frame at a place of its answer, in the order of the roster."""
-    return [heard[place] for heard in found.values()]
+    return [received[place] for received in found.values()]
 
 
 def _seconds(operations: int, carried: int) -> float:

@@ -17,19 +17,18 @@ from hubbub.errors import IntegrityError
 from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
 from hubbub.protocol import LocalTask
 from hubbub.study import Standardisation, standardisation_from
-from hubbub.training.loop import Look, Row
-from hubbub.training.prepared_study import Parameters, PreparedStudy
-from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_sessions import RunSessions
+from hubbub.training import loop, prepared_study, run_folder, run_sessions
 
 Array = NDArray[np.float64]
 # The noisy sum of a number's turn, or None if it was spent before and lost.
-Ask = Callable[[int, Parameters], Array | None]
+Ask = Callable[[int, prepared_study.Parameters], Array | None]
 # Opens a session for one kind of query, with everybody's task.
 Opened = Callable[[PlannedQuery, Sequence[LocalTask]], Ask]
 
 
-def standardised(setting: PreparedStudy, found: Standardisation) -> PreparedStudy:
+def standardised(
+    setting: prepared_study.PreparedStudy, found: Standardisation
+) -> prepared_study.PreparedStudy:
     """The study with everybody's features standardised."""
     return replace(
         setting,
@@ -40,7 +39,9 @@ def standardised(setting: PreparedStudy, found: Standardisation) -> PreparedStud
     )
 
 
-def standardise(setting: PreparedStudy, opened: Opened, folder: RunFolder | None) -> PreparedStudy:
+def standardise(
+    setting: prepared_study.PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
+) -> prepared_study.PreparedStudy:
     """Standardise the features, if the study asks for it, with what was kept or with a new sum."""
     asked, planned = setting.study.data.standardise, setting.plan.query(STANDARDISATION)
     if asked is None or planned is None:
@@ -60,7 +61,7 @@ def standardise(setting: PreparedStudy, opened: Opened, folder: RunFolder | None
     return standardised(setting, found)
 
 
-def evaluation(setting: PreparedStudy, opened: Opened) -> Look | None:
+def evaluation(setting: prepared_study.PreparedStudy, opened: Opened) -> loop.Look | None:
     """Evaluations on held-back records, if the study asks for them."""
     planned = setting.plan.query(EVALUATION)
     if planned is None:
@@ -68,14 +69,14 @@ def evaluation(setting: PreparedStudy, opened: Opened) -> Look | None:
     every, steps = planned.query.every, setting.study.training.steps
     ask = opened(planned, setting.evaluation_tasks)
 
-    def at(step: int, parameters: Parameters) -> Row:
+    def at(step: int, parameters: prepared_study.Parameters) -> loop.Row:
         total = ask(step // every, parameters)
         return {} if total is None else _told(total)
 
-    return Look(after=frozenset(range(every, steps + 1, every)), at=at)
+    return loop.Look(after=frozenset(range(every, steps + 1, every)), at=at)
 
 
-def _told(total: Array) -> Row:
+def _told(total: Array) -> loop.Row:
     """Accuracy and mean loss from noisy sums."""
     count = max(float(total[0]), 1.0)
     return {
@@ -84,7 +85,7 @@ def _told(total: Array) -> Row:
     }
 
 
-def through(sessions: RunSessions) -> Opened:
+def through(sessions: run_sessions.RunSessions) -> Opened:
     """Queries through the protocol, by the run's ledgers."""
 
     def opened(planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
@@ -92,7 +93,7 @@ def through(sessions: RunSessions) -> Opened:
         sums = sessions.open(purpose, planned.plan, tasks, planned.query.numbers)
         made = sessions.charged(purpose)
 
-        def ask(number: int, parameters: Parameters) -> Array | None:
+        def ask(number: int, parameters: prepared_study.Parameters) -> Array | None:
             nonlocal made
             if made >= number:  # what a crash has charged and lost is not asked for again
                 return None
@@ -108,7 +109,7 @@ def through(sessions: RunSessions) -> Opened:
 def exactly(_planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
     """Queries without noise or protocol, for the baseline that keeps no privacy."""
 
-    def ask(_number: int, parameters: Parameters) -> Array:
+    def ask(_number: int, parameters: prepared_study.Parameters) -> Array:
         sums = [task.clipped_sum(parameters, np.arange(task.count)) for task in tasks]
         return np.sum(sums, axis=0)  # type: ignore[no-any-return]
 

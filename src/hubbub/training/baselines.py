@@ -36,8 +36,7 @@ from hubbub.protocol import (
     without_replacement,
 )
 from hubbub.session import round_parameters_of
-from hubbub.training.loop import Progress, State, Summation, Summed, train
-from hubbub.training.prepared_study import Parameters, PreparedStudy
+from hubbub.training import loop, prepared_study
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -45,24 +44,24 @@ Places = NDArray[np.intp]
 BASELINES = ("trusted", "local-dp", "alone", "non-private")
 
 
-def central(setting: PreparedStudy, baseline: str) -> Summation:
+def central(setting: prepared_study.PreparedStudy, baseline: str) -> loop.Summation:
     """Somebody who sees every silo's sum adds them; the noise depends on who that is (P17)."""
     plan, sums = setting.plan, _Sums.of(setting, projects=baseline != "non-private")
     sigma = plan.noise_multiplier * plan.clip
     each = sigma if baseline == "local-dp" else 0.0
     total_noise = sigma if baseline == "trusted" else 0.0
 
-    def summation(step: int, parameters: Parameters, _left: int) -> Summed:
+    def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
         chance = sums.chance(step, parameters)
         total = sums.noise(total_noise)
         for silo in range(len(sums.tasks)):
             total += sums.noisy(silo, parameters, chance, each)
-        return Summed(gradient=sums.lifted(total, chance))
+        return loop.Summed(gradient=sums.lifted(total, chance))
 
     return summation
 
 
-def alone(setting: PreparedStudy, progress: Progress) -> State:
+def alone(setting: prepared_study.PreparedStudy, progress: loop.Progress) -> loop.State:
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
     plan, sums = setting.plan, _Sums.of(setting, projects=True)
     sigma = plan.noise_multiplier * plan.clip
@@ -70,12 +69,14 @@ def alone(setting: PreparedStudy, progress: Progress) -> State:
     runs = []
     for silo in range(len(sums.tasks)):
 
-        def summation(step: int, parameters: Parameters, _left: int, silo: int = silo) -> Summed:
+        def summation(
+            step: int, parameters: prepared_study.Parameters, _left: int, silo: int = silo
+        ) -> loop.Summed:
             chance = sums.chance(step, parameters)
             total = sums.noisy(silo, parameters, chance, sigma)
-            return Summed(gradient=sums.lifted(total, chance))
+            return loop.Summed(gradient=sums.lifted(total, chance))
 
-        runs.append(train(setting, summation, progress, divisor=share))
+        runs.append(loop.train(setting, summation, progress, divisor=share))
     rows = tuple(
         {
             key: float(np.mean([row[key] for row in at_once]))
@@ -116,7 +117,7 @@ class _Sums:
     order: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, setting: PreparedStudy, *, projects: bool) -> _Sums:
+    def of(cls, setting: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
         terms = round_parameters_of(setting.plan, setting.initial.size)
         if not projects:
             terms = replace(terms, projection="", dimension=terms.parameters)
@@ -131,7 +132,7 @@ class _Sums:
             order=source.bytes(SEED_BYTES),
         )
 
-    def chance(self, step: int, parameters: Parameters) -> _Chance:
+    def chance(self, step: int, parameters: prepared_study.Parameters) -> _Chance:
         """A fresh matrix and a joint batch for a step, if there are such."""
         seed = self.source.bytes(SEED_BYTES)
         draw = draw_of(seed, step, 0, parameters) if self.terms.projection else None
@@ -153,7 +154,9 @@ class _Sums:
         chosen = chosen_records(batch, self.places[silo])
         return injected(self.source, chosen, min(self.terms.batch, task.count))
 
-    def noisy(self, silo: int, parameters: Parameters, chance: _Chance, sigma: float) -> Array:
+    def noisy(
+        self, silo: int, parameters: prepared_study.Parameters, chance: _Chance, sigma: float
+    ) -> Array:
         """The clipped sum of a silo's part of the batch, with Gaussian noise."""
         task, rows = self.tasks[silo], self.rows(silo, chance.batch)
         return clipped_sum(self.terms, task, parameters, rows, chance.draw) + self.noise(sigma)

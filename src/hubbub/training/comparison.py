@@ -16,12 +16,10 @@ import numpy as np
 from hubbub.disk import write_text
 from hubbub.planning import Plan
 from hubbub.study import Study
-from hubbub.training.baselines import BASELINES
-from hubbub.training.report_of_run import COMPARISON, write_report
+from hubbub.training import baselines, report_of_run, run_study
 from hubbub.training.result import Result
-from hubbub.training.run_study import run
 
-MODES = ("federated", *BASELINES)
+MODES = ("federated", *baselines.BASELINES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,7 @@ def compare(
         for mode in MODES:
             keep = out if split == 0 and mode == "federated" else None
             baseline = None if mode == "federated" else mode
-            result = run(one, keep, baseline=baseline, plan=first.plan if first else None)
+            result = run_study.run(one, keep, baseline=baseline, plan=first.plan if first else None)
             finals[mode].append(result.final)
             first = first or result
             if progress is not None:
@@ -92,6 +90,6 @@ def compare(
         first=first,
     )
     if out is not None:
-        write_text(out / COMPARISON, json.dumps(found.to_dict(), indent=2))
-        write_report(out)
+        write_text(out / report_of_run.COMPARISON, json.dumps(found.to_dict(), indent=2))
+        report_of_run.write_report(out)
     return found

@@ -7,22 +7,19 @@ from dataclasses import replace
 
 from hubbub.planning import TRAINING
 from hubbub.study import Standardisation
-from hubbub.training.auxiliary_sums import evaluation, standardise, through
-from hubbub.training.loop import Progress, State, Summed, train
-from hubbub.training.prepared_study import Parameters, PreparedStudy
-from hubbub.training.run_sessions import RunSessions
+from hubbub.training import auxiliary_sums, loop, prepared_study, run_sessions
 
 
 def train_federated(
-    setting: PreparedStudy,
-    sessions: RunSessions,
+    setting: prepared_study.PreparedStudy,
+    sessions: run_sessions.RunSessions,
     *,
-    start: State | None,
-    progress: Progress,
-    keep: Callable[[State], None],
+    start: loop.State | None,
+    progress: loop.Progress,
+    keep: Callable[[loop.State], None],
     offer: Callable[[Standardisation | None], None] = lambda _: None,
-    begin: Callable[[State], State] = lambda state: state,
-) -> tuple[PreparedStudy, State]:
+    begin: Callable[[loop.State], loop.State] = lambda state: state,
+) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train through the protocol: every silo adds its share of the noise, only the sum is seen.
 
     Args:
@@ -33,21 +30,21 @@ def train_federated(
         offer: told how features are standardised, before silos are told.
         begin: what more counts as spent before the first step.
     """
-    ask = through(sessions)
-    setting = standardise(setting, ask, sessions.folder)
+    ask = auxiliary_sums.through(sessions)
+    setting = auxiliary_sums.standardise(setting, ask, sessions.folder)
     offer(setting.standardisation)
-    look = evaluation(setting, ask)
+    look = auxiliary_sums.evaluation(setting, ask)
     sums = sessions.open(
         TRAINING, setting.plan, setting.tasks, setting.initial.size, lift=setting.lift
     )
-    state = start or State(parameters=setting.initial)
+    state = start or loop.State(parameters=setting.initial)
     state = begin(replace(state, attempts=max(state.attempts, sessions.charged(TRAINING))))
 
-    def summation(step: int, parameters: Parameters, left: int) -> Summed:
+    def summation(step: int, parameters: prepared_study.Parameters, left: int) -> loop.Summed:
         gradient, made = sums.round(step, parameters, left)
-        return Summed(gradient=gradient, attempts=made)
+        return loop.Summed(gradient=gradient, attempts=made)
 
-    return setting, train(
+    return setting, loop.train(
         setting,
         summation,
         progress,

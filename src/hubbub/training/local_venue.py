@@ -25,8 +25,7 @@ from hubbub.planning import TRAINING, Plan, attempts_of_list, mechanism_of
 from hubbub.protocol import Charge, Keys, Roster, Session, cores
 from hubbub.session import AbsentError, Federation, Notice, Rounds, federate, layout_of, raised_by
 from hubbub.study import Study
-from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_sessions import SessionPlan
+from hubbub.training import run_folder, run_sessions
 
 # Coordinates from which a silo's step is long enough to be worth a thread of its own.
 _WORTH_THREADS = 20_000
@@ -47,14 +46,14 @@ class LocalVenue:
     study: Study
     keys: Sequence[Keys] = field(repr=False)
     ledgers: Mapping[int, Ledger] = field(repr=False)
-    folder: RunFolder | None
+    folder: run_folder.RunFolder | None
     notice: Notice = field(default=lambda _: None, repr=False)
 
-    def set_up(self, wanted: SessionPlan) -> Rounds:
+    def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
         return self.federated(wanted, every=attempts_of_list(wanted.plan.study)).rounds
 
-    def federated(self, wanted: SessionPlan, *, every: int) -> Federation:
+    def federated(self, wanted: run_sessions.SessionPlan, *, every: int) -> Federation:
         """Everybody in a new session, with a shuffled token list for so many attempts."""
         plan, terms = wanted.plan, wanted.terms
         kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
@@ -121,7 +120,7 @@ class LocalVenue:
             attempts=attempts,
         )
 
-    def _part(self, plan: Plan, index: int, folder: RunFolder) -> dict[str, Any]:
+    def _part(self, plan: Plan, index: int, folder: run_folder.RunFolder) -> dict[str, Any]:
         """What one silo says of its ledger."""
         ledger, asked = self.ledgers[index], plan.study.privacy
         sessions, epoch = folder.sessions(TRAINING), mechanism_of(plan.study).epoch

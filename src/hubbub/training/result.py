@@ -12,10 +12,7 @@ from hubbub.assurance import FILE
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
-from hubbub.training.loop import State
-from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.report_of_run import write_report
-from hubbub.training.run_folder import RunFolder, write_model
+from hubbub.training import loop, prepared_study, report_of_run, run_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +60,9 @@ class Result:
 
 
 def conclude(
-    setting: PreparedStudy,
-    trained: State,
-    folder: RunFolder | None,
+    setting: prepared_study.PreparedStudy,
+    trained: loop.State,
+    folder: run_folder.RunFolder | None,
     *,
     epsilon: float,
     evidence: Callable[[], str] | None,
@@ -81,8 +78,8 @@ def conclude(
         standardisation=setting.standardisation,
     )
     if folder is not None:
-        write_model(folder.path, setting.plan, result.model)
+        run_folder.write_model(folder.path, setting.plan, result.model)
         if evidence is not None:
             write_bytes(folder.path / FILE, evidence().encode())
-        write_report(folder.path, seconds=time.perf_counter() - began)
+        report_of_run.write_report(folder.path, seconds=time.perf_counter() - began)
     return result

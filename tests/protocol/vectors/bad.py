@@ -46,8 +46,8 @@ def misshapen(w: World, good: bytes) -> list[Bad]:
         ("empty", "parse", "relay", "expected at least 138 bytes", b""),
         ("one byte short", "parse", "relay", "expected a payload of", good[:-1]),
         ("one byte long", "parse", "relay", "expected a payload of", good + b"\0"),
-        ("version 2", "parse", "relay", "expected wire version 1", b"\x02" + good[1:]),
-        ("tag 99", "parse", "relay", "expected a known tag", b"\x01\x63" + good[2:]),
+        ("version 1", "parse", "relay", "expected wire version 2", b"\x01" + good[1:]),
+        ("tag 99", "parse", "relay", "expected a known tag", b"\x02\x63" + good[2:]),
         ("last byte", "parse", "relay", "false signature", good[:-1] + another),
         ("another study", "parse", "relay", "expected study", other),
         ("old session", "parse", "relay", "a replay", old),
@@ -101,22 +101,25 @@ def for_a_node(w: World, good: bytes) -> list[Bad]:
     now = turn(good)
 
     def request(silos: bytes, receiver: int = 4, **where: Any) -> bytes:
-        return w.forge(0, Tag.REQUEST, silos, receiver=receiver, **(now | where))
+        named = silos + payload(good)[1:]
+        return w.forge(0, Tag.REQUEST, named, receiver=receiver, **(now | where))
 
     own = w.forge(2, Tag.REQUEST, b"\xe0", receiver=4, **now)
     old = request(b"\xe0", session=bytes(16))
     model = w.forge(0, Tag.MODEL, bytes(9), **now)
+    other = w.forge(0, Tag.REQUEST, b"\xe0" + bytes(32), receiver=4, **now)
     return [
         ("request of a silo", "total", "silo-2", "a REQUEST from the aggregator", own),
         ("a model", "total", "relay", "got a MODEL of aggregator", model),
         ("for somebody else", "total", "relay", "a REQUEST for me", request(b"\xe0", receiver=3)),
         ("masks of one silo", "total", "aggregator", "at least 2 active", request(b"\x20")),
         ("masks of a fourth", "total", "aggregator", "at most 3 silos", request(b"\xf0")),
-        ("two bytes", "total", "aggregator", "at most 3 silos", request(b"\xe0\0")),
+        ("two bytes", "total", "aggregator", "33 bytes, got 34", request(b"\xe0\0")),
         ("round 0", "total", "aggregator", "a round from 1 to 9", request(b"\xe0", round=0)),
         ("old request", "total", "relay", "a replay", old),
         ("asked again", "total_again", "relay", "never used twice", good),
         ("asked for fewer", "total_again", "aggregator", "never used twice", request(b"\xc0")),
+        ("of another model", "total_again", "aggregator", "never used twice", other),
         ("asked back", "total_again", "relay", "a round after", request(b"\xe0", attempt=0)),
     ]
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,14 +23,15 @@ import numpy as np
 
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
-from hubbub.protocol.agreement.mask_stream import add_mask
-from hubbub.protocol.agreement.pair_secrets import PairSecret, active_digest
+from hubbub.protocol.agreement.mask_stream import MaskStream, add_mask
+from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.identity import Identity
 from hubbub.protocol.primitives.noise import add_noise_and_round
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.round.additive_shares import sealed_shares
+from hubbub.protocol.primitives.wire import Tag, unverified
+from hubbub.protocol.round.additive_shares import Place, sealed_shares
+from hubbub.protocol.round.compute_node import ComputeNode
 from hubbub.session.layout import Layout
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
@@ -92,7 +94,7 @@ def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
     found["checks"] = _hex(checks)
     sessions = {}
     for index, one in parties.items():
-        confirms = [out[other][0] for other in one.witnesses]
+        confirms = [out[other][0] for other in one.confirmers]
         sessions[index] = one.finish(confirms, _inbox(checks, index))
     found["seed"] = sessions[1].seed.hex()
     found["transcript"] = sessions[1].transcript.hex()
@@ -111,8 +113,8 @@ def a_round(w: World, sessions: dict[int, Session]) -> JSON:
     model = aggregator.begin(ROUND, ATTEMPT, SILOS, PARAMETERS)
     found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(SILOS), "word_bits": 32}
     found["values"] = {str(silo): values for silo, values in VALUES.items()}
-    found["active_digest"] = active_digest(SILOS if not w.layout.nodes else ()).hex()
-    found["model"], found["masked"], found["requests"], found["totals"] = model.hex(), [], [], []
+    found["model"], found["model_digest"] = model.hex(), unverified(model).digest.hex()
+    found["masked"], found["requests"], found["totals"] = [], [], []
     for index in SILOS:
         one = w.masking(sessions[index])
         residues = ring.to_residues(np.array(VALUES[index], dtype=np.int64), 32)
@@ -135,13 +137,13 @@ def masks() -> list[JSON]:
 
 def a_mask(bits: int, length: int) -> JSON:
     """The mask of one pair in one attempt, by its ends and its hash."""
-    secret, transcript = (
+    secret, transcript, model = (
         hashlib.sha256(b"%s %d %d" % (what, bits, length)).digest()
-        for what in (b"secret", b"transcript")
+        for what in (b"secret", b"transcript", b"model")
     )
-    round, attempt, active = bits, length % 5, active_digest(range(1, 4))
+    round, attempt = bits, length % 5
     key = PairSecret(low=1, high=2, _value=secret).mask_key(
-        transcript=transcript, round=round, attempt=attempt, active=active
+        transcript=transcript, round=round, attempt=attempt, model=model
     )
     vector = ring.zeros(length, bits)
     add_mask(vector, key)
@@ -150,7 +152,7 @@ def a_mask(bits: int, length: int) -> JSON:
         "transcript": transcript.hex(),
         "round": round,
         "attempt": attempt,
-        "active_digest": active.hex(),
+        "model_digest": model.hex(),
         "key": key.hex(),
         "word_bits": bits,
         "length": length,
@@ -202,13 +204,37 @@ def graphs() -> JSON:
     }
 
 
-def share(w: World, sessions: dict[int, Session]) -> str:
-    """Silo 1's full share for the compute node: its whole vector, since there is one node."""
-    residues = ring.to_residues(np.array(VALUES[1], dtype=np.int64), 32)
-    sealed = sealed_shares(residues, sessions[1], ROUND, ATTEMPT, SecureSource(bytes(16)))
-    (node,) = w.roster.nodes
+def shared(w: World, sessions: dict[int, Session], model: bytes) -> JSON:
+    """Full shares of all silos for the compute node, and what it says of them.
+
+    They are their whole vectors, since there is one node. Silo 3 has sealed its share for another
+    attempt, so that it does not open.
+    """
+    (node,), shares = w.roster.nodes, []
+    place = Place(round=ROUND, attempt=ATTEMPT, model=model)
     where = {"round": ROUND, "attempt": ATTEMPT, "receiver": node}
-    return w.forge(1, Tag.SHARE, sealed[node], **where).hex()
+    for index in SILOS:
+        residues = ring.to_residues(np.array(VALUES[index], dtype=np.int64), 32)
+        for_whom = replace(place, attempt=ATTEMPT + (index == 3))
+        sealed = sealed_shares(residues, sessions[index], for_whom, SecureSource(bytes(16)))
+        shares.append(w.forge(index, Tag.SHARE, sealed[node], **where))
+    terms = replace(w.terms, full_shares=True)
+    arrived = w.forge(0, Tag.ARRIVED, terms.named_payload(SILOS, model), **where)
+    one = ComputeNode(
+        keys=w.keys[node],
+        roster=w.roster,
+        terms=terms,
+        session=sessions[node],
+        mask_stream=MaskStream(),
+    )
+    for share in shares:
+        one.keep(share)
+    held = one.held(arrived)
+    return {
+        "shares": [share.hex() for share in shares],
+        "arrived": arrived.hex(),
+        "held": held.hex(),
+    }
 
 
 def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
@@ -224,7 +250,9 @@ def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
         "MASKED": pairwise["round"]["masked"][0],
         "REQUEST": nodes["round"]["requests"][0],
         "TOTAL": nodes["round"]["totals"][0],
-        "SHARE": nodes["round"]["share"],
+        "SHARE": nodes["round"]["shares"][0],
+        "ARRIVED": nodes["round"]["arrived"],
+        "HELD": nodes["round"]["held"],
         "SEED_ANCHOR": joint["anchors"][0],
         "SEED_LINK": joint["round"]["links"][0],
         "MIX_KEY": mixed["MIX_KEY"][0],
@@ -245,7 +273,8 @@ def build(seal: Seal) -> JSON:
         found, sessions = session(w, seal)
         files[name] = found | {"round": a_round(w, sessions)}
         if w.layout.nodes:
-            files[name]["round"]["share"] = share(w, sessions)
+            model = bytes.fromhex(files[name]["round"]["model_digest"])
+            files[name]["round"] |= shared(w, sessions, model)
     files["joint"] = joint(JOINT, *session(JOINT, seal))
     files["network"] = network(PAIRWISE, bytes.fromhex(files["pairwise"]["round"]["model"]))
     files["frames"] = frames(*(files[name] for name in ("pairwise", "nodes", "joint", "network")))

@@ -22,13 +22,16 @@ _SIMPLE = {
     Tag.REVEAL: "silo 1's share of the joint seed",
     Tag.CONFIRM: "transcript",
     Tag.KEY_CHECK: "key check of 1 for 2",
-    Tag.REQUEST: "silos 1, 2 and 3: 1110 0000",
     Tag.SHARE: "5 residues and their tag, sealed",
     Tag.SEED_ANCHOR: "link 0 of silo 1",
     Tag.SEED_LINK: "link 14 of silo 1: (7 - 1) 2 + 1 + 1",
     Tag.MIX_KEY: "public key of silo 1 for this list",
     Tag.MIX_OPENED: "private key of silo 1 for this list",
 }
+_NAMED = dict.fromkeys(
+    (Tag.ARRIVED, Tag.REQUEST), ("silos 1, 2 and 3: 1110 0000", "digest of the MODEL")
+)
+_NAMED[Tag.HELD] = ("silo 3: 0010 0000", "digest of the three SHAREs")
 _STATEMENT = 185
 _JSON = (Tag.OPEN, Tag.READY, Tag.REFUSAL, Tag.CLOSE, Tag.CLOSED)
 _WIDTH = 62  # of a line of JSON
@@ -108,7 +111,7 @@ def derived(v: Mapping[str, Any]) -> str:
         "pair secret": v["secrets"]["1-2"],
         "silo 1 sent": v["digests"][64:128],
         "transcript": v["transcript"],
-        "active digest": v["round"]["active_digest"],
+        "model digest": v["round"]["model_digest"],
         "silo 1 hides": ", ".join(str(value) for value in v["round"]["values"]["1"]),
         "sum": ", ".join(str(value) for value in v["round"]["sum"]),
     }
@@ -169,6 +172,9 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
         return _text(data)
     if tag is Tag.RESULT:
         return [(data[i : i + 4], str(*struct.unpack_from("<f", data, i))) for i in (0, 4)]
+    if tag in _NAMED:
+        whose, digest = _NAMED[tag]
+        return [(data[:1], whose), (data[1:], digest)]
     if tag in (Tag.MASKED, Tag.TOTAL):
         size = len(data) - 32 if tag is Tag.MASKED else len(data)
         residues = [(data[i : i + 4], f"residue {i // 4}") for i in range(0, size, 4)]

@@ -6,22 +6,24 @@ words and the digest before it, so that no byte can change, go or come unnoticed
 the last one, the head, stands for the whole session. What a chain cannot show is that its end is
 missing: for that the head is written elsewhere (`evidence`). A record covers a payload by its
 hash, and so does a frame's signature; a transcript of hashes, which leaves vectors out, therefore
-has the same head as a full one, and its signatures can still be verified.
+has the same head as a full one, and its signatures can still be verified. Of a MASKED such a
+transcript keeps the digest of the MODEL too, which the hash covers apart from the vector.
 
 Masked vectors and totals look uniform, so they may be kept (docs/privacy.md P4). This file believes
 no signature.
 
     offset  size  part
-         0     8  "hubbub" and the format, 1, in two bytes, little-endian
+         0     8  "hubbub" and the format, 2, in two bytes, little-endian
          8     4  length h of the header, little-endian
         12     h  the header, JSON
       12+h    32  the first head: SHA-256("hubbub transcript v1", all bytes so far)
                   then for every frame:
-         0     1  1: with its payload; 2: with the SHA-256 of it
+         0     1  1: with its payload; 2: with what stands for it
          1    74  the frame's header (`wire.py`)
-        75     n  the payload, or its hash, 32 bytes
+        75     n  the payload; or its hash, 32 bytes, of a MASKED that of the residues and the
+                  digest of the MODEL, 64 bytes
       75+n    64  the frame's signature
-     139+n    32  the new head: SHA-256(head before, frame's header, SHA-256(payload), signature)
+     139+n    32  the new head: SHA-256(head before, frame's header, hash of the payload, signature)
 """
 
 from __future__ import annotations
@@ -36,10 +38,18 @@ from typing import Any, BinaryIO
 
 from hubbub.assurance.transcript.header import Header, parsed, written
 from hubbub.errors import IntegrityError, UserError
-from hubbub.protocol import HEADER, HEADER_BYTES, SIGNATURE_BYTES, SIGNED_FIRST, Tag
+from hubbub.protocol import (
+    HEADER,
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    SIGNED_FIRST,
+    Tag,
+    hash_of,
+    shortened,
+)
 
 FOLDER = "transcript"
-_FORMAT = 1
+_FORMAT = 2
 _MAGIC = b"hubbub" + _FORMAT.to_bytes(2, "little")
 _START = b"hubbub transcript v1"
 _DIGEST_BYTES = 32
@@ -55,7 +65,8 @@ _VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
 class Kept:
     """One frame as it was kept, and the transcript's head after it; no signature is looked at.
 
-    The payload is None where only its hash, the digest, was kept; `words` are the frame's header.
+    The payload is None where only what stands for it was kept, `short`; the digest is the hash that
+    was signed; `words` are the frame's header.
     """
 
     tag: Tag
@@ -67,6 +78,7 @@ class Kept:
     receiver: int
     size: int
     payload: bytes | None = field(repr=False)
+    short: bytes = field(repr=False)
     digest: bytes = field(repr=False)
     signature: bytes = field(repr=False)
     words: bytes = field(repr=False)
@@ -76,6 +88,11 @@ class Kept:
     def signed(self) -> bytes:
         """What the sender signed."""
         return SIGNED_FIRST + self.words + self.digest
+
+    @property
+    def answered(self) -> bytes:
+        """The digest of the MODEL that a MASKED answers, which is kept in any case."""
+        return self.short[-_DIGEST_BYTES:]
 
 
 def path_of(folder: Path, session: bytes) -> Path:
@@ -95,12 +112,12 @@ def record_of(
     view = memoryview(frame)
     words, signature = view[:HEADER_BYTES], view[-SIGNATURE_BYTES:]
     payload = view[HEADER_BYTES:-SIGNATURE_BYTES]
-    digest = hashlib.sha256(payload).digest()
-    after = _next(head, words, digest, signature)
+    short = shortened(words[1], payload)
+    after = _next(head, words, hash_of(words[1], short), signature)
     if full or words[1] not in _VECTORS:
         start, content, end = bytes([_WHOLE]) + words, payload, signature.tobytes() + after
         return (start, content, end), after
-    return (b"".join((bytes([_HASHED]), words, digest, signature, after)),), after
+    return (b"".join((bytes([_HASHED]), words, short, signature, after)),), after
 
 
 def start_of(header: Header) -> bytes:
@@ -186,7 +203,8 @@ def _record(file: BinaryIO, kind: int, head: bytes) -> Kept | None:
     if stored + SIGNATURE_BYTES + _DIGEST_BYTES > os.fstat(file.fileno()).st_size - file.tell():
         return None  # asked before reading: an altered length may be more than there is memory
     content, signature = file.read(stored), file.read(SIGNATURE_BYTES)
-    digest = hashlib.sha256(content).digest() if kind == _WHOLE else content
+    short = shortened(words[1], content) if kind == _WHOLE else content
+    digest = hash_of(words[1], short)
     after = file.read(_DIGEST_BYTES)
     if after != _next(head, words, digest, signature):
         return None
@@ -194,12 +212,15 @@ def _record(file: BinaryIO, kind: int, head: bytes) -> Kept | None:
     if fields["tag"] not in Tag.__members__.values():  # of another version
         return None
     fields |= {"tag": Tag(fields["tag"]), "payload": content if kind == _WHOLE else None}
-    return Kept(**fields, digest=digest, signature=signature, words=words, head=after)
+    return Kept(**fields, short=short, digest=digest, signature=signature, words=words, head=after)
 
 
 def _stored_bytes(kind: int, words: bytes) -> int:
     """How much of its payload a record holds."""
-    return int(HEADER.unpack(words)[-1]) if kind == _WHOLE else _DIGEST_BYTES
+    size = int(HEADER.unpack(words)[-1])
+    if kind == _WHOLE:
+        return size
+    return _DIGEST_BYTES + (min(size, _DIGEST_BYTES) if words[1] == Tag.MASKED else 0)
 
 
 def _next(

@@ -230,7 +230,8 @@ def _shown_by(name: str, header: Header, played: Played) -> Iterator[Finding]:
     purpose = "" if header.purpose == TRAINING else f" ({header.purpose})"
     yield rederived(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
-        f"signatures and order; {played.attempts} attempts, one answer of each party to each"
+        f"signatures and order; {played.attempts} attempts, one answer of each party to each, and "
+        "to one MODEL"
     )
     if played.unseen:
         yield not_verifiable(

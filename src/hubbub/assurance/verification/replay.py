@@ -3,7 +3,8 @@
 Theory of operation. The frames of a session are read in their order. Every signature is verified,
 every time must be later than the one before, and every party that was asked answers once. Where the
 vectors were kept, an attempt that everybody answered gives its sum, the sum gives the step, and the
-next MODEL must hold the result to the last bit, which is the business of `model_course.py`. The
+next MODEL must hold the result to the last bit, which is the business of `model_course.py`. Where
+they were not, a silo's answer still says which MODEL it was shown. The
 keys in a transcript's header are believed here, and no other file is known.
 """
 
@@ -29,12 +30,12 @@ from hubbub.protocol import (
     Tag,
     decoded,
     draw_of,
+    ring,
     unverified,
 )
-from hubbub.protocol.primitives import ring
 
 Time = tuple[int, int]
-_ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.REQUEST, Tag.TOTAL})
+_ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.TOTAL})
 
 
 @dataclass
@@ -72,6 +73,8 @@ class ReplayedAttempt:
     links: list[bytes] = field(default_factory=list, repr=False)
     seed: bytes | None = None
     arrived: set[int] = field(default_factory=set)
+    closed: set[int] = field(default_factory=set)  # silos whose shares some node could not open
+    held: set[int] = field(default_factory=set)
     totals: set[int] = field(default_factory=set)
     asked: bool = False
     whole: bool = True
@@ -79,12 +82,23 @@ class ReplayedAttempt:
     def is_complete(self, terms: RoundParameters, nodes: Iterable[int]) -> bool:
         """Whether no mask is left on the sum."""
         if terms.nodes:
-            return len(self.arrived) >= terms.quorum and self.totals == set(nodes)
+            return len(self.summed) >= terms.quorum and self.totals == set(nodes)
         return self.arrived == self.active
+
+    @property
+    def summed(self) -> set[int]:
+        """Silos whose answers are in the sum."""
+        return self.arrived - self.closed
 
     def add(self, kept: Kept, terms: RoundParameters, sender: str, aggregator: str) -> None:
         """Take an answer in, if its vector was kept."""
         is_total = kept.tag is Tag.TOTAL
+        if not is_total and kept.answered != self.model:
+            raise ProtocolError(
+                f"expected {sender} to answer the MODEL of this attempt, found that it was shown "
+                "another, or says so: what such silos send does not add up",
+                culprit=aggregator,
+            )
         (self.totals if is_total else self.arrived).add(kept.sender)
         if kept.payload is None:
             self.whole = False
@@ -94,7 +108,6 @@ class ReplayedAttempt:
             combine = np.add if terms.full_shares else np.subtract
             combine(self.total, terms.read_total(frame, sender), out=self.total)
         else:
-            # An aggregator that keeps to the protocol keeps no answer to another MODEL.
             self.total += terms.read_answer(frame, self.model, aggregator)
 
     def add_link(self, kept: Kept, seeds: SeedCheck, sender: str) -> None:
@@ -106,17 +119,29 @@ class ReplayedAttempt:
             self.seed = seeds.seed(*self.time, self.active, self.links)
 
     def check_request(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
-        """A node must be asked for the masks of those who answered, and of nobody else."""
-        named = terms.read_silos(kept.payload or b"", sender)
-        if kept.sender != 0 or kept.receiver in self.totals:
-            raise ProtocolError("expected a REQUEST before the node's TOTAL", culprit=sender)
-        self.asked = True
-        if named != self.arrived:
+        """A node must be asked about those who answered, and nobody else, and about their MODEL."""
+        named, model = terms.read_request(unverified(_bytes(kept)), sender)
+        total = kept.tag is Tag.REQUEST
+        done, wanted = (self.totals, self.summed) if total else (self.held, self.arrived)
+        if kept.sender != 0 or kept.receiver in done or not (total or terms.full_shares):
             raise ProtocolError(
-                f"expected a REQUEST that names the {len(self.arrived)} silos that answered, found "
-                "another set",
+                f"expected {kept.tag.name} before the node's answer", culprit=sender
+            )
+        self.asked |= total
+        if named != wanted or model != self.model:
+            raise ProtocolError(
+                f"expected a {kept.tag.name} that names the {len(wanted)} silos that answered "
+                "this MODEL, found another set or another MODEL",
                 culprit=sender,
             )
+
+    def add_held(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
+        """A node's word about the shares that it was handed."""
+        if not terms.full_shares:
+            raise ProtocolError("expected no HELD in this study, found one", culprit=sender)
+        closed, _ = terms.read_named(unverified(_bytes(kept)), sender)
+        self.held.add(kept.sender)
+        self.closed |= closed
 
 
 class Replay:
@@ -217,7 +242,7 @@ class Replay:
             )
         if kept.tag is Tag.SEED_LINK and self._seeds is not None:
             attempt.add_link(kept, self._seeds, sender)
-        elif kept.tag is Tag.REQUEST:
+        elif kept.tag in (Tag.ARRIVED, Tag.REQUEST):
             attempt.check_request(kept, self._terms, sender)
         else:
             if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != 0:
@@ -225,7 +250,10 @@ class Replay:
                     f"expected one {kept.tag.name} of everybody who was asked, found another",
                     culprit=sender,
                 )
-            attempt.add(kept, self._terms, sender, self._roster.name(0))
+            if kept.tag is Tag.HELD:
+                attempt.add_held(kept, self._terms, sender)
+            else:
+                attempt.add(kept, self._terms, sender, self._roster.name(0))
 
     def _anchored(self) -> SeedCheck:
         """What the links of the session must hash down to."""
@@ -237,6 +265,8 @@ class Replay:
         """Who may still say this in the open attempt."""
         if tag is Tag.TOTAL:
             return set(self._roster.nodes) - attempt.totals
+        if tag is Tag.HELD:
+            return set() if attempt.asked else set(self._roster.nodes) - attempt.held
         return frozenset() if attempt.asked else attempt.active - attempt.arrived
 
     def _close(self) -> bool:

@@ -88,7 +88,7 @@ class Agreement:
         session: 16 bytes chosen for this session.
         neighbours: from the joint seed (empty without one) to the roster indices of the parties
             that this one shares secrets with.
-        witnesses: whose confirmation of the transcript is demanded besides the neighbours'.
+        confirmers: whose confirmation of the transcript is demanded besides the neighbours'.
         source: where the party's randomness comes from.
         context: what else all must have seen alike, such as the digest of the anchors.
     """
@@ -102,7 +102,7 @@ class Agreement:
         study: bytes,
         session: bytes,
         neighbours: Callable[[bytes], Sequence[int]],
-        witnesses: Sequence[int],
+        confirmers: Sequence[int],
         source: SecureSource,
         context: bytes = b"",
     ) -> None:
@@ -113,7 +113,7 @@ class Agreement:
             )
         self._keys, self._roster, self._index = keys, roster, index
         self._study, self._session = study, session
-        self._choose, self._besides = neighbours, witnesses
+        self._choose, self._besides = neighbours, confirmers
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
         start = b"hubbub transcript v1" + study + session + roster.digest + context
@@ -136,7 +136,7 @@ class Agreement:
         return self._neighbours
 
     @property
-    def witnesses(self) -> list[int]:
+    def confirmers(self) -> list[int]:
         """Whose confirmations `finish` demands; known after `contribute`.
 
         The neighbours are among them: the proof of a common secret covers the transcript too, and
@@ -231,8 +231,8 @@ class Agreement:
 
     @_in_turn
     def finish(self, confirms: Sequence[bytes], checks: Sequence[bytes]) -> Session:
-        """The session, once all witnesses saw the same and all neighbours hold the same secrets."""
-        seen = self._one_each(confirms, Tag.CONFIRM, self.witnesses, 32)
+        """The session, once all confirmers saw the same and neighbours hold the same secrets."""
+        seen = self._one_each(confirms, Tag.CONFIRM, self.confirmers, 32)
         for index, transcript in seen.items():
             if transcript != self._transcript:
                 raise ProtocolError(

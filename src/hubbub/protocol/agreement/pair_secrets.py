@@ -1,15 +1,14 @@
 """Secrets that two parties share, and the one-time mask keys that are derived from them.
 
 A pair's secret comes from a fresh contribution of each side (HKDF-SHA256 over both), bound to the
-study, the session and the pair. A mask key is derived from it for one round, one attempt and one
-set of active silos, and used for one vector. Silos that were told different sets derive different
-keys: their masks do not cancel, and what the adversary gets is noise (docs/privacy.md P4).
+study, the session and the pair. A key is derived from it for one round, one attempt and one MODEL,
+by its digest, which covers the set of active silos too, and used for one vector. Silos that were
+shown different MODELs derive different keys: their masks do not cancel, and what the adversary gets
+is uniform (docs/privacy.md P4).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -44,15 +43,23 @@ class PairSecret:
         )
         return cls(low=low, high=high, _value=derive.derive(from_low + from_high))
 
-    def mask_key(self, *, transcript: bytes, round: int, attempt: int, active: bytes) -> bytes:
-        """The AES-128 key of the pair's mask in one attempt at one round."""
-        use = _number(round) + _number(attempt) + active
-        return self._expand(b"hubbub mask v1" + transcript + use, KEY_BYTES)
+    def mask_key(self, *, transcript: bytes, round: int, attempt: int, model: bytes) -> bytes:
+        """The AES-128 key of the pair's mask in an attempt at a round, for the MODEL shown there.
 
-    def share_key(self, *, transcript: bytes, round: int, attempt: int, sender: int) -> bytes:
-        """The AES-128-GCM key under which one full share travels, used once."""
-        use = _number(round) + _number(attempt) + _number(sender)
-        return self._expand(b"hubbub share v1" + transcript + use, KEY_BYTES)
+        Args:
+            transcript: of the set-up.
+            round, attempt: when.
+            model: digest of the MODEL.
+        """
+        use = _number(round) + _number(attempt) + model
+        return self._expand(b"hubbub mask v2" + transcript + use, KEY_BYTES)
+
+    def share_key(
+        self, *, transcript: bytes, round: int, attempt: int, model: bytes, sender: int
+    ) -> bytes:
+        """The AES-128-GCM key under which one full share travels, used once; as `mask_key`."""
+        use = _number(round) + _number(attempt) + model + _number(sender)
+        return self._expand(b"hubbub share v2" + transcript + use, KEY_BYTES)
 
     def check(self, *, transcript: bytes, sender: int) -> bytes:
         """Proof that the sender has this secret and saw this transcript; tells nothing else."""
@@ -60,14 +67,6 @@ class PairSecret:
 
     def _expand(self, info: bytes, length: int) -> bytes:
         return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self._value)
-
-
-def active_digest(active: Iterable[int]) -> bytes:
-    """SHA-256 of a set of silos, by roster index."""
-    whole = hashlib.sha256(b"hubbub active v1")
-    for index in sorted(active):
-        whole.update(_number(index))
-    return whole.digest()
 
 
 def _number(value: int) -> bytes:

@@ -24,9 +24,11 @@ from hubbub.protocol.primitives.wire import (
     Frame,
     Tag,
     doubled_by,
+    hash_of,
     parse,
     receiver_of,
     sender_of,
+    shortened,
     tag_of,
     unverified,
 )

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, StudyError
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives import randomness, ring
 
 Array = NDArray[np.float64]
 
@@ -79,7 +78,7 @@ class _Room(NamedTuple):
         return _Room(words[:size], layer[:size], scratch[:size], normal[:size])
 
 
-def standard_normal(source: SecureSource, out: Array) -> None:
+def standard_normal(source: randomness.SecureSource, out: Array) -> None:
     """Overwrite `out` with independent N(0, 1) samples.
 
     Guarantees:
@@ -91,7 +90,7 @@ def standard_normal(source: SecureSource, out: Array) -> None:
         _fill(source, room.first(part.stop - part.start), out[part])
 
 
-def _fill(source: SecureSource, room: _Room, out: Array) -> None:
+def _fill(source: randomness.SecureSource, room: _Room, out: Array) -> None:
     """One chunk: all at once, then whatever needs a second look."""
     words, layer, scratch, _ = room
     source.fill(words)
@@ -106,7 +105,7 @@ def _fill(source: SecureSource, room: _Room, out: Array) -> None:
 
 
 def _settle(
-    source: SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
+    source: randomness.SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
 ) -> None:
     """Decide about points that are not under the curve for certain, and draw for those refused."""
     while places.size:
@@ -119,7 +118,7 @@ def _settle(
 
 
 def _decide(
-    source: SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
+    source: randomness.SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
     """Accept wedge points under the curve, replace tail points; False: draw anew."""
     point = out[places]
@@ -132,7 +131,7 @@ def _decide(
     return np.asarray(accepted | tail)
 
 
-def _tail(source: SecureSource, count: int) -> Array:
+def _tail(source: randomness.SecureSource, count: int) -> Array:
     """|x| given |x| > start (Marsaglia 1964): exponentials with a uniform test."""
     found = np.empty(0)
     while found.size < count:
@@ -143,7 +142,7 @@ def _tail(source: SecureSource, count: int) -> Array:
     return found[:count]
 
 
-def _unit(source: SecureSource, count: int) -> Array:
+def _unit(source: randomness.SecureSource, count: int) -> Array:
     """Uniforms in (0, 1] whose small values are as fine as 2^-64."""
     return (source.words(count).astype(np.float64) + 1.0) * 2.0**-64
 
@@ -151,7 +150,7 @@ def _unit(source: SecureSource, count: int) -> Array:
 def add_noise_and_round(
     vector: Array,
     sigma_grid: float,
-    source: SecureSource,
+    source: randomness.SecureSource,
     word_bits: int,
     *,
     grid_step: float = 1.0,
@@ -186,7 +185,7 @@ def add_noise_and_round(
 
 
 def _rounded(
-    vector: Array, grid_step: float, sigma_grid: float, source: SecureSource, room: _Room
+    vector: Array, grid_step: float, sigma_grid: float, source: randomness.SecureSource, room: _Room
 ) -> NDArray[np.int64]:
     """One chunk: the noise joins the fractions, then the integer parts join in integers."""
     words, total, whole, value = room

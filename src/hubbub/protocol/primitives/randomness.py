@@ -4,10 +4,17 @@ AES-128 in counter mode, keyed by the operating system, is the only generator: N
 Python's are predictable from their outputs and are not used for anything that a guarantee rests on.
 The keystream itself comes from the `cryptography` library. This file knows nothing of what the
 numbers are for.
+
+A copy of a source, such as a restored image of a machine makes, draws again what was drawn. So what
+an attempt needs comes from a *branch*, by a name that no other attempt has, and after each attempt
+the source is *renewed* with what the operating system draws then. The name alone decides what a
+copy draws, not the moment: the same MODEL shown to both is answered with the same bytes, whose
+difference tells nothing, and any other MODEL with draws that are independent (docs/privacy.md P3).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any
 
@@ -26,6 +33,7 @@ BLOCK_BYTES = 16
 CHUNK_BYTES = 1 << 17
 MOST_BYTES = 1 << 19
 _ZEROS = memoryview(bytes(MOST_BYTES))
+_STATE_BYTES = 32
 
 
 def cipher_at(key: bytes, block: int) -> CipherContext:
@@ -54,7 +62,7 @@ class SecureSource:
 
     def __init__(self, key: bytes | None = None) -> None:
         self._cipher = cipher_at(os.urandom(KEY_BYTES) if key is None else key, 0)
-        self._process = os.getpid()
+        self._process, self._repeats = os.getpid(), key is not None
 
     def __repr__(self) -> str:
         return "SecureSource(<secret>)"
@@ -66,6 +74,26 @@ class SecureSource:
         buffer = words.view(np.uint8).data
         for start in range(0, buffer.nbytes, CHUNK_BYTES):
             keystream_into(self._cipher, buffer[start : start + CHUNK_BYTES])
+
+    def branch(self, name: bytes) -> SecureSource:
+        """A source of its own for one use; from copies of this one, the same for the same name.
+
+        Args:
+            name: what the use has alone, such as the digest of a MODEL.
+        """
+        drawn = hashlib.sha256(b"hubbub branch v1" + self.bytes(_STATE_BYTES) + name).digest()
+        return SecureSource(drawn[:KEY_BYTES])
+
+    def renew(self) -> None:
+        """Mix in fresh randomness of the operating system; a source whose key a test chose stays.
+
+        Guarantees:
+            1. What is drawn later follows neither from what this source was before nor from the
+               operating system's part alone.
+        """
+        fresh = b"" if self._repeats else os.urandom(_STATE_BYTES)
+        mixed = hashlib.sha256(b"hubbub renew v1" + self.bytes(_STATE_BYTES) + fresh).digest()
+        self._cipher = cipher_at(mixed[:KEY_BYTES], 0)
 
     def words(self, count: int) -> Words:
         """`count` uniform 64-bit words."""

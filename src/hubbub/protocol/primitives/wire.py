@@ -3,14 +3,16 @@
 A frame is a header of fixed size, a payload, and an Ed25519 signature over both (over the SHA-256
 of the payload, which may be megabytes). The header binds the message to a study, a session, a round
 and an attempt, so that nothing can be replayed elsewhere. Bytes become a `Frame` here or a
-`ProtocolError` that names the culprit; what a payload means is the business of `round`.
+`ProtocolError` that names the blamed party; what a payload means is the business of `round`. The
+payload of a MASKED is hashed in two parts, the vector and then its hash with the digest of the
+MODEL: so whoever keeps no vectors can still show which MODEL a silo has answered.
 
 A signer is blamed only for what no honest party signs. A true frame in the wrong place, or there a
 second time, is the relay's doing; two different frames for one place are their signer's. Receivers
 therefore keep the digest of what they took wherever a second frame could come.
 
     offset  size  field
-         0     1  version (1)
+         0     1  version (2)
          1     1  tag
          2    32  study id
         34    16  session
@@ -36,7 +38,7 @@ from threading import Lock
 from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives.identity import Keys, Roster
 
-VERSION = 1
+VERSION = 2
 EVERYBODY = 0xFFFFFFFF
 HEADER = struct.Struct("<BB32s16sIIIIQ")
 HEADER_BYTES = HEADER.size
@@ -51,7 +53,7 @@ _REMEMBERED = 4
 
 
 class Tag(IntEnum):
-    """Kinds of messages, in the order in which a session uses them."""
+    """Kinds of messages."""
 
     COMMIT = 1
     REVEAL = 2
@@ -78,6 +80,8 @@ class Tag(IntEnum):
     RESULT = 23
     CLOSE = 24
     CLOSED = 25
+    ARRIVED = 26
+    HELD = 27
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +111,7 @@ class Frame:
 
     @cached_property
     def _hash(self) -> bytes:
-        return hashlib.sha256(self.payload).digest()
+        return hash_of(self.tag, shortened(self.tag, self.payload))
 
     @property
     def digest(self) -> bytes:
@@ -127,6 +131,19 @@ class Frame:
             self.receiver,
             len(self.payload),
         )
+
+
+def shortened(tag: int, payload: bytes | memoryview) -> bytes:
+    """What stands for a payload where it is not kept: its hash; of a MASKED, also the MODEL's."""
+    if tag != Tag.MASKED:
+        return hashlib.sha256(payload).digest()
+    view = memoryview(payload)
+    return hashlib.sha256(view[:-DIGEST_BYTES]).digest() + view[-DIGEST_BYTES:]
+
+
+def hash_of(tag: int, short: bytes) -> bytes:
+    """The hash of a payload that is signed, from what stands for it."""
+    return hashlib.sha256(short).digest() if tag == Tag.MASKED else short
 
 
 class Sealed:

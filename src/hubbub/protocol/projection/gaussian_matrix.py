@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.protocol.projection.exact_grid import LIMBS, Array, Integers, joined, limbs
-from hubbub.protocol.projection.matrix import Effort
+from hubbub.protocol.projection import exact_grid, matrix
 
 ENTRY_BITS = 20
 # Rows of one tile of the stream: one chunk of keystream is one pair of columns of a tile.
@@ -40,33 +39,37 @@ _COS = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0]
 class Gaussian:
     """The reference kind."""
 
-    def project(self, whole: Array, dimension: int, key: bytes, effort: Effort) -> Array:
+    def project(
+        self, whole: exact_grid.Array, dimension: int, key: bytes, effort: matrix.Effort
+    ) -> exact_grid.Array:
         """The k sums of d whole numbers times Gaussian entries."""
         tiles = _tiles(whole.size)
 
-        def share(worker: int) -> Integers:
-            totals = np.zeros((dimension, LIMBS), dtype=np.int64)
+        def share(worker: int) -> exact_grid.Integers:
+            totals = np.zeros((dimension, exact_grid.LIMBS), dtype=np.int64)
             for tile in range(worker, len(tiles), effort.workers):
-                parts = limbs(whole[tiles[tile]].astype(np.int64))
+                parts = exact_grid.limbs(whole[tiles[tile]].astype(np.int64))
                 for columns, entries in _entries(key, tile, len(parts), dimension):
                     totals[columns] += (entries @ parts).astype(np.int64)
             return totals
 
         shares = effort.each(share, range(effort.workers))
-        return joined(np.sum(shares, axis=0)) / _UNIT
+        return exact_grid.joined(np.sum(shares, axis=0)) / _UNIT
 
-    def lift(self, integers: Integers, parameters: int, key: bytes, effort: Effort) -> Array:
+    def lift(
+        self, integers: exact_grid.Integers, parameters: int, key: bytes, effort: matrix.Effort
+    ) -> exact_grid.Array:
         """The d sums of k integers times Gaussian entries."""
         tiles = _tiles(parameters)
-        parts = limbs(integers)
+        parts = exact_grid.limbs(integers)
         out = np.empty(parameters)
 
         def one(tile: int) -> None:
             lifted = out[tiles[tile]]
-            totals = np.zeros((lifted.size, LIMBS), dtype=np.int64)
+            totals = np.zeros((lifted.size, exact_grid.LIMBS), dtype=np.int64)
             for columns, entries in _entries(key, tile, lifted.size, integers.size):
                 totals += (entries.T @ parts[columns]).astype(np.int64)
-            np.divide(joined(totals), _UNIT, out=lifted)
+            np.divide(exact_grid.joined(totals), _UNIT, out=lifted)
 
         effort.each(one, range(len(tiles)))
         return out
@@ -77,7 +80,9 @@ def _tiles(parameters: int) -> list[slice]:
     return [slice(at, min(at + _ROWS, parameters)) for at in range(0, parameters, _ROWS)]
 
 
-def _entries(key: bytes, tile: int, rows: int, dimension: int) -> Iterator[tuple[slice, Array]]:
+def _entries(
+    key: bytes, tile: int, rows: int, dimension: int
+) -> Iterator[tuple[slice, exact_grid.Array]]:
     """The columns of one tile, some at a time, each a row of the array; buffers are reused."""
     pairs = -(-dimension // 2)
     cipher = cipher_at(key, tile * pairs * _ROWS)
@@ -92,7 +97,9 @@ def _entries(key: bytes, tile: int, rows: int, dimension: int) -> Iterator[tuple
         yield slice(start, used), entries[: used - start]
 
 
-def normal_pairs(blocks: NDArray[np.uint32], one: Array, other: Array) -> None:
+def normal_pairs(
+    blocks: NDArray[np.uint32], one: exact_grid.Array, other: exact_grid.Array
+) -> None:
     """Overwrite two arrays of n with N(0, 1) in steps of 2^-20, from n AES blocks (n, 4)."""
     angle = blocks[:, 3]
     turn = (angle >> 2).astype(np.float64)
@@ -112,7 +119,7 @@ def normal_pairs(blocks: NDArray[np.uint32], one: Array, other: Array) -> None:
         entries.view(np.uint64)[...] |= bits
 
 
-def _radius(blocks: NDArray[np.uint32]) -> Array:
+def _radius(blocks: NDArray[np.uint32]) -> exact_grid.Array:
     """sqrt(-2 ln u) / sqrt(2), in steps of 2^-20, with u = (96 bits + 1/2) / 2^96."""
     numbers = blocks[:, 2].astype(np.float64)
     numbers += 0.5
@@ -134,7 +141,7 @@ def _radius(blocks: NDArray[np.uint32]) -> Array:
     return logarithm
 
 
-def _series(power: Array, coefficients: list[float]) -> Array:
+def _series(power: exact_grid.Array, coefficients: list[float]) -> exact_grid.Array:
     """A polynomial by Horner's rule, highest coefficient first."""
     total = power * coefficients[0]
     for coefficient in coefficients[1:-1]:

@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import UserError
-from hubbub.protocol.projection import gaussian_matrix, sign_matrix
-from hubbub.protocol.projection.exact_grid import Array, quantum, rounded, to_grid
-from hubbub.protocol.projection.matrix import Draw, Effort, Projection
+from hubbub.protocol.projection import exact_grid, gaussian_matrix, matrix, sign_matrix
 
 # From a projected sum and its draw to the whole sum.
-Lift = Callable[[Array, Draw], Array]
+Lift = Callable[[exact_grid.Array, matrix.Draw], exact_grid.Array]
 
-_DEFAULT = Effort()
+_DEFAULT = matrix.Effort()
 
 
 def project(
-    vector: NDArray[np.floating], projection: Projection, draw: Draw, effort: Effort = _DEFAULT
-) -> Array:
+    vector: NDArray[np.floating],
+    projection: matrix.Projection,
+    draw: matrix.Draw,
+    effort: matrix.Effort = _DEFAULT,
+) -> exact_grid.Array:
     """The k numbers P^T x of a clipped sum x.
 
     Guarantees:
@@ -49,17 +50,17 @@ def project(
     [0.707107, 0.707107]
     """
     _expect(vector, projection.parameters)
-    whole = rounded(vector, projection.quantum)
+    whole = exact_grid.rounded(vector, projection.quantum)
     sums = _engine(projection).project(whole, projection.dimension, draw.key(projection), effort)
     return sums * (projection.quantum / sqrt(projection.dimension))
 
 
 def lift(
     projected: NDArray[np.floating],
-    projection: Projection,
-    draw: Draw,
-    effort: Effort = _DEFAULT,
-) -> Array:
+    projection: matrix.Projection,
+    draw: matrix.Draw,
+    effort: matrix.Effort = _DEFAULT,
+) -> exact_grid.Array:
     """The d numbers P y: an unbiased estimate of the sum whose noisy projection is y.
 
     Guarantees: bit-identical on every machine and for every `effort`; within 2^-45 of the exact
@@ -80,14 +81,14 @@ def lift(
     largest = float(np.abs(projected).max())
     if largest == 0:
         return np.zeros(projection.parameters)
-    step = quantum(largest, projection.dimension) if np.isfinite(largest) else 1.0
-    integers = to_grid(projected, step)
+    step = exact_grid.quantum(largest, projection.dimension) if np.isfinite(largest) else 1.0
+    integers = exact_grid.to_grid(projected, step)
     out = _engine(projection).lift(integers, projection.parameters, draw.key(projection), effort)
     out *= step / sqrt(projection.dimension)
     return out
 
 
-def _engine(projection: Projection) -> gaussian_matrix.Gaussian | sign_matrix.Signs:
+def _engine(projection: matrix.Projection) -> gaussian_matrix.Gaussian | sign_matrix.Signs:
     return gaussian_matrix.Gaussian() if projection.kind == "gaussian" else sign_matrix.Signs()
 
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.protocol.projection.exact_grid import Array, Integers
-from hubbub.protocol.projection.matrix import Effort
+from hubbub.protocol.projection import exact_grid, matrix
 
 COLUMNS = 20
 _WORD_BITS = 16
@@ -52,7 +51,7 @@ def column_masks() -> list[int]:
     return [1 << bit for bit in range(_WORD_BITS)] + checks
 
 
-def _characters(shift: int) -> Array:
+def _characters(shift: int) -> exact_grid.Array:
     """(20, 256): the sign of each column that comes from one half of a word."""
     return np.array(
         [
@@ -69,12 +68,14 @@ _LOW = _characters(0).reshape(COLUMNS, -1, _STRIP).swapaxes(0, 1)  # (8, 20, 32)
 class Signs:
     """The fast kind."""
 
-    def project(self, whole: Array, dimension: int, key: bytes, effort: Effort) -> Array:
+    def project(
+        self, whole: exact_grid.Array, dimension: int, key: bytes, effort: matrix.Effort
+    ) -> exact_grid.Array:
         """The k signed sums of d whole numbers."""
         span = min(_SPAN, whole.size)
         starts, ones = np.arange(span + 1, dtype=np.int32), np.ones(span)
 
-        def one(task: int) -> Array:
+        def one(task: int) -> exact_grid.Array:
             group, first = task % groups, task // groups * span
             part = whole[first : first + span]
             places = np.empty(part.size, dtype=np.int32)
@@ -91,7 +92,9 @@ class Signs:
         sums = effort.each(one, range(groups * -(-whole.size // span)))
         return np.asarray(sum(np.reshape(sums, (-1, groups * COLUMNS))))[:dimension]
 
-    def lift(self, integers: Integers, parameters: int, key: bytes, effort: Effort) -> Array:
+    def lift(
+        self, integers: exact_grid.Integers, parameters: int, key: bytes, effort: matrix.Effort
+    ) -> exact_grid.Array:
         """The d signed sums of k integers."""
         groups = _groups(integers.size)
         padded = np.zeros((groups, COLUMNS))
@@ -101,7 +104,9 @@ class Signs:
         for first in range(0, groups, at_once):
             tables = [_table(y) for y in padded[first : first + at_once]]
 
-            def one(start: int, first: int = first, tables: list[Array] = tables) -> None:
+            def one(
+                start: int, first: int = first, tables: list[exact_grid.Array] = tables
+            ) -> None:
                 indices, looked_up = np.empty(_ROWS, dtype=np.intp), np.empty(_ROWS)
                 for group, table in enumerate(tables, first):
                     for rows, words in _words(key, group, start, min(start + _SPAN, parameters)):
@@ -119,7 +124,7 @@ def _groups(dimension: int) -> int:
     return -(-dimension // COLUMNS)
 
 
-def _table(values: Array) -> Array:
+def _table(values: exact_grid.Array) -> exact_grid.Array:
     """The signed sum of twenty values for each word."""
     strips = (_HIGH.T * values) @ _LOW
     return strips.swapaxes(0, 1).reshape(_WORDS)

@@ -2,8 +2,9 @@
 
 An attempt is opened with `begin`, fed with `receive`, and closed with `integers` once everybody
 that was asked has answered. With compute nodes, `requests` asks for the masks of exactly the silos
-that arrived. With pairwise masks a missing silo spoils the attempt: it is abandoned, and the next
-one is begun among those left. Vectors are added as they come and not kept.
+that arrived. With full shares, `check_shares` comes first, and what the nodes say of them: a silo
+whose share does not open is left out. With pairwise masks a missing silo spoils the attempt: it is
+abandoned, and the next one is begun among those left. Vectors are added as they come and not kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import SeedCheck
 from hubbub.protocol.primitives import EVERYBODY, Frame, Keys, Roster, Tag, doubled_by, parse, ring
-from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
+from hubbub.protocol.round import additive_shares, round_parameters
 
 
 class Aggregator:
@@ -36,17 +37,19 @@ class Aggregator:
         *,
         keys: Keys,
         roster: Roster,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         study: bytes,
         session: bytes,
         seeds: SeedCheck | None = None,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._study, self._session = study, session
-        self._turn = Turn()
+        self._turn = round_parameters.Turn()
         self._active: frozenset[int] = frozenset()
         self._model = b""  # the digest of the MODEL that is to be answered
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
+        self._shares: dict[int, dict[int, bytes]] = {}  # node to silo to its SHARE's digest
+        self._held: dict[int, bytes] = {}  # node to the digest of what it said of them
         self._answered: dict[int, bytes] = {}  # node to the digest of its answer
         self._asked = False
         self._total = ring.zeros(0, terms.word_bits)
@@ -54,7 +57,11 @@ class Aggregator:
         self._seed: bytes | None = None
 
     def begin(
-        self, round: int, attempt: int, active: Iterable[int], parameters: Parameters
+        self,
+        round: int,
+        attempt: int,
+        active: Iterable[int],
+        parameters: round_parameters.Parameters,
     ) -> bytes:
         """Open an attempt: the MODEL for everybody."""
         silos = frozenset(active)
@@ -62,6 +69,7 @@ class Aggregator:
         self._turn.advance(round, attempt, self._terms.steps)
         self._active, self._seed = silos, None
         self._arrived, self._answered, self._asked = {}, {}, False
+        self._shares, self._held = {node: {} for node in self._roster.nodes}, {}
         self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
         model = self._frame(Tag.MODEL, EVERYBODY, payload)
         self._model = model.digest
@@ -75,14 +83,7 @@ class Aggregator:
         Raises:
             ProtocolError: it is not what this attempt waits for; the sum is as before.
         """
-        frame = parse(message, self._roster, study=self._study, session=self._session)
-        sender = self._roster.name(frame.sender)
-        if (frame.round, frame.attempt) != self._turn.last or frame.receiver != 0:
-            raise ProtocolError(
-                f"expected an answer to attempt {self._turn.last[0]}.{self._turn.last[1]}, "
-                f"got one to {frame.round}.{frame.attempt} from {sender}",
-                culprit="relay",
-            )
+        frame, sender = self._answer(message)
         if frame.tag is Tag.MASKED:
             self._once(frame, self._active, self._arrived, sender)
             if self._asked:
@@ -99,6 +100,77 @@ class Aggregator:
             self._answered[frame.sender] = frame.digest
         else:
             raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+
+    def check_shares(self, silo: int, shares: Sequence[bytes]) -> None:
+        """See that a silo's SHAREs are of the open attempt, before its answer is received.
+
+        What is in them only the nodes can see.
+
+        Raises:
+            ProtocolError: one is not the silo's, not of this attempt, or not of the length.
+        """
+        frames = [self._share(silo, data) for data in shares]
+        for frame in frames:
+            self._shares[frame.receiver][silo] = frame.digest
+
+    def _share(self, silo: int, data: bytes) -> Frame:
+        """One SHARE of a silo."""
+        frame = parse(data, self._roster, study=self._study, session=self._session)
+        sender, time = self._roster.name(frame.sender), (frame.round, frame.attempt)
+        is_share = frame.tag is Tag.SHARE and frame.receiver in self._shares
+        if frame.sender != silo or not is_share or time < self._turn.last:
+            raise ProtocolError(
+                f"expected a SHARE of {self._roster.name(silo)} for this attempt, got another "
+                "frame",
+                culprit="relay",
+            )
+        if time != self._turn.last:
+            raise ProtocolError(
+                f"expected a SHARE for attempt {self._turn.last[0]}.{self._turn.last[1]}, got one "
+                f"for {frame.round}.{frame.attempt}, which is still to come",
+                culprit=sender,
+            )
+        self._terms.read_share(frame, sender)
+        return frame
+
+    def arrivals(self) -> dict[int, bytes]:
+        """ARRIVED for every compute node: who answered, before it is asked for a total."""
+        self._check_quorum()
+        return self._named(Tag.ARRIVED)
+
+    def receive_held(self, message: bytes) -> frozenset[int]:
+        """What a node says of the shares that it was handed.
+
+        Returns:
+            The silos whose shares do not open, as it says; they are left out of the sum.
+
+        Raises:
+            ProtocolError: it is not what this attempt waits for.
+        """
+        frame, sender = self._answer(message)
+        if frame.tag is not Tag.HELD or self._asked:
+            raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+        self._once(frame, self._roster.nodes, self._held, sender)
+        closed, digest = self._terms.read_named(frame, sender)
+        handed, (round, attempt) = self._shares[frame.sender], self._turn.last
+        place = additive_shares.Place(round=round, attempt=attempt, model=self._model)
+        shares = {silo: each for silo, each in handed.items() if silo in self._arrived}
+        if digest != additive_shares.digest_of_shares(place, shares):
+            raise ProtocolError(
+                f"expected {sender} to speak of the shares that it was handed, got other shares",
+                culprit="relay",
+            )
+        if not closed <= shares.keys():
+            raise ProtocolError(
+                "expected a HELD about silos that use the node, got others", culprit=sender
+            )
+        self._held[frame.sender] = frame.digest
+        return closed
+
+    def leave_out(self, silos: Iterable[int]) -> None:
+        """Take no sum of silos whose shares a node cannot open; all nodes have spoken."""
+        for silo in silos:
+            self._arrived.pop(silo, None)
 
     def learn_seed(self, links: Sequence[bytes]) -> None:
         """The joint seed of the open attempt, from the links of all active silos.
@@ -126,16 +198,22 @@ class Aggregator:
 
     def requests(self) -> dict[int, bytes]:
         """Close the silos' phase and ask every compute node for the masks of who arrived."""
+        self._check_quorum()
+        self._asked = True
+        return self._named(Tag.REQUEST)
+
+    def _check_quorum(self) -> None:
         if len(self._arrived) < self._terms.quorum:
             raise ProtocolError(
                 f"expected at least {self._terms.quorum} silos to answer, "
                 f"got {len(self._arrived)}; the attempt is abandoned"
             )
-        self._asked = True
-        payload = self._terms.bitmap(self._arrived)
+
+    def _named(self, tag: Tag) -> dict[int, bytes]:
+        """For every node, who arrived and the MODEL that they have answered."""
+        payload = self._terms.named_payload(self._arrived, self._model)
         return {
-            node: self._frame(Tag.REQUEST, node, payload).sealed(self._keys)
-            for node in self._roster.nodes
+            node: self._frame(tag, node, payload).sealed(self._keys) for node in self._roster.nodes
         }
 
     def integers(self) -> NDArray[np.int64]:
@@ -162,6 +240,18 @@ class Aggregator:
                 culprit=self._roster.name(min(self.missing)),
             )
         return ring.to_integers(self._total)
+
+    def _answer(self, message: bytes) -> tuple[Frame, str]:
+        """A verified frame to the aggregator about the open attempt, and who has sent it."""
+        frame = parse(message, self._roster, study=self._study, session=self._session)
+        sender = self._roster.name(frame.sender)
+        if (frame.round, frame.attempt) != self._turn.last or frame.receiver != 0:
+            raise ProtocolError(
+                f"expected an answer to attempt {self._turn.last[0]}.{self._turn.last[1]}, "
+                f"got one to {frame.round}.{frame.attempt} from {sender}",
+                culprit="relay",
+            )
+        return frame, sender
 
     def _once(
         self, frame: Frame, asked: Container[int], taken: Mapping[int, bytes], sender: str

@@ -1,7 +1,9 @@
 """A compute node's part: the total of the masks, or full shares, of those silos that answered.
 
-It holds nothing but keys. It answers once for a round and attempt, and never for a set of silos
-below the quorum: two answers, or a small one, would open single silos' vectors to the aggregator.
+It holds nothing but keys. It answers once for a round and attempt, for one MODEL, and never for a
+set of silos below the quorum: two answers, or a small one, would open single silos' vectors to the
+aggregator. Which MODEL it is the aggregator says, and need not be believed: the masks of a silo
+that was shown another are others, and its share does not open (docs/privacy.md P4).
 """
 
 from __future__ import annotations
@@ -9,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Set
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import MaskStream, Session, active_digest
+from hubbub.protocol.agreement import MaskStream, Session
 from hubbub.protocol.primitives import Frame, Keys, Roster, Tag, parse, ring
-from hubbub.protocol.round.additive_shares import Collection, opened_share
-from hubbub.protocol.round.round_parameters import RoundParameters, Turn
+from hubbub.protocol.round import additive_shares, round_parameters
 
 
 class ComputeNode:
@@ -23,20 +24,20 @@ class ComputeNode:
         *,
         keys: Keys,
         roster: Roster,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         session: Session,
         mask_stream: MaskStream,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn = Turn()
-        self._collection = Collection(terms.dimension, terms.word_bits)
+        self._turn = round_parameters.Turn()
+        self._collection = additive_shares.Collection(session, terms.dimension, terms.word_bits)
 
     def keep(self, share: bytes) -> None:
         """Add a silo's full share to those of its attempt.
 
         Raises:
-            ProtocolError: it is not from a silo that uses this node, not sealed for it, late, or
+            ProtocolError: it is not from a silo that uses this node, not of the length, late, or
                 the silo's second.
         """
         frame = parse(share, self._roster, study=self._session.study, session=self._session.id)
@@ -49,11 +50,28 @@ class ComputeNode:
             raise ProtocolError("expected no SHARE from this party, got one", culprit=sender)
         if (frame.round, frame.attempt) <= self._turn.last:
             raise ProtocolError("expected a share of an attempt not answered yet", culprit="relay")
-        sealed = self._terms.read_share(frame, sender)
-        opened = opened_share(
-            sealed, self._session, frame.sender, frame.round, frame.attempt, sender
-        )
-        self._collection.add(frame, opened, sender)
+        self._collection.add(frame, self._terms.read_share(frame, sender), sender)
+
+    def held(self, arrived: bytes) -> bytes:
+        """What this node says of the shares of an attempt, before it is asked for their total.
+
+        Args:
+            arrived: the aggregator's ARRIVED; the shares of all that it names were kept before.
+
+        Returns:
+            HELD: the silos whose shares do not open, and the digest of all these shares.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this node and session, of an
+                attempt that was answered, or names a silo whose share did not come.
+        """
+        frame, sender, silos, place = self._asked(arrived, Tag.ARRIVED)
+        if (frame.round, frame.attempt) <= self._turn.last:
+            raise ProtocolError("expected an attempt not answered yet", culprit="relay")
+        if not self._terms.full_shares:
+            raise ProtocolError("expected no ARRIVED in this study, got one", culprit=sender)
+        closed, digest = self._collection.open(place, silos & set(self._session.secrets))
+        return self._frame(Tag.HELD, frame, self._terms.named_payload(closed, digest))
 
     def total(self, request: bytes) -> bytes:
         """The answer to the aggregator's REQUEST.
@@ -63,42 +81,60 @@ class ComputeNode:
                 answered before, or names too few silos or unknown ones. Silos that do not use this
                 node may be named; they add nothing.
         """
-        frame = parse(request, self._roster, study=self._session.study, session=self._session.id)
-        sender = self._roster.name(frame.sender)
-        if frame.tag is not Tag.REQUEST or frame.sender != 0:
-            raise ProtocolError(
-                f"expected a REQUEST from the aggregator, got a {frame.tag.name} of {sender}",
-                culprit=sender if frame.tag is Tag.REQUEST else "relay",
-            )
-        if frame.receiver != self._session.index:
-            raise ProtocolError("expected a REQUEST for me, got another node's", culprit="relay")
-        arrived = self._terms.read_silos(frame.payload, sender)
-        users = arrived & set(self._session.secrets)
+        frame, sender, silos, place = self._asked(request, Tag.REQUEST)
+        users = silos & set(self._session.secrets)
         collected = None
         if self._terms.full_shares:
-            collected = self._collection.total((frame.round, frame.attempt), users)
+            collected = self._collection.total(place, users)
         self._turn.take(frame, self._terms.steps, sender)
-        residues = (
-            self._masks(frame.round, frame.attempt, users) if collected is None else collected
+        residues = self._masks(place, users) if collected is None else collected
+        return self._frame(Tag.TOTAL, frame, ring.to_bytes(residues))
+
+    def _asked(
+        self, data: bytes, tag: Tag
+    ) -> tuple[Frame, str, frozenset[int], additive_shares.Place]:
+        """A message in which the aggregator names silos, and the MODEL that they have answered."""
+        frame = parse(data, self._roster, study=self._session.study, session=self._session.id)
+        sender = self._roster.name(frame.sender)
+        if frame.tag is not tag or frame.sender != 0:
+            raise ProtocolError(
+                f"expected a {tag.name} from the aggregator, got a {frame.tag.name} of {sender}",
+                culprit=sender if frame.tag is tag else "relay",
+            )
+        if frame.receiver != self._session.index:
+            raise ProtocolError(
+                f"expected a {tag.name} for me, got another node's", culprit="relay"
+            )
+        silos, model = self._terms.read_request(frame, sender)
+        return (
+            frame,
+            sender,
+            silos,
+            additive_shares.Place(round=frame.round, attempt=frame.attempt, model=model),
         )
+
+    def _frame(self, tag: Tag, asked: Frame, payload: bytes) -> bytes:
+        """An answer to the aggregator."""
         return Frame(
-            tag=Tag.TOTAL,
+            tag=tag,
             study=self._session.study,
             session=self._session.id,
-            round=frame.round,
-            attempt=frame.attempt,
+            round=asked.round,
+            attempt=asked.attempt,
             sender=self._session.index,
             receiver=0,
-            payload=ring.to_bytes(residues),
+            payload=payload,
         ).sealed(self._keys)
 
-    def _masks(self, round: int, attempt: int, silos: Set[int]) -> ring.Residues:
+    def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""
         residues = ring.zeros(self._terms.dimension, self._terms.word_bits)
-        digest = active_digest(())
         keys = [
             self._session.secrets[silo].mask_key(
-                transcript=self._session.transcript, round=round, attempt=attempt, active=digest
+                transcript=self._session.transcript,
+                round=place.round,
+                attempt=place.attempt,
+                model=place.model,
             )
             for silo in sorted(silos)
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import MaskStream, Session, active_digest
+from hubbub.protocol.agreement import MaskStream, Session
 from hubbub.protocol.primitives import (
     EVERYBODY,
     Frame,
@@ -20,8 +20,7 @@ from hubbub.protocol.primitives import (
     parse,
     ring,
 )
-from hubbub.protocol.round.additive_shares import sealed_shares
-from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, Turn
+from hubbub.protocol.round import additive_shares, round_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,12 @@ class Attempt:
     attempt: int
     active: frozenset[int]
     model: bytes
-    parameters: Parameters = field(repr=False)
+    parameters: round_parameters.Parameters = field(repr=False)
+
+    @property
+    def place(self) -> additive_shares.Place:
+        """What stands for it in keys: when, and which MODEL."""
+        return additive_shares.Place(round=self.round, attempt=self.attempt, model=self.model)
 
 
 class Masking:
@@ -43,7 +47,7 @@ class Masking:
         roster: everybody.
         terms: the numbers of the rounds.
         session: from the agreement.
-        masking: how masks are added (on how many threads); changes speed only.
+        mask_stream: how masks are added (on how many threads); changes speed only.
         source: the silo's randomness, for full shares only.
     """
 
@@ -52,14 +56,14 @@ class Masking:
         *,
         keys: Keys,
         roster: Roster,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         session: Session,
         mask_stream: MaskStream,
         source: SecureSource | None = None,
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn = Turn()
+        self._turn = round_parameters.Turn()
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}
@@ -110,7 +114,8 @@ class Masking:
             raise ProtocolError(f"expected a new attempt to answer, got {number} again")
         self._masked = number
         if self._terms.full_shares:
-            sealed = sealed_shares(residues, self._session, *number, self._source)
+            source = self._source.branch(b"shares" + attempt.model)
+            sealed = additive_shares.sealed_shares(residues, self._session, attempt.place, source)
             self._shares = {
                 node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
             }
@@ -138,7 +143,6 @@ class Masking:
     def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:
         """The mask of every compute node, or of every active neighbour with its sign."""
         pairwise = self._terms.nodes == 0
-        digest = active_digest(attempt.active if pairwise else ())
         secrets = self._session.secrets
         others = [one for one in secrets if not pairwise or one in attempt.active]
         if not others:
@@ -150,7 +154,7 @@ class Masking:
                 transcript=self._session.transcript,
                 round=attempt.round,
                 attempt=attempt.attempt,
-                active=digest,
+                model=attempt.model,
             )
             for other in others
         }

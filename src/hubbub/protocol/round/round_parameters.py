@@ -2,8 +2,9 @@
 
 Lengths come from here, never from a sender. A MODEL payload is the bitmap of the active silos
 followed by the model; a MASKED is residues and the digest of the MODEL that it answers; a TOTAL is
-residues; a REQUEST is a bitmap; a SHARE is a sealed vector of residues, and the MASKED that goes
-with it has the digest alone.
+residues; a SHARE is a sealed vector of residues, and the MASKED that goes with it has the digest
+alone. An ARRIVED and a REQUEST are a bitmap and the digest of the MODEL that was answered; a HELD
+is a bitmap and the digest of the shares that it speaks of.
 """
 
 from __future__ import annotations
@@ -120,14 +121,37 @@ class RoundParameters:
             raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
         return self.read_silos(frame.payload[:bits], sender), parameters
 
-    def read_silos(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
-        """The set in a bitmap, which must reach the quorum."""
+    def named_payload(self, silos: Iterable[int], digest: bytes) -> bytes:
+        """The payload of an ARRIVED, a HELD or a REQUEST: silos, and what is said of them."""
+        return self.bitmap(silos) + digest
+
+    def read_named(self, frame: Frame, sender: str) -> tuple[frozenset[int], bytes]:
+        """The silos and the digest in an ARRIVED, a HELD or a REQUEST."""
+        bits = (self.silos + 7) // 8
+        self._expect(frame, bits + DIGEST_BYTES, sender)
+        return self._read_set(frame.payload[:bits], sender), bytes(frame.payload[bits:])
+
+    def read_request(self, frame: Frame, sender: str) -> tuple[frozenset[int], bytes]:
+        """The silos of an ARRIVED or a REQUEST, which must reach the quorum, and their MODEL's."""
+        silos, digest = self.read_named(frame, sender)
+        return self._enough(silos, sender), digest
+
+    def _read_set(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
+        """The set in a bitmap."""
         fits = len(bits) == (self.silos + 7) // 8
         chosen = _silos_in(bytes(bits), self.silos) if fits else None
         if chosen is None:
             raise ProtocolError(
                 f"expected a set of at most {self.silos} silos, got another", culprit=sender
             )
+        return chosen
+
+    def read_silos(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
+        """The set in a bitmap, which must reach the quorum."""
+        return self._enough(self._read_set(bits, sender), sender)
+
+    def _enough(self, chosen: frozenset[int], sender: str) -> frozenset[int]:
+        """The set, if it reaches the quorum."""
         if len(chosen) < self.quorum:
             raise ProtocolError(
                 f"expected at least {self.quorum} active silos, got {len(chosen)}: the noise of "
@@ -202,7 +226,7 @@ class Turn:
         self._taken = frame.digest
 
     def advance(self, round: int, attempt: int, steps: int, *, culprit: str = "") -> None:
-        """Go on to a later time; the culprit is who asked for one that is not later."""
+        """Go on to a later time; to blame is who asked for one that is not later."""
         if not 1 <= round <= steps:
             raise ProtocolError(f"expected a round from 1 to {steps}, got {round}", culprit=culprit)
         if (round, attempt) <= self.last:

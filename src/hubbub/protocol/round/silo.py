@@ -19,11 +19,9 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
 from hubbub.protocol.primitives import SecureSource, noise
 from hubbub.protocol.projection import Draw
-from hubbub.protocol.round.batch_rows import Rows, injected, poisson_rows
-from hubbub.protocol.round.joint_batch import Tokens
+from hubbub.protocol.round import batch_rows, joint_batch, round_parameters
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
-from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +38,15 @@ class Silo:
     Args:
         terms: the numbers of the rounds.
         task: the silo's records.
-        answering: checks models and hides answers.
-        source: the silo's randomness.
+        masking: checks models and hides answers.
+        source: the silo's randomness; every attempt draws from a branch of it.
         seeds: the silo's part of the joint seeds, where the terms need them.
     """
 
     def __init__(
         self,
         *,
-        terms: RoundParameters,
+        terms: round_parameters.RoundParameters,
         task: LocalTask,
         masking: Masking,
         source: SecureSource,
@@ -58,7 +56,7 @@ class Silo:
         self._masking, self._source, self._seeds = masking, source, seeds
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
-        self._tokens: Tokens | None = None
+        self._tokens: joint_batch.Tokens | None = None
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -91,7 +89,7 @@ class Silo:
                 "expected a new shuffled token list before a model is accepted, got it after; make "
                 "the list first"
             )
-        self._tokens = Tokens(positions, first)
+        self._tokens = joint_batch.Tokens(positions, first)
 
     def reveal(self) -> bytes:
         """This silo's part of the joint seed; nobody can choose the accepted model by it any more.
@@ -122,12 +120,15 @@ class Silo:
         """
         attempt = self._opened()
         self._accepted = None
-        terms, draw, rows = self._terms, self._draw(attempt), self._rows(attempt)
+        source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
+        terms, draw, rows = self._terms, self._draw(attempt), self._rows(attempt, source)
         total = clipped_sum(terms, self._task, attempt.parameters, rows, draw)  # P14, P8
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
-            total, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
+            total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
         )
-        return self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
+        masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
+        self._source.renew()
+        return masked
 
     def _opened(self) -> Attempt:
         """The accepted attempt."""
@@ -135,17 +136,18 @@ class Silo:
             raise ProtocolError("expected an accepted model before contributing, got none")
         return self._accepted
 
-    def _rows(self, attempt: Attempt) -> Rows:
+    def _rows(self, attempt: Attempt, source: SecureSource) -> batch_rows.Rows:
         """The silo's records in the batch, in as many rows as are public (P19)."""
-        terms, task, source = self._terms, self._task, self._source
-        if not terms.batch:
-            return poisson_rows(source, task.count, task.capacity, terms.sample_rate)  # P1
+        terms, task = self._terms, self._task
+        if not terms.batch:  # P1
+            return batch_rows.poisson_rows(source, task.count, task.capacity, terms.sample_rate)
         if self._tokens is None or self._seed is None:
             raise ProtocolError(
                 "expected a shuffled token list and a joint seed, got none; get them"
             )
         chosen = self._tokens.chosen(terms, self._seed, attempt.round)  # P9: joint batches
-        return injected(source, chosen, min(terms.batch, task.count))  # n is public there
+        most = min(terms.batch, task.count)  # the number of records is public there
+        return batch_rows.injected(source, chosen, most)
 
     def _draw(self, attempt: Attempt) -> Draw | None:
         """The matrix of the attempt, where sums are projected (P8)."""

@@ -1,8 +1,8 @@
-"""Where the messages about one list belong, and what is said so that two lies can be laid together.
+"""Where the messages about one list belong, and what is repeated so that two lies can be compared.
 
-A *venue* is one list in the making: study, session and the list's number; frames carry the number
-as their round and the step of the mixnet as their attempt. A *statement* is a frame without its
-payload, but with the payload's hash and the signature: 185 bytes that prove to anybody what was
+A *list context* is one list in the making: study, session and the list's number; frames carry the
+number as their round and the step of the mixnet as their attempt. A *statement* is a frame without
+its payload, but with the payload's hash and the signature: 185 bytes that prove to anybody what was
 signed. Everybody repeats the statements that it took, so whoever shows two silos different things
 is convicted by its own two signatures. This file knows no tokens.
 """
@@ -142,25 +142,25 @@ class ListContext:
             )
         return frame
 
-    def compare(self, mine: Mapping[int, Post], repeated: Payload, teller: int) -> None:
+    def compare(self, mine: Mapping[int, Post], repeated: Payload, repeater: int) -> None:
         """Hold what another says that it took against what I took.
 
         Raises:
-            ProtocolError: naming who signed two different things for one place; or the teller, if
+            ProtocolError: naming who signed two different things for one place; or the repeater, if
                 it repeats what nobody signed.
         """
         size = statement_bytes()
-        told = [bytes(repeated[at : at + size]) for at in range(0, len(repeated), size)]
-        if len(told) != len(mine):
+        statements = [bytes(repeated[at : at + size]) for at in range(0, len(repeated), size)]
+        if len(statements) != len(mine):
             raise ProtocolError(
-                f"expected {len(mine)} statements repeated, got {len(told)}",
-                culprit=self.roster.name(teller),
+                f"expected {len(mine)} statements repeated, got {len(statements)}",
+                culprit=self.roster.name(repeater),
             )
-        for post, statement in zip(mine.values(), told, strict=True):
-            self._compare_one(post, statement, teller)
+        for post, statement in zip(mine.values(), statements, strict=True):
+            self._compare_one(post, statement, repeater)
 
-    def _compare_one(self, mine: Post, told: bytes, teller: int) -> None:
-        signed, signature = told[:-SIGNATURE_BYTES], told[-SIGNATURE_BYTES:]
+    def _compare_one(self, mine: Post, statement: bytes, repeater: int) -> None:
+        signed, signature = statement[:-SIGNATURE_BYTES], statement[-SIGNATURE_BYTES:]
         own = mine.statement[:-SIGNATURE_BYTES]
         if signed == own:
             return
@@ -169,11 +169,11 @@ class ListContext:
         if not same_place or not sender.verifies(signature, signed):
             raise ProtocolError(
                 f"expected what {sender.name} signed, repeated, got what it did not sign",
-                culprit=self.roster.name(teller),
+                culprit=self.roster.name(repeater),
             )
         raise ProtocolError(
             "expected the same for everybody, got two different things that it signed for one "
-            f"place: it showed {self.roster.name(teller)} another",
+            f"place: it showed {self.roster.name(repeater)} another",
             culprit=sender.name,
         )
 

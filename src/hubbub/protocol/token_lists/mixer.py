@@ -12,8 +12,8 @@ order that the mixer draws, everybody sees whether it was kept. After each step 
 the names, all of them, so that it need not tell which are its own: right number, in order, none
 twice, all of its own there. Then all repeat what they saw, signed, and compare.
 
-What one silo alone can see is wrong is raised with the culprit. A layer that does not open can be
-the fault of whoever put it on; then the list is opened: all give up the keys of this list, which
+What one silo alone can see is wrong is raised with the blamed party. A layer that does not open can
+be the fault of whoever put it on; then the list is opened: all give up the keys of this list, which
 is thrown away, and `verdict.py` finds who lied.
 
 The phases are called in the order key, commit, submit, then (look, agree) for step 0 and each
@@ -29,17 +29,8 @@ import numpy as np
 
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import Keys, Roster, SecureSource, Tag
-from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
+from hubbub.protocol.token_lists import list_context, onion_layers, publications, token_list
 from hubbub.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names
-from hubbub.protocol.token_lists.publications import Publications
-from hubbub.protocol.token_lists.token_list import (
-    Owned,
-    Publication,
-    TokenList,
-    commitment,
-    list_places,
-)
 
 MOST_RECORDS = 1 << 31
 
@@ -81,24 +72,28 @@ class Mixer:
                 "expected a study id of 32 bytes, a session of 16 and a number from 0 to 2^32 - 1, "
                 f"got {len(study)}, {len(session)} and {number}"
             )
-        self._list_context = ListContext(roster=roster, study=study, session=session, number=number)
+        self._list_context = list_context.ListContext(
+            roster=roster, study=study, session=session, number=number
+        )
         self._keys, self._roster, self._index = keys, roster, index
         self._counts = dict(zip(roster.silos, map(int, counts), strict=True))
-        self._rules = Publications(self._list_context, self._counts)
+        self._rules = publications.Publications(self._list_context, self._counts)
         self._source = source or SecureSource()
         self._private = onion_layers.fresh_private()
         self._publics: dict[int, bytes] = {}
-        self._key_posts: dict[int, Post] = {}
+        self._key_posts: dict[int, list_context.Post] = {}
         self._places: list[bytes] = []
         self._own: list[Names] = []  # by list: the names of this silo's forms, by record
         self._forms = b""  # this silo's, in list 0, by record
-        self._commits: dict[int, Post] = {}
+        self._commits: dict[int, list_context.Post] = {}
         self._committed: dict[int, bytes] = {}  # what all hide behind their commits
         self._step = 0
-        self._seen: dict[int, Post] = {}
+        self._seen: dict[int, list_context.Post] = {}
         self._seen_step = 0  # in which these were published
         self._took_input = False  # whether list 0 was as it should be
-        self._shown: dict[int, Payload] = {}  # the names in this step, by who published them
+        self._shown: dict[
+            int, list_context.Payload
+        ] = {}  # the names in this step, by who published them
         self._names: Names = onion_layers.names_in(b"")
         self._next = "key"
         self._finished = False
@@ -134,9 +129,9 @@ class Mixer:
         )
         self._forms = forms.tobytes()
         self._next = "submit"
-        return self._frame(Tag.MIX_COMMIT, self._hidden() + repeated(self._key_posts))
+        return self._frame(Tag.MIX_COMMIT, self._hidden() + list_context.repeated(self._key_posts))
 
-    def submit(self, commits: Sequence[bytes]) -> Publication:
+    def submit(self, commits: Sequence[bytes]) -> token_list.Publication:
         """Phase 3, after all committed and saw the same keys: show the wrapped tokens.
 
         Raises:
@@ -149,7 +144,9 @@ class Mixer:
         self._check_own(self._committed[self._index] == self._hidden())
         self._next = "look"
         size = onion_layers.form_bytes(len(self._counts))
-        return self._publication(self._own[0], self._forms, size, told=repeated(self._commits))
+        return self._publication(
+            self._own[0], self._forms, size, repeats=list_context.repeated(self._commits)
+        )
 
     def look(self, names: Sequence[bytes]) -> bytes:
         """Check what was published in this step; the MIX_SEEN frame, which repeats it.
@@ -178,7 +175,7 @@ class Mixer:
                 culprit=self._roster.name(self._step),
             )
         self._next = "agree"
-        return self._frame(Tag.MIX_SEEN, repeated(self._seen), self._step)
+        return self._frame(Tag.MIX_SEEN, list_context.repeated(self._seen), self._step)
 
     def agree(self, seen: Sequence[bytes]) -> None:
         """Close the step, once all saw the same.
@@ -199,7 +196,7 @@ class Mixer:
 
     def mix(
         self, forms: Sequence[bytes], executor: Executor = onion_layers.in_this_thread
-    ) -> Publication:
+    ) -> token_list.Publication:
         """In this silo's turn: peel its layer off all forms and publish them in their new order.
 
         Args:
@@ -225,16 +222,18 @@ class Mixer:
         self._next = "look"
         return self._publication(names, done.forms, size - onion_layers.LAYER_BYTES, self._step)
 
-    def finish(self) -> Owned:
+    def finish(self) -> token_list.Owned:
         """The list, and where the tokens of this silo's records are; its secrets are forgotten."""
         self._begin("finish")
-        tokens = TokenList(
+        tokens = token_list.TokenList(
             study=self._list_context.study,
             session=self._list_context.session,
             number=self._list_context.number,
             names=self._names.tobytes(),
         )
-        owned = Owned(tokens=tokens, positions=onion_layers.ranks_of(self._own[-1], self._names))
+        owned = token_list.Owned(
+            tokens=tokens, positions=onion_layers.ranks_of(self._own[-1], self._names)
+        )
         self._private, self._own, self._finished = b"", [], True
         return owned
 
@@ -246,7 +245,7 @@ class Mixer:
         """
         self._refuse_after_end()
         self._next = "nothing"
-        return self._frame(Tag.MIX_COMPLAINT, repeated(self._seen), self._seen_step)
+        return self._frame(Tag.MIX_COMPLAINT, list_context.repeated(self._seen), self._seen_step)
 
     def give_up(self, complaint: bytes) -> bytes:
         """After a complaint: the MIX_OPENED frame with this silo's key; the list is never used.
@@ -268,11 +267,11 @@ class Mixer:
     def _hidden(self) -> bytes:
         """The commitment to the names of this silo's forms in list 0, in order."""
         names = np.sort(self._own[0]).tobytes()
-        return commitment(self._places[0], self._index, names)
+        return token_list.commitment(self._places[0], self._index, names)
 
     def _list_places(self) -> list[bytes]:
         counts, publics = list(self._counts.values()), list(self._publics.values())
-        return list_places(self._list_context, counts, publics)
+        return token_list.list_places(self._list_context, counts, publics)
 
     def _check_own(self, mine: bool) -> None:
         if not mine:
@@ -287,13 +286,13 @@ class Mixer:
         return b"".join(post.payload for post in posts.values())
 
     def _publication(
-        self, names: Names, forms: bytes, size: int, step: int = 0, told: bytes = b""
-    ) -> Publication:
+        self, names: Names, forms: bytes, size: int, step: int = 0, repeats: bytes = b""
+    ) -> token_list.Publication:
         """Names and forms in the order of the names, which is the shuffle, and what is repeated."""
         order = np.argsort(names)
         ordered = onion_layers.forms_in(forms, size)[order].tobytes()
-        return Publication(
-            names=self._frame(Tag.MIX_NAMES, names[order].tobytes() + told, step),
+        return token_list.Publication(
+            names=self._frame(Tag.MIX_NAMES, names[order].tobytes() + repeats, step),
             forms=self._frame(Tag.MIX_FORMS, ordered, step),
         )
 

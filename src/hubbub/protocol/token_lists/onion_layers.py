@@ -191,7 +191,7 @@ Executor = Callable[[Iterable[Job]], Iterator[Done]]
 
 
 def in_this_thread(jobs: Iterable[Job]) -> Iterator[Done]:
-    """The plainest `Labour`."""
+    """The plainest `Executor`."""
     return (job.done() for job in jobs)
 
 

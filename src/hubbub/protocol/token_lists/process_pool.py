@@ -15,8 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from hubbub.errors import HubbubError
-from hubbub.protocol.token_lists.onion_layers import Done, Executor, Job, in_this_thread
-from hubbub.protocol.token_lists.pool_worker import receive, send
+from hubbub.protocol.token_lists import onion_layers, pool_worker
 
 Watch = Callable[[int], None]
 _Process = subprocess.Popen[bytes]
@@ -33,8 +32,8 @@ def cores() -> int:
 @contextmanager
 def process_pool(
     operations: int, workers: int | None = None, watch: Watch = lambda _: None
-) -> Iterator[Executor]:
-    """A `Labour` for as long as the block lasts.
+) -> Iterator[onion_layers.Executor]:
+    """An `Executor` for as long as the block lasts.
 
     Args:
         operations: how many HPKE operations there will be; for few, no process is started.
@@ -44,7 +43,7 @@ def process_pool(
     if workers is None:
         workers = cores() if operations >= _WORTH_ALL_CORES else 1
     if workers <= 1 or operations < _WORTH_PROCESSES:
-        yield _watched(in_this_thread, watch)
+        yield _watched(onion_layers.in_this_thread, watch)
         return
     processes = [_started() for _ in range(workers)]
     with ThreadPoolExecutor(workers) as threads:
@@ -55,10 +54,10 @@ def process_pool(
                 _stop(process)
 
 
-def _watched(executor: Executor, watch: Watch) -> Executor:
+def _watched(executor: onion_layers.Executor, watch: Watch) -> onion_layers.Executor:
     """The same, telling how far it is."""
 
-    def watched(jobs: Iterable[Job]) -> Iterator[Done]:
+    def watched(jobs: Iterable[onion_layers.Job]) -> Iterator[onion_layers.Done]:
         listed = list(jobs)
         for job, done in zip(listed, executor(listed), strict=True):
             watch(job.operations)
@@ -67,21 +66,21 @@ def _watched(executor: Executor, watch: Watch) -> Executor:
     return watched
 
 
-def _shared(processes: list[_Process], threads: ThreadPoolExecutor) -> Executor:
+def _shared(processes: list[_Process], threads: ThreadPoolExecutor) -> onion_layers.Executor:
     """Jobs to whichever process is free, results in order."""
     free = SimpleQueue[_Process]()
     for process in processes:
         free.put(process)
 
-    def one(job: Job) -> Done:
+    def one(job: onion_layers.Job) -> onion_layers.Done:
         process = free.get()
         try:
             return _asked(process, job.packed())
         finally:
             free.put(process)
 
-    def shared(jobs: Iterable[Job]) -> Iterator[Done]:
-        begun: list[Future[Done]] = [threads.submit(one, job) for job in jobs]
+    def shared(jobs: Iterable[onion_layers.Job]) -> Iterator[onion_layers.Done]:
+        begun: list[Future[onion_layers.Done]] = [threads.submit(one, job) for job in jobs]
         begun.reverse()
         while begun:
             yield begun.pop().result()
@@ -107,20 +106,20 @@ def _started() -> _Process:
     )
 
 
-def _asked(process: _Process, job: bytes) -> Done:
+def _asked(process: _Process, job: bytes) -> onion_layers.Done:
     """One job done by a process."""
     if process.stdin is None or process.stdout is None:
         raise HubbubError("expected a worker process with pipes, got one without")
     try:
-        send(process.stdin, job)
-        answer = receive(process.stdout)
+        pool_worker.send(process.stdin, job)
+        answer = pool_worker.receive(process.stdout)
     except (OSError, ValueError):
         answer = b""
     if not answer:
         raise HubbubError(
             "expected a worker process to go on, it ended; look for what killed it, and resume"
         )
-    return Done.unpacked(answer)
+    return onion_layers.Done.unpacked(answer)
 
 
 def _stop(process: _Process) -> None:

@@ -1,7 +1,7 @@
 """What of a list in the making everybody can check: lengths, keys, order, commitments, likeness.
 
 The silos and whoever carries their messages hold the same frames against the same rules, and name
-the same culprit. What one silo alone can see is the business of `mixer.py`. This file knows no
+the same blamed party. What one silo alone can see is the business of `mixer.py`. This file knows no
 secrets and no order of events.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives import DIGEST_BYTES, Roster
-from hubbub.protocol.token_lists import onion_layers
+from hubbub.protocol.token_lists import onion_layers, token_list
 from hubbub.protocol.token_lists.list_context import (
     ListContext,
     Payload,
@@ -22,7 +22,6 @@ from hubbub.protocol.token_lists.list_context import (
     statement_bytes,
 )
 from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES
-from hubbub.protocol.token_lists.token_list import commitment, doubled, joined
 
 Posts = Mapping[int, Post]
 Sizes = dict[int, int]  # bytes of a payload, by who sends it
@@ -32,7 +31,7 @@ class Publications:
     """The rules for what is published about one list.
 
     Args:
-        venue: which list.
+        list_context: which list.
         counts: records of each silo, by roster index, in its order; public.
     """
 
@@ -93,8 +92,8 @@ class Publications:
         """
         hidden = {}
         for index, post in commits.items():
-            own, told = parted(post.payload, len(keys))
-            self._list_context.compare(keys, told, index)
+            own, repeats = parted(post.payload, len(keys))
+            self._list_context.compare(keys, repeats, index)
             hidden[index] = bytes(own)
         return hidden
 
@@ -113,8 +112,8 @@ class Publications:
         """
         names = dict[int, Payload]()
         for index, post in posts.items():
-            names[index], told = parted(post.payload, len(commits))
-            self._list_context.compare(commits, told, index)
+            names[index], repeats = parted(post.payload, len(commits))
+            self._list_context.compare(commits, repeats, index)
         for index, each in names.items():
             if not onion_layers.is_ascending(onion_layers.names_in(each)):
                 raise self._cheat(
@@ -139,13 +138,13 @@ class Publications:
             ProtocolError: naming who shows others than it committed to, or both of whom one copied.
         """
         for index, each in names.items():
-            if commitment(place, index, each) != hidden[index]:
+            if token_list.commitment(place, index, each) != hidden[index]:
                 raise self._cheat(index, "the tokens that it committed to, got others")
         owners = np.repeat(list(self._counts), list(self._counts.values()))
-        if alike := doubled(onion_layers.names_in(b"".join(names.values())), owners):
+        if alike := token_list.doubled(onion_layers.names_in(b"".join(names.values())), owners):
             raise ProtocolError(
                 "expected every form once, got one from two silos, which nobody could copy in time",
-                culprit=joined(self._roster, alike.difference({me})),
+                culprit=token_list.joined(self._roster, alike.difference({me})),
             )
 
     def check_forms(

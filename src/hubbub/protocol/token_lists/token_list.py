@@ -99,5 +99,5 @@ def doubled(names: Names, owners: NDArray[np.intp]) -> set[int]:
 
 
 def joined(roster: Roster, silos: set[int]) -> str:
-    """The names of culprits who can only have done it together."""
+    """The names of parties to blame who can only have done it together."""
     return " and ".join(roster.name(index) for index in sorted(silos))

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives import Frame, Tag
-from hubbub.protocol.token_lists import onion_layers
+from hubbub.protocol.token_lists import onion_layers, publications, token_list
 from hubbub.protocol.token_lists.list_context import ListContext, parted
 from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES, Executor, Names
-from hubbub.protocol.token_lists.publications import Publications
-from hubbub.protocol.token_lists.token_list import doubled, joined, list_places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +35,7 @@ class Evidence:
     List 0 is one that `Mixer.look` took: what was committed to, and the same for everybody.
 
     Args:
-        venue: which list.
+        list_context: which list.
         counts: records of each silo, in the order of the roster.
         keys: the MIX_KEY frames.
         names: the MIX_NAMES frames of each step so far: of all silos, then of one mixer each.
@@ -85,15 +83,15 @@ def verdict(
     """
     list_context = evidence.list_context
     silos, roster = list_context.roster.silos, list_context.roster
-    told = list_context.complaint(complaint)
-    _compared(evidence, told)
-    complainer = told.sender
+    complained = list_context.complaint(complaint)
+    _compared(evidence, complained)
+    complainer = complained.sender
     publics = _payloads(list_context, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, KEY_BYTES))
     privates = _payloads(list_context, opened, Tag.MIX_OPENED, dict.fromkeys(silos, KEY_BYTES))
     for index in silos:
         if onion_layers.public_of(privates[index]) != publics[index]:
             return Verdict(culprit=roster.name(index), reason="the key that it shows is not its")
-    places = list_places(list_context, evidence.counts, list(publics.values()))
+    places = token_list.list_places(list_context, evidence.counts, list(publics.values()))
     found = _input(evidence, places[0])
     for layer in silos:
         if isinstance(found, Verdict):
@@ -121,9 +119,11 @@ def _compared(evidence: Evidence, complaint: Frame) -> None:
     list_context.compare(posts, complaint.payload, complaint.sender)
 
 
-def _rules(evidence: Evidence) -> Publications:
+def _rules(evidence: Evidence) -> publications.Publications:
     silos = evidence.list_context.roster.silos
-    return Publications(evidence.list_context, dict(zip(silos, evidence.counts, strict=True)))
+    return publications.Publications(
+        evidence.list_context, dict(zip(silos, evidence.counts, strict=True))
+    )
 
 
 def _payloads(
@@ -150,8 +150,10 @@ def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
             return _misnamed(list_context, index)
     owners = np.repeat(list(silos), list(evidence.counts))
     whole = onion_layers.names_in(b"".join(names.values()))
-    if alike := doubled(whole, owners):
-        return Verdict(culprit=joined(list_context.roster, alike), reason="its form is there twice")
+    if alike := token_list.doubled(whole, owners):
+        return Verdict(
+            culprit=token_list.joined(list_context.roster, alike), reason="its form is there twice"
+        )
     return _List(names=whole, forms=b"".join(forms.values()), owners=owners)
 
 
@@ -169,9 +171,9 @@ def _peeled(
             reason=f"its token does not open at layer {layer}",
         )
     names = onion_layers.names_in(done.names)
-    if alike := doubled(names, before.owners):
+    if alike := token_list.doubled(names, before.owners):
         return Verdict(
-            culprit=joined(list_context.roster, alike),
+            culprit=token_list.joined(list_context.roster, alike),
             reason=f"its tokens are alike inside layer {layer}",
         )
     order = np.argsort(names)
