@@ -132,7 +132,8 @@ def _approve(options: argparse.Namespace) -> int:
         say("not approved; nothing was changed")
         return 1
     path = site.approve(study, roster)
-    found = {"study_id": study.id.hex(), "approved": True, "file": str(path)}
+    named = {"study_id": study.id.hex(), "own_code": study.own_code}
+    found = {**named, "approved": True, "file": str(path)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
     return 0
 

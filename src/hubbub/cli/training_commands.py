@@ -62,7 +62,10 @@ def add_commands(commands: Any) -> None:
 
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
-    emit(made.to_dict()) if options.json else show_plan(made)
+    if options.json:
+        emit({**made.to_dict(), "own_code": made.study.own_code})
+    else:
+        show_plan(made)
     return 0
 
 
@@ -263,6 +266,11 @@ def show_plan(made: Plan) -> None:
     )
     for warning in made.warnings:
         say(f"note: {warning}")
+    if study.own_code:
+        say(
+            f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
+            "or joins this study, and sees records there; nothing of it has run yet: read it first"
+        )
 
 
 def _note(row: Mapping[str, float]) -> str:
