@@ -36,7 +36,7 @@ def sprung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def through_timeit(mark: Path) -> str:
     """A study whose options are code for a function of Python's own."""
-    ran = f'options = {{ setup = "open({str(mark)!r}, \'w\')" }}'
+    ran = f"options = {{ setup = \"open({str(mark)!r}, 'w')\" }}"
     return HEART.replace(SOURCE, f'source = "python:timeit:timeit"\n{ran}')
 
 

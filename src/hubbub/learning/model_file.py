@@ -15,14 +15,16 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import nn
 
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, ModelError
+from hubbub.guarded_input import json_value
 
-_DIGEST = "sha256"
+_DIGEST, _ORDER = "sha256", "parameters"
 
 
 def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
@@ -34,7 +36,8 @@ def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None 
         metadata: public strings such as the study id and the model's kind.
 
     Raises:
-        ModelError: the metadata is not a mapping of strings, or uses the key "sha256".
+        ModelError: the metadata is not a mapping of strings, or uses one of the keys "sha256" and
+            "parameters", which says in which order those that are trained make one vector.
         OSError: the file cannot be written.
 
     >>> import tempfile
@@ -45,10 +48,13 @@ def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None 
     {'kind': 'logistic'}
     """
     header = dict(metadata or {})
-    if _DIGEST in header or not all(isinstance(v, str) for v in (*header, *header.values())):
+    texts = all(isinstance(v, str) for v in (*header, *header.values()))
+    if {_DIGEST, _ORDER} & set(header) or not texts:
         raise ModelError(
-            'expected metadata of strings without the key "sha256"; rename or str() it'
+            'expected metadata of strings without the keys "sha256" and "parameters"; rename or '
+            "str() it"
         )
+    header[_ORDER] = json.dumps([k for k, v in model.named_parameters() if v.requires_grad])
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
     header[_DIGEST] = _digest(tensors, header)
     write_bytes(path, save(tensors, metadata=header))
@@ -87,7 +93,39 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
             "model that its metadata names"
         )
     model.load_state_dict(tensors)
+    header.pop(_ORDER, None)
     return header
+
+
+def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:
+    """What a file's trained parameters are as one vector, in the order that the file states.
+
+    No model is built, and no more numbers are read than there are to be.
+
+    Args:
+        path: a file that `save_model` wrote, or anybody.
+        size: how many numbers there are to be.
+
+    Returns:
+        (size,) float32; None if the file states no order.
+
+    Raises:
+        IntegrityError: it is damaged, or states another number of them.
+    """
+    tensors, header = _read(path)
+    if _ORDER not in header:
+        return None
+    try:
+        names = json_value(header[_ORDER])
+        parts = [tensors[name].reshape(-1) for name in names]
+        if len(set(names)) < len(names) or sum(map(torch.numel, parts)) != size:
+            raise ValueError("other parameters")
+        return torch.cat(parts).to(torch.float32).numpy()
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise IntegrityError(
+            f"expected {path} to hold {size} parameters in an order that it states, found "
+            f"something else ({type(error).__name__}); copy it anew"
+        ) from None
 
 
 def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:

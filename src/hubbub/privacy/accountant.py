@@ -19,7 +19,8 @@ from hubbub.errors import StudyError
 from hubbub.privacy import arguments
 from hubbub.privacy.composition import ComposedLaw, compose
 from hubbub.privacy.discretise import bracket
-from hubbub.privacy.laws import Law, Removal
+from hubbub.privacy.effort import spend
+from hubbub.privacy.laws import Law, Removal, work_of
 from hubbub.privacy.mechanism import Release
 from hubbub.privacy.normal import gaussian_delta, gaussian_epsilon
 from hubbub.privacy.tilting import (
@@ -44,6 +45,7 @@ _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 # Relative error allowed to the closed form of the Gaussian mechanism in float64.
 _CLOSED_FORM = 1e-11
+_CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `effort`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +233,12 @@ class Composition:
     def _laws(self, way: int, frame: TiltedGrid, step: float) -> tuple[ComposedLaw, ComposedLaw]:
         """The composed law from below and from above on one grid."""
         step = step_within(frame, self._sketches[way], step)
+        spend((frame.high - frame.low) / step)
         below, above = [], []
         for one, made in zip(self._releases, self._sketches[way], strict=True):
-            law = _law(one, way)
-            low, high = bracket(law, grid(made, frame.saddle, step, frame.order), frame.saddle)
+            law, cells = _law(one, way), grid(made, frame.saddle, step, frame.order)
+            spend(cells.cuts.size * (_CELL_POINTS + work_of(law)))
+            low, high = bracket(law, cells, frame.saddle)
             below.append((low, one.count))
             above.append((high, one.count))
         return compose(below, frame, -1), compose(above, frame, +1)

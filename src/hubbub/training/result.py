@@ -84,5 +84,5 @@ def conclude(
         write_model(folder.path, setting.plan, result.model)
         if evidence is not None:
             write_bytes(folder.path / FILE, evidence().encode())
-        write_report(folder.path, seconds=time.perf_counter() - began)
+        write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result

@@ -15,7 +15,7 @@ from hubbub.assurance.evidence.audit_result import (
     remedy,
     write_audit,
 )
-from hubbub.assurance.evidence.claims import MODEL, check, check_content, remade
+from hubbub.assurance.evidence.claims import MODEL, MOST_POINTS, check, check_content, remade
 from hubbub.assurance.evidence.collecting import (
     FILE,
     STANDARDISED,
@@ -37,6 +37,7 @@ from hubbub.assurance.evidence.finding import (
     Finding,
     difference,
     judged,
+    not_checked,
     not_verifiable,
     rederived,
     wrong,

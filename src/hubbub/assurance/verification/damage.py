@@ -19,13 +19,14 @@ from hubbub.assurance.evidence import (
     digests_of,
     judged,
     load,
+    not_checked,
     plain_json,
     read_whole,
     summary_of,
     wrong,
 )
 from hubbub.assurance.transcript import FOLDER, files
-from hubbub.errors import HubbubError
+from hubbub.errors import EffortError, HubbubError
 from hubbub.planning import Plan
 
 METRICS = "metrics.jsonl"
@@ -87,6 +88,8 @@ def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
         least = [plan.epsilon_after(max(1, int(row["step"]))) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
         least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
+    except EffortError:
+        return not_checked(_CLAIM)
     except MALFORMED as error:
         return judged(_CLAIM, f"it cannot be read ({type(error).__name__}); {RESTORE}")
     short = [
