@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Federation]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered() -> Iterator[None]:
+def nothing_remembered() -> None:
     """What was computed before costs nothing, and would hide what a stranger's file costs."""
     for one in (claims.remade, epsilon_against, tilting._sketched):
         one.cache_clear()
-    yield
 
 
 @pytest.mark.parametrize("case", COSTLY)

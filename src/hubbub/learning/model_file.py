@@ -22,7 +22,7 @@ from torch import nn
 
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, ModelError
-from hubbub.guarded_input import json_value
+from hubbub.guard import json_value
 
 _DIGEST, _ORDER = "sha256", "parameters"
 
@@ -111,6 +111,13 @@ def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:
 
     Raises:
         IntegrityError: it is damaged, or states another number of them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.safetensors"
+    ...     save_model(path, nn.Linear(2, 1))
+    ...     stored_parameters(path, 3).shape
+    (3,)
     """
     tensors, header = _read(path)
     if _ORDER not in header:

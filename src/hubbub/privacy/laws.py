@@ -26,6 +26,9 @@ Array = NDArray[np.float64]
 class Law(Protocol):
     """A privacy-loss law, as far as the composition looks into it."""
 
+    def __hash__(self) -> int:
+        """Equal laws have one."""
+
     @property
     def atom(self) -> float:
         """Mass that both P and Q give to outcomes whose loss is exactly zero."""
