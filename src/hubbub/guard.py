@@ -8,13 +8,20 @@ stated size, and is counted before it is parsed. What is refused here is an `OSE
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import stat
 import tomllib
+import zipfile
+import zlib
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 MOST_BYTES = 1 << 24  # of a study, a roster, a note: all that people look at
 # Of JSON and TOML: a value of a few letters takes up to a few hundred bytes once it is read.
@@ -23,6 +30,15 @@ _MOST_ENTRIES = 400_000  # of TOML, whose reader takes some ten microseconds for
 _MOST_PARTS = 32  # of a dotted key, for which the reader's time and memory grow with the square
 _KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"""(?<![\w"'-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{_MOST_PARTS}}}""")
+_MOST_UNPACKED = 32  # how much larger than the file the arrays of an archive may be
+_NO_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, OverflowError),
+    *(KeyError, MemoryError),
+)
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -49,11 +65,13 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
         OSError: as for `open_ordinary`, or it has more than `most` bytes.
     """
     with open_ordinary(path) as file:
-        if os.fstat(file.fileno()).st_size <= most:
-            content = file.read(most + 1)  # some files say that they are empty, and never end
-            if len(content) <= most:
-                return content
-    raise OSError(0, f"more than {most} bytes")
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(0, f"more than {most} bytes")
+        content = file.read(size + 1)  # some files say that they are empty, and never end
+        if len(content) > size:
+            raise OSError(0, "more bytes than it says")
+        return content
 
 
 def read_text(path: Path, *, most: int = MOST_BYTES) -> str:
@@ -79,7 +97,9 @@ def json_value(text: bytes | str) -> Any:
     if sum(map(text.count, marks)) > _MOST_VALUES:
         raise ValueError(f"more than {_MOST_VALUES} values")
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refused
+        )
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -102,12 +122,51 @@ def toml_table(text: str) -> dict[str, Any]:
         raise ValueError("lists or tables nested too deep to read") from None
 
 
+def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of numbers in an `.npz` file, which may be packed, but not to next to nothing.
+
+    Raises:
+        ValueError: it is no such file, or its arrays are out of proportion to it.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            parts = archive.infolist()
+            if sum(one.file_size for one in parts) > _MOST_UNPACKED * len(content) + MOST_BYTES:
+                raise ValueError("its arrays are far larger than the file")
+            return {one.filename.removesuffix(".npy"): _array(archive, one) for one in parts}
+    except _NO_ARCHIVE as error:
+        raise ValueError(f"it is no whole archive of arrays ({type(error).__name__})") from None
+
+
+def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, whose size is known before anything is made; ValueError if it is none."""
+    with archive.open(part) as file:
+        version = np.lib.format.read_magic(file)
+        if version not in _NPY_HEADERS:
+            raise ValueError("it has an array of another format")
+        shape, by_columns, dtype = _NPY_HEADERS[version](file)
+        count = prod(shape) if min(shape, default=0) >= 0 else -1
+        if dtype.kind not in "biuf" or not 0 <= count * dtype.itemsize <= part.file_size:
+            raise ValueError("it has an array of something else than numbers, or a torn one")
+        numbers = file.read(count * dtype.itemsize)
+    array = np.frombuffer(bytearray(numbers), dtype, count)
+    return array.reshape(shape, order="F" if by_columns else "C")
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The members of an object; ValueError if one stands twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name stands twice")
     return found
+
+
+def _finite(digits: str) -> float:
+    """A number that is not past all others; ValueError if it is."""
+    number = float(digits)
+    if number - number != 0:
+        raise ValueError("a number past all measure")
+    return number
 
 
 def _refused(constant: str) -> None:

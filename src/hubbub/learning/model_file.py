@@ -7,11 +7,9 @@ who may vouch for a model is decided elsewhere. This file knows no training.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -22,9 +20,11 @@ from torch import nn
 
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, ModelError
-from hubbub.guard import json_value
+from hubbub.guard import json_value, npz_arrays, open_ordinary, read_bytes
 
 _DIGEST, _ORDER = "sha256", "parameters"
+_MOST_BYTES = 2**36  # of public weights
+_MOST_HEADER = 2**24  # of a file of tensors: some hundred thousand of them
 
 
 def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
@@ -138,7 +138,7 @@ def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:
 def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
     """The tensors of a `.npz` or `.safetensors` file, if it is the one with that SHA-256."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path, most=_MOST_BYTES)
     except OSError as error:
         raise IntegrityError(
             f"expected the public weights {path}, found that they cannot be read: "
@@ -151,25 +151,30 @@ def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
             "study names"
         )
     try:
-        return load(content) if path.suffix == ".safetensors" else _arrays(content)
-    except (SafetensorError, ValueError, TypeError, OSError, BadZipFile) as error:
+        if path.suffix != ".safetensors":
+            return {name: torch.from_numpy(array) for name, array in npz_arrays(content).items()}
+        _check_header(content[:8])
+        return load(content)
+    except (SafetensorError, ValueError, TypeError) as error:
         raise IntegrityError(
             f"expected tensors in {path}, found that {error}; name another file in the study"
         ) from error
 
 
-def _arrays(content: bytes) -> dict[str, torch.Tensor]:
-    """The arrays of an `.npz` file, as tensors."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+def _check_header(size: bytes) -> None:
+    """The first bytes of a file say how long its header is; ValueError if it is too long."""
+    if int.from_bytes(size, "little") > _MOST_HEADER:
+        raise ValueError(f"its header has more than {_MOST_HEADER} bytes")
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """All tensors and the metadata of a file."""
     try:
+        with open_ordinary(path) as start:
+            _check_header(start.read(8))
         with safe_open(path, framework="pt") as file:
             return {k: file.get_tensor(k) for k in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 (no mapping)
-    except (SafetensorError, ValueError, RuntimeError) as error:
+    except (SafetensorError, ValueError, RuntimeError, OSError) as error:
         raise IntegrityError(
             f"expected a whole safetensors file at {path}, found that {error}; copy it anew"
         ) from error

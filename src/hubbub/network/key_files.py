@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import tomli_w
 
 from hubbub.errors import StudyError
+from hubbub.guard import toml_table
 from hubbub.protocol import ROLES, Identity, Keys, Roster
 
 _T = TypeVar("_T")
@@ -130,9 +130,9 @@ def _identity(plain: Mapping[str, str]) -> Identity:
 def _parsed(text: str, what: str, read: Callable[[Mapping[str, Any]], _T]) -> _T:
     """What a reader finds in a text; its own errors might quote secrets, so they are not told."""
     try:
-        return read(tomllib.loads(text))
+        return read(toml_table(text))
     except StudyError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         found = "something else"
     raise StudyError(f"expected {what} as hubbub writes it, found {found}; ask for it again")

@@ -5,7 +5,6 @@ This file reads plain values and hands them to `report`; what is not there is le
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from hubbub.assurance import FILE, check_content, load, read_whole
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, UserError
+from hubbub.guard import json_value
 from hubbub.report import render
 
 REPORT = "report.html"
@@ -98,8 +98,8 @@ def _json(path: Path) -> Any:
 
 def _parsed(path: Path, text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_value(text)
+    except ValueError:
         raise IntegrityError(
             f"expected JSON in {path}, found something else; restore it from a backup"
         ) from None

@@ -31,6 +31,7 @@ from hubbub import learning
 from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, UserError
+from hubbub.guard import json_value, read_bytes
 from hubbub.planning import Plan
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
 from hubbub.study import Standardisation, Study
@@ -255,12 +256,12 @@ def _line(row: Mapping[str, float]) -> str:
 def _read_notes(path: Path) -> Notes:
     """The notes in `run.json`."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = json_value(read_bytes(path))
         if said.pop("format") != _FORMAT:
             raise ValueError
         sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
         return Notes(**said, sessions=sessions)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise IntegrityError(
             f"expected {path} as this version writes it, found something else; restore it, or use "
             "the version of hubbub that wrote it"

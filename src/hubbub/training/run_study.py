@@ -19,6 +19,7 @@ from pathlib import Path
 import hubbub.learning as learning
 from hubbub.assurance import AUDIT, Ledger, difference, read_audit
 from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.guard import json_value, read_bytes
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study
@@ -286,7 +287,7 @@ def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | 
 def check_plan(path: Path, made: Plan) -> None:
     """The plan is still the one by which the run began: noise and account go together."""
     try:
-        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.to_json()))
+        why = difference(json_value(read_bytes(path)), json.loads(made.to_json()))
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         why = f"it cannot be read ({type(error).__name__})"
     if why:

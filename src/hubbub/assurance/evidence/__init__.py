@@ -30,7 +30,6 @@ from hubbub.assurance.evidence.evidence_file import (
     Plain,
     check_ordinary,
     load,
-    plain_json,
     read_whole,
 )
 from hubbub.assurance.evidence.finding import (

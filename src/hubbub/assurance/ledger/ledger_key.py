@@ -16,6 +16,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.errors import IntegrityError
+from hubbub.guard import read_text
+
+_MOST_BYTES = 1024
 
 
 def new_key(path: Path) -> Ed25519PrivateKey:
@@ -59,10 +62,12 @@ def _public(key: Ed25519PrivateKey | None) -> bytes | None:
 
 def _read(path: Path) -> Ed25519PrivateKey | None:
     try:
-        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text()))
+        return Ed25519PrivateKey.from_private_bytes(
+            bytes.fromhex(read_text(path, most=_MOST_BYTES))
+        )
     except (FileNotFoundError, PermissionError):
         return None
-    except ValueError:
+    except (ValueError, OSError):
         raise IntegrityError(
             f"expected an Ed25519 key of 64 hexadecimal digits in {path}, found something else; "
             "restore it from a backup"

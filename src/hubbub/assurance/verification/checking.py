@@ -28,7 +28,6 @@ from hubbub.assurance.evidence import (
     load,
     not_checked,
     not_verifiable,
-    plain_json,
     read_whole,
     rederived,
     remade,
@@ -40,6 +39,7 @@ from hubbub.assurance.verification.model_check import initial_of, last_model, li
 from hubbub.assurance.verification.model_course import Course
 from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
+from hubbub.guard import json_value
 from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
 from hubbub.privacy import limited
@@ -84,7 +84,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     found = [_intact(folder, content)]
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
-        stated = plain_json(read_whole(folder / "plan.json"))
+        stated = json_value(read_whole(folder / "plan.json"))
         made, beyond = _planned(study, stated["dimension"])
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
@@ -131,7 +131,7 @@ def _audit_kept(path: Path, content: Plain) -> Finding:
     """Whether the evidence says of an audit what its file does."""
     claim = f"{path.name} is what {FILE} says that an audit has found"
     try:
-        return _alike(claim, plain_json(read_whole(path)), content.get("audit"))
+        return _alike(claim, json_value(read_whole(path)), content.get("audit"))
     except MALFORMED as error:
         return wrong(claim, f"it cannot be read ({type(error).__name__})")
 
