@@ -19,17 +19,16 @@ another name and then moved into place, so that none is ever half there.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hubbub import learning
 from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
-from hubbub.disk import write_text
+from hubbub.disk import appending, locked, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.guard import json_value, read_bytes
 from hubbub.planning import Plan
@@ -234,8 +233,8 @@ class RunFolder:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
-            with _usable(self.path), (self.path / "metrics.jsonl").open("a") as file:
-                file.writelines(_line(row) for row in new)
+            with _usable(self.path), appending(self.path / "metrics.jsonl") as file:
+                write_all(file, "".join(_line(row) for row in new).encode())
             self._rows += len(new)
 
     def _write_notes(self) -> None:
@@ -271,11 +270,10 @@ def _read_notes(path: Path) -> Notes:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the run's lock; the system frees it when the process ends, however it ends."""
-    with _usable(path):
-        file = (path / "lock").open("a")
-    with file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with _usable(path):
+                stack.enter_context(locked(path / "lock"))
         except BlockingIOError:
             raise UserError(
                 f"expected to be alone on the run in {path}, another process works on it; wait "
@@ -289,6 +287,8 @@ def _usable(path: Path) -> Iterator[None]:
     """The disk's errors as ours."""
     try:
         yield
+    except BlockingIOError:
+        raise
     except OSError as error:
         raise UserError(
             f"expected a folder that can be written, got {path}: {error.strerror}; "

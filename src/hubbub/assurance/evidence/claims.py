@@ -205,7 +205,7 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
     why = difference(account["after_attempts"], rows)
     if attempts > _paid_for(steps, study):
         why = f"the study allows for {steps} attempts"
-    yield judged(f"after the {attempts} attempts made, it is {at_most(stated['epsilon'])}", why)
+    yield judged(f"after the {attempts} attempts charged, it is {at_most(stated['epsilon'])}", why)
 
 
 def _asked_claims(content: Plain, study: Study) -> Iterator[Finding]:

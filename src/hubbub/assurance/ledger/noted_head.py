@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 
 from hubbub.assurance.ledger.row import Head
+from hubbub.disk import PRIVATE
 from hubbub.errors import IntegrityError
 from hubbub.guard import read_bytes
 
@@ -37,7 +38,7 @@ class NotedHead:
     def write(self, head: Head) -> None:
         """Note a head that is on disk."""
         if self._descriptor is None:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE)
         line = f"{head.number:020d} {head.digest.hex()}\n".encode()
         os.pwrite(self._descriptor, line, 0)  # of one length always, so that nothing is cut off
 
