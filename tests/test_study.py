@@ -127,6 +127,8 @@ REFUSED = [
     ([silos('names = ["a", "../b", "c"]')], ["parties.names", "../b", "rename"]),
     ([silos('names = ["a", "test", "c"]')], ["parties.names", "other than test", "rename"]),
     ([silos('names = ["a", "node-1", "c"]')], ["parties.names", "node-", "rename"]),
+    ([silos('names = ["a", "relay", "c"]')], ["parties.names", "relay", "rename"]),
+    ([silos('names = ["everybody", "b"]')], ["parties.names", "everybody", "rename"]),
     ([silos('names = ["a", "..", "c"]')], ["parties.names", '".."', "rename"]),
     ([silos('names = ["a", "b", "c"]\nsilos = 3.0')], ["parties.silos", "whole", "3.0", "choose"]),
     ([silos('names = "a, b, c"')], ["parties.names", "a list of texts", '"a, b, c"']),

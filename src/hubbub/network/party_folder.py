@@ -30,7 +30,6 @@ from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.guard import read_text
 from hubbub.network.key_files import (
-    check_name,
     identities,
     identity_toml,
     keys_of,
@@ -67,7 +66,6 @@ class PartyFolder:
             UserError: there are keys in it already.
             StudyError: no party can be called so.
         """
-        check_name(name)
         keys, path = Keys.generate(name, role), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
