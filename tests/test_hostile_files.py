@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from hubbub import guard, learning
+from hubbub import disk, learning
 from hubbub.assurance import Cap, Ledger, load
 from hubbub.cli import main
 from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
@@ -130,7 +130,7 @@ def test_texts_that_cost_more_than_their_size_are_refused_before_they_are_read(c
 
 def test_lists_of_numbers_and_names_with_points_are_no_long_keys() -> None:
     text = f"a = [{'0.5, ' * 1000}]\nb = '{'w.' * 20}'\nc.d.e = 1"
-    assert guard.toml_table(text)["c"] == {"d": {"e": 1}}
+    assert disk.toml_table(text)["c"] == {"d": {"e": 1}}
 
 
 # JSON ---------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_lists_of_numbers_and_names_with_points_are_no_long_keys() -> None:
 def test_json_that_readers_could_differ_in_or_choke_on_is_refused(text, why) -> None:
     for one in (text, text.encode()):
         with pytest.raises(ValueError, match=why):
-            guard.json_value(one)
+            disk.json_value(one)
 
 
 def test_evidence_of_many_empty_lists_takes_little_memory(tmp_path) -> None:

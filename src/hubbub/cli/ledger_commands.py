@@ -11,8 +11,8 @@ from typing import Any
 
 from hubbub.assurance import Cap, Ledger, Progress, Statement, Tally, Witness, Witnessed
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, UserError
-from hubbub.guard import json_value, read_bytes
 from hubbub.privacy import arguments
 
 

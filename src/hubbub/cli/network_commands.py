@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from hubbub.assurance import read_audit
 from hubbub.cli.output import add_command, answer, bar, emit, number, say, table
 from hubbub.cli.training_commands import AUDIT_WORDS, show_plan
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import UserError
-from hubbub.guard import json_value, read_bytes
 from hubbub.network.key_files import fingerprint, roster_of, roster_toml
 from hubbub.network.party_folder import IDENTITY, PartyFolder, read_identity, read_roster
 from hubbub.planning import plan

@@ -18,9 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import nn
 
-from hubbub.disk import write_bytes
+from hubbub.disk import json_value, npz_arrays, open_ordinary, read_bytes, write_bytes
 from hubbub.errors import IntegrityError, ModelError
-from hubbub.guard import json_value, npz_arrays, open_ordinary, read_bytes
 
 _DIGEST, _ORDER = "sha256", "parameters"
 _MOST_BYTES = 2**36  # of public weights

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import tomli_w
 
+from hubbub.disk import toml_table
 from hubbub.errors import StudyError
-from hubbub.guard import toml_table
 from hubbub.protocol import ROLES, Identity, Keys, Roster
 
 _T = TypeVar("_T")

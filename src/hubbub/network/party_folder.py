@@ -26,9 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import write_audit
-from hubbub.disk import write_bytes
+from hubbub.disk import read_text, write_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.guard import read_text
 from hubbub.network.key_files import (
     identities,
     identity_toml,

@@ -2,7 +2,7 @@
 
 They are refused before anything else is looked at, so that every later sentence is short and can be
 shown on a terminal, and so that no later program meets a number that it cannot hold. What would
-take long to parse is refused before that, by `guard.py`. This file knows no key of a study.
+take long to parse is refused before that, by `hubbub.disk`. This file knows no key of a study.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError
-from hubbub.guard import json_value, read_bytes
 from hubbub.study.tabular import Records
 
 Array = NDArray[np.float64]

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
-from hubbub.guard import read_text, toml_table
 from hubbub.study.contradictions import check_data, check_extras, check_parties, check_training
 from hubbub.study.data import Data, data_from
 from hubbub.study.file_limits import check_size

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from hubbub.disk import write_bytes
+from hubbub.disk import json_value, read_bytes, write_bytes
 from hubbub.errors import IntegrityError
-from hubbub.guard import json_value, read_bytes
 from hubbub.training.loop import State
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{64})\.safetensors")

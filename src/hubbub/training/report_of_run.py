@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import FILE, check_content, load, read_whole
-from hubbub.disk import write_bytes
+from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
-from hubbub.guard import json_value
 from hubbub.report import render
 
 REPORT = "report.html"

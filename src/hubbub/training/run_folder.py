@@ -28,9 +28,8 @@ from typing import Any
 
 from hubbub import learning
 from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
-from hubbub.disk import appending, locked, write_all, write_text
+from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
-from hubbub.guard import json_value, read_bytes
 from hubbub.planning import Plan
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
 from hubbub.study import Standardisation, Study

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import hubbub.learning as learning
 from hubbub.assurance import AUDIT, Ledger, difference, read_audit
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.guard import json_value, read_bytes
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study

@@ -16,9 +16,8 @@ from typing import Any
 
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
-from hubbub.disk import write_text
+from hubbub.disk import json_value, write_text
 from hubbub.errors import StudyError
-from hubbub.guard import json_value
 from hubbub.planning import Plan, stated_adversary
 from hubbub.privacy import Rates, arguments, lower_bound
 from hubbub.report import at_least, at_most

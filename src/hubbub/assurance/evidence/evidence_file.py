@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hubbub import guard
+from hubbub import disk
 from hubbub.assurance.transcript import roster_of
 from hubbub.errors import HubbubError, IntegrityError, UserError
 
@@ -46,7 +46,7 @@ def load(path: Path) -> Plain:
 def read_whole(path: Path, *, most: int = _MOST_BYTES) -> bytes:
     """A file of a run as it is; UserError as for `check_ordinary`, or if it is too large."""
     with _readable(path):
-        return guard.read_bytes(path, most=most)
+        return disk.read_bytes(path, most=most)
 
 
 def check_ordinary(path: Path) -> None:
@@ -56,7 +56,7 @@ def check_ordinary(path: Path) -> None:
         UserError: it is no ordinary file.
     """
     with _readable(path):
-        guard.open_ordinary(path).close()
+        disk.open_ordinary(path).close()
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def _verified(whole: bytes) -> Plain | None:
     if found is None:
         return None
     try:
-        content: Plain = guard.json_value(found[1] + b"\n}")
+        content: Plain = disk.json_value(found[1] + b"\n}")
         (aggregator,) = roster_of(content["roster"][:1]).parties
         signature = bytes.fromhex(found[2].decode())
         return content if aggregator.verifies(signature, _signed_words(found[1])) else None

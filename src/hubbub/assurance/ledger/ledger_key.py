@@ -15,9 +15,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hubbub.disk import PRIVATE, fresh, write_all
+from hubbub.disk import PRIVATE, fresh, read_text, write_all
 from hubbub.errors import IntegrityError
-from hubbub.guard import read_text
 
 _MOST_BYTES = 1024
 

@@ -14,9 +14,8 @@ import re
 from pathlib import Path
 
 from hubbub.assurance.ledger.row import Head
-from hubbub.disk import PRIVATE
+from hubbub.disk import PRIVATE, read_bytes
 from hubbub.errors import IntegrityError
-from hubbub.guard import read_bytes
 
 _MOST_BYTES = 1024
 _LINE = re.compile(rb"(\d{20}) ([0-9a-f]{64})\n")

@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hubbub.assurance.transcript.header import Header, parsed, written
+from hubbub.disk import open_ordinary
 from hubbub.errors import IntegrityError, UserError
-from hubbub.guard import open_ordinary
 from hubbub.protocol import (
     HEADER,
     HEADER_BYTES,

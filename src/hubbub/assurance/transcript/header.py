@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from hubbub.guard import json_value
+from hubbub.disk import json_value
 from hubbub.protocol import Identity, Roster, RoundParameters
 
 

@@ -38,8 +38,8 @@ from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, d
 from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
 from hubbub.assurance.verification.model_course import Course
 from hubbub.assurance.verification.replay import Played, Replay, first_round
+from hubbub.disk import json_value
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.guard import json_value
 from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
 from hubbub.privacy import limited

@@ -25,8 +25,8 @@ from hubbub.assurance.evidence import (
     wrong,
 )
 from hubbub.assurance.transcript import FOLDER, files
+from hubbub.disk import json_value
 from hubbub.errors import EffortError, HubbubError
-from hubbub.guard import json_value
 from hubbub.planning import Plan
 
 METRICS = "metrics.jsonl"

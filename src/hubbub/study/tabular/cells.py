@@ -14,8 +14,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from hubbub.disk import open_ordinary
 from hubbub.errors import DataError
-from hubbub.guard import open_ordinary
 
 # A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
 _FEW, _PACKED = 1 << 20, 16  # of any file; and for each of its bytes
