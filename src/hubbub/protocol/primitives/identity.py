@@ -216,7 +216,7 @@ class Roster:
             {party.sealing[:_MLKEM_BYTES] for party in self.parties},
             {_point_of(party.sealing[_MLKEM_BYTES:]) for party in self.parties},
         )
-        if min(map(len, keys)) < len(names):
+        if min(len(each) for each in keys) < len(names):
             raise StudyError(
                 "expected every key in the roster once, and every half of one, got one of two "
                 "parties, who could speak or read for each other; have each make its own"
