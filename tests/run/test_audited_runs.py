@@ -341,7 +341,7 @@ def test_the_file_and_the_evidence_say_the_same(made: Path, tmp_path: Path) -> N
     assert "audit.json is what evidence.json says" in wrongs(verify(folder))
 
 
-def test_an_audit_survives_whatever_stops_the_run_before_it_begins(
+def test_a_ledger_that_stops_a_run_before_it_begins_leaves_no_folder_without_its_audit(
     made: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "ledgers").mkdir()
@@ -350,8 +350,9 @@ def test_an_audit_survives_whatever_stops_the_run_before_it_begins(
     study = hubbub.Study.load(made / "study.toml")
     with pytest.raises(IntegrityError):
         hubbub.run(study, tmp_path / "run", audit=made / "found.json")
+    assert not (tmp_path / "run").exists()
     bad.unlink()
-    hubbub.resume(tmp_path / "run")
+    hubbub.run(study, tmp_path / "run", audit=made / "found.json")
     assert load(tmp_path / "run" / FILE)["audit"]
 
 

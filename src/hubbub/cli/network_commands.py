@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance import read_audit
-from hubbub.cli.output import add_command, answer, bar, emit, number, say, table
+from hubbub.cli.output import add_command, answer, bar, emit, number, say, table, writing
 from hubbub.cli.training_commands import AUDIT_WORDS, show_plan
-from hubbub.disk import json_value, read_bytes
+from hubbub.disk import json_value, read_bytes, write_text
 from hubbub.errors import UserError
 from hubbub.network.key_files import fingerprint, roster_of, roster_toml
 from hubbub.network.party_folder import IDENTITY, PartyFolder, read_identity, read_roster
@@ -104,7 +104,8 @@ def _roster(options: argparse.Namespace) -> int:
     else:
         roster = roster_of([read_identity(path) for path in options.files])
     if options.out is not None:
-        options.out.write_text(roster_toml(roster), encoding="utf-8")
+        with writing(options.out):
+            write_text(options.out, roster_toml(roster))
     rows = [(one.name, one.role, fingerprint(one)) for one in roster.parties]
     if options.json:
         parties = [dict(zip(("name", "role", "fingerprint"), row, strict=True)) for row in rows]

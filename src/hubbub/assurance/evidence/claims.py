@@ -51,7 +51,7 @@ _KINDS = {
 _MEMBERS = {"format", "model", "audit", *_KINDS}
 _SPENT = {"claimed", "attempts", "after_attempts"}
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
-MOST_POINTS = 3.5e6  # of the accounts of one check: some three seconds; usual are one or two
+MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
 
 
 def check(path: Path, *, thorough: bool = False) -> list[Finding]:

@@ -22,7 +22,7 @@ from hubbub.assurance.transcript.frame_records import (
     start_of,
 )
 from hubbub.assurance.transcript.header import Header
-from hubbub.disk import fresh, sync_folder, write_all
+from hubbub.disk import fresh, sync_folder, write_all, write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.planning import TRAINING
 from hubbub.protocol import Roster, RoundParameters
@@ -140,7 +140,7 @@ def recover(path: Path) -> int:
         try:
             with path.open("r+b") as file:
                 file.seek(end)
-                path.with_suffix(".torn").write_bytes(file.read())
+                write_bytes(path.with_suffix(".torn"), file.read())
                 file.truncate(end)
                 os.fsync(file.fileno())
         except OSError as error:
