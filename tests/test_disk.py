@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from hubbub.disk import write_bytes, write_text
+from hubbub.disk import PRIVATE, PUBLIC, appending, locked, write_bytes, write_text
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -38,5 +40,25 @@ def test_what_could_not_be_written_leaves_the_old_file(
         with pytest.raises(OSError, match="No space"):
             write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["state"]
     write_bytes(path, b"newer")
     assert path.read_bytes() == b"newer"
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_who_may_read_a_file_is_what_its_writer_means(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        for mode in (PUBLIC, PRIVATE):
+            write_bytes(tmp_path / "whole", b"", mode=mode)
+            appending(tmp_path / f"end-{mode}", mode=mode).close()
+            for name in ("whole", f"end-{mode}"):
+                assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
+def test_a_lock_is_held_once_and_free_afterwards(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path / "lock"), pytest.raises(BlockingIOError), locked(tmp_path / "lock"):
+            pass

@@ -7,6 +7,7 @@
     │   └── ModelError         a model that cannot be trained with a per-record guarantee
     ├── ProtocolError          another party sent what the protocol forbids (`culprit` names it)
     ├── BudgetError            a cap, or the number of attempts that was planned, refuses the next
+    ├── EffortError            checking a stranger's numbers would take longer than was allowed
     └── IntegrityError         something stored was altered, truncated or cannot be read back
 
 Messages are one sentence: what was expected, what was found, what to do. They never hold a secret
@@ -51,6 +52,10 @@ class ProtocolError(HubbubError):
 
 class BudgetError(HubbubError):
     """The next step would carry a data set past its cap, or a run past its attempts."""
+
+
+class EffortError(HubbubError):
+    """What somebody else chose would take more work than was allowed for it."""
 
 
 class IntegrityError(HubbubError):

@@ -186,7 +186,7 @@ def test_p15_a_view_without_end_in_the_place_of_rows_is_refused(folder, closed):
         for change in ENDLESS:
             database.execute(change)
         database.commit()
-    with pytest.raises(IntegrityError, match="something else in its place"):
+    with pytest.raises(IntegrityError, match="something beside it or in its place"):
         Ledger(path)
 
 

@@ -96,10 +96,13 @@ def test_a_folder_without_keys_is_told(tmp_path: Path) -> None:
 
 def test_huge_or_binary_keys_are_told(tmp_path: Path) -> None:
     path = tmp_path / KEYS
-    for content, says in ((b"\xff\xfe", "a text file"), (bytes((1 << 24) + 1), "at most")):
+    for content, says in (
+        (b"\xff\xfe", "a text file"),
+        (bytes((1 << 24) + 1), "a readable file.*more than"),
+    ):
         path.write_bytes(content)
         path.chmod(0o600)
-        with pytest.raises(UserError, match=f"expected {says}|expected a file of {says}"):
+        with pytest.raises(UserError, match=f"expected {says}"):
             PartyFolder.opened(tmp_path)
 
 

@@ -42,7 +42,7 @@ LAWS: dict[str, tuple[Law, HockeyStick]] = {
     "batches": (ReplacedInBatch(rate=0.1, shift=1.3), replaced(0.1, 1.3)),
     "mixture": (
         Mixture(
-            weights=[0.3, 0.7], laws=[Removal(rate=0.1, shift=0.5), Removal(rate=0.1, shift=1.5)]
+            weights=(0.3, 0.7), laws=(Removal(rate=0.1, shift=0.5), Removal(rate=0.1, shift=1.5))
         ),
         mixed([0.3, 0.7], [removal(0.1, 0.5), removal(0.1, 1.5)]),
     ),

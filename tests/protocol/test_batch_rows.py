@@ -16,16 +16,16 @@ def source(seed: int) -> SecureSource:
     return SecureSource(seed.to_bytes(16, "little"))
 
 
-@pytest.mark.parametrize(("mean", "rows"), [(4, 9), (12.5, 21), (40, 55), (100, 124), (400, 447)])
-def test_rows_are_as_many_as_one_batch_in_a_hundred_exceeds(mean: float, rows: int) -> None:
+@pytest.mark.parametrize(("mean", "rows"), [(4, 9), (12.5, 20), (40, 53), (100, 121), (400, 442)])
+def test_rows_are_as_many_as_one_batch_in_fifty_exceeds(mean: float, rows: int) -> None:
     assert most_rows(10**7, mean / 10**7) == rows
 
 
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (30, 0.01), (500, 0.2), (100, 0.99)])
 def test_the_number_of_rows_is_the_least_of_that_kind(capacity: int, rate: float) -> None:
     rows = most_rows(capacity, rate)
-    assert binom.sf(rows, capacity, rate) <= 0.01
-    assert rows == 1 or binom.sf(rows - 1, capacity, rate) > 0.01
+    assert binom.sf(rows, capacity, rate) <= 0.02
+    assert rows == 1 or binom.sf(rows - 1, capacity, rate) > 0.02
 
 
 def test_without_sampling_there_is_a_row_for_every_place() -> None:

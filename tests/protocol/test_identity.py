@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+import hubbub
 from hubbub.errors import StudyError
+from hubbub.names import is_reserved
 from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from protocol.parties import fixed_keys, sessions_of, world
 
@@ -132,6 +136,55 @@ def test_a_roster_with_one_key_for_two_parties_is_refused() -> None:
     twin = dataclasses.replace(others[0], verifying=first.verifying)
     with pytest.raises(StudyError, match="every key in the roster once"):
         Roster(parties=(W.roster.parties[0], first, twin, *others[1:]))
+
+
+@pytest.mark.parametrize("half", ["lattice", "curve", "curve in another spelling"])
+def test_a_roster_with_half_a_sealing_key_for_two_parties_is_refused(half: str) -> None:
+    """Whoever holds the other half of both reads, with it, what is sealed to the other one."""
+    first, second, *others = W.roster.parties[1:]
+    lattice, curve = (first if half == one else second for one in ("lattice", "curve"))
+    sealing = lattice.sealing[:-32] + curve.sealing[-32:]
+    if "spelling" in half:
+        end = bytes([first.sealing[-1] ^ 0x80])  # X25519 does not look at the highest bit
+        sealing = second.sealing[:-32] + first.sealing[-32:-1] + end
+    twin = dataclasses.replace(second, sealing=sealing)
+    with pytest.raises(StudyError, match="every half of one"):
+        Roster(parties=(W.roster.parties[0], first, twin, *others))
+
+
+RESERVED = [
+    ("relay", "silo"),
+    ("relay", "aggregator"),
+    ("everybody", "node"),
+    ("test", "silo"),
+    ("aggregator", "silo"),
+    ("aggregator", "node"),
+    ("node-1", "silo"),
+    ("node-x", "aggregator"),
+]
+
+
+@pytest.mark.parametrize(("name", "role"), RESERVED)
+def test_a_name_that_means_somebody_else_is_no_partys(name: str, role: str) -> None:
+    """A bit that flips on the way would be blamed on a silo that is called as the relay is."""
+    with pytest.raises(StudyError, match="means nobody else"):
+        Keys.generate(name, role)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Ann", "a b", "ann and bob", "..", "a/b", "é", "a" * 65, "a\n"]
+)
+def test_a_name_that_would_garble_a_sentence_or_a_path_is_no_partys(name: str) -> None:
+    with pytest.raises(StudyError, match="letters a-z and digits"):
+        Keys.generate(name, "silo")
+
+
+def test_every_word_that_the_protocol_blames_besides_parties_is_reserved() -> None:
+    source = Path(hubbub.__file__).parent
+    text = "\n".join(path.read_text() for path in source.rglob("*.py"))
+    blamed = set(re.findall(r'culprit="([^"{]+)"', text))
+    assert "relay" in blamed
+    assert [name for name in blamed if not is_reserved(name)] == []
 
 
 OTHER = fixed_keys("other", "silo").identity

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from hubbub.assurance.evidence.claims import check
@@ -320,13 +321,44 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     assert "contains the numbers that the last step gave" in claims(found, REDERIVED)
     assert "holds the model that the last step gave" not in claims(found, REDERIVED)
     assert "the first model" in claims(found, NOT_VERIFIABLE)
-    tensors = load_file(folder / "model.safetensors")
-    name = max(tensors, key=lambda key: tensors[key].size)
-    tensors[name] = np.ascontiguousarray(tensors[name][:, ::-1])
-    save_file(tensors, folder / "model.safetensors")
+    path = folder / "model.safetensors"
+    tensors, (name, *others) = load_file(path), stated_order(path)
     (folder / FILE).unlink()
+    for order in ([*others, name], [name, *others, name], [name, "none"], [1], {}):
+        save_file(tensors, path, {"parameters": json.dumps(order)})
+        (wrong,) = wrongs(verify(folder))
+        assert "model.safetensors" in wrong.claim
+    save_file(tensors, path)
+    found = verify(folder)
+    assert wrongs(found) == []
+    assert "it states none" in claims(found, NOT_VERIFIABLE)
+    tensors[name] = np.ascontiguousarray(tensors[name][:, ::-1])
+    save_file(tensors, path, {"parameters": json.dumps([name, *others])})
     (wrong,) = wrongs(verify(folder))
     assert "model.safetensors" in wrong.claim
+
+
+def test_tensors_that_could_stand_in_many_orders_are_read_in_the_one_that_is_stated(
+    a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty tensors, each the beginning of all larger ones: no order but one is looked at."""
+    folder, result, _ = a_run()
+    monkeypatch.setattr("hubbub.assurance.verification.model_check._built", lambda *_, **__: None)
+    (folder / FILE).unlink()
+    path = folder / "model.safetensors"
+    from hubbub import learning
+
+    true = learning.parameters_vector(result.model)
+    zeros = {f"t{k}": np.zeros(k, np.float32) for k in range(1, 61)}
+    save_file({**zeros, "all": true}, path, {"parameters": json.dumps([*zeros])})
+    assert wrongs(verify(folder))
+    save_file({**zeros, "all": true}, path, {"parameters": json.dumps(["all"])})
+    assert wrongs(verify(folder)) == []
+
+
+def stated_order(path: Path) -> list[str]:
+    with safe_open(path, framework="np") as file:
+        return list(json.loads(file.metadata()["parameters"]))
 
 
 # A dishonest aggregator, who makes the file anew and signs what it likes ------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 from hubbub.assurance import Cap, Ledger, Progress, Statement, Tally, Witness, Witnessed
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.privacy import arguments
 
@@ -204,12 +204,12 @@ def _witness(options: argparse.Namespace) -> int:
 def _kept(path: Path) -> Statement | Witnessed:
     """A statement that somebody kept in a file, witnessed or not."""
     try:
-        plain = json.loads(path.read_bytes())
+        plain = json_value(read_bytes(path))
     except OSError as error:
         raise UserError(
             f"expected a statement in {path}, got: {error.strerror}; check the path"
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         plain = None
     try:
         witnessed = isinstance(plain, dict) and "witness" in plain

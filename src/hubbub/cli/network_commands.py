@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.assurance import read_audit
 from hubbub.cli.output import add_command, answer, bar, emit, number, say, table
 from hubbub.cli.training_commands import AUDIT_WORDS, show_plan
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import UserError
 from hubbub.network.key_files import fingerprint, roster_of, roster_toml
 from hubbub.network.party_folder import IDENTITY, PartyFolder, read_identity, read_roster
@@ -132,7 +133,8 @@ def _approve(options: argparse.Namespace) -> int:
         say("not approved; nothing was changed")
         return 1
     path = site.approve(study, roster)
-    found = {"study_id": study.id.hex(), "approved": True, "file": str(path)}
+    named = {"study_id": study.id.hex(), "own_code": study.own_code}
+    found = {**named, "approved": True, "file": str(path)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
     return 0
 
@@ -282,13 +284,13 @@ def _terminated() -> Iterator[None]:
 def _status(options: argparse.Namespace) -> int:
     path = options.home / "status.json"
     try:
-        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        status: dict[str, Any] = json_value(read_bytes(path))
+        status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise UserError(
             f"expected a party's folder that has taken part in a study, found no {path}; check the "
             "path"
         ) from None
-    status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
     if options.json:
         emit(status)
         return 0

@@ -31,6 +31,10 @@ _PLACES = {
     "in-process": "all parties in one process",
 }
 AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
+_COPIED = (
+    "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
+    "those that are missing here, and they count as spent"
+)
 _SPLITS = 20
 _NODES = 2  # compute nodes of the demo over the network
 
@@ -62,7 +66,10 @@ def add_commands(commands: Any) -> None:
 
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
-    emit(made.to_dict()) if options.json else show_plan(made)
+    if options.json:
+        emit({**made.to_dict(), "own_code": made.study.own_code})
+    else:
+        show_plan(made)
     return 0
 
 
@@ -72,6 +79,9 @@ def _run(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     study, out = result.plan.study, result.folder
     assert out is not None  # noqa: S101  # the command always names one
+    asked, made = study.training.steps, result.steps
+    stopped = result.is_copied and made < asked
+    said = f"{made} steps" if made == asked else f"{made} of {asked} steps"
     answer(
         options,
         {
@@ -80,13 +90,16 @@ def _run(options: argparse.Namespace) -> int:
             "epsilon": finite(result.epsilon),
             "delta": study.privacy.delta,
             "seconds": seconds,
+            "steps": made,
+            "is_copied": result.is_copied,
         },
-        f"{study.name}: {study.training.steps} steps in {seconds:.1f} s; {_note(result.final)}",
+        f"{study.name}: {said} in {seconds:.1f} s; {_note(result.final)}",
         f"epsilon {number(result.epsilon)} at delta {study.privacy.delta:g} against the "
         f"{result.plan.stated.adversary}",
         f"written to {out}; open {out / 'report.html'}",
+        *([_COPIED] if stopped else []),
     )
-    return 0
+    return int(stopped)
 
 
 def _started(options: argparse.Namespace) -> Result:
@@ -263,6 +276,11 @@ def show_plan(made: Plan) -> None:
     )
     for warning in made.warnings:
         say(f"note: {warning}")
+    if study.own_code:
+        say(
+            f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
+            "or joins this study, and sees records there; nothing of it has run yet: read it first"
+        )
 
 
 def _note(row: Mapping[str, float]) -> str:

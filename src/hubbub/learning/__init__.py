@@ -4,7 +4,7 @@ from hubbub.learning.frozen import frozen_features, through_frozen
 from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.metrics import accuracy, auc, evaluate, evaluate_records
-from hubbub.learning.model_file import load_model, save_model
+from hubbub.learning.model_file import load_model, save_model, stored_parameters
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
@@ -35,6 +35,7 @@ __all__ = [
     "parameters_vector",
     "save_model",
     "stepped",
+    "stored_parameters",
     "threads_for",
     "through_frozen",
     "try_out",

@@ -7,22 +7,23 @@ who may vouch for a model is decided elsewhere. This file knows no training.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import nn
 
-from hubbub.disk import write_bytes
+from hubbub.disk import json_value, npz_arrays, open_ordinary, read_bytes, write_bytes
 from hubbub.errors import IntegrityError, ModelError
 
-_DIGEST = "sha256"
+_DIGEST, _ORDER = "sha256", "parameters"
+_MOST_BYTES = 2**36  # of public weights
+_MOST_HEADER = 2**24  # of a file of tensors: some hundred thousand of them
 
 
 def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
@@ -34,7 +35,8 @@ def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None 
         metadata: public strings such as the study id and the model's kind.
 
     Raises:
-        ModelError: the metadata is not a mapping of strings, or uses the key "sha256".
+        ModelError: the metadata is not a mapping of strings, or uses one of the keys "sha256" and
+            "parameters", which says in which order those that are trained make one vector.
         OSError: the file cannot be written.
 
     >>> import tempfile
@@ -45,10 +47,13 @@ def save_model(path: Path, model: nn.Module, metadata: Mapping[str, str] | None 
     {'kind': 'logistic'}
     """
     header = dict(metadata or {})
-    if _DIGEST in header or not all(isinstance(v, str) for v in (*header, *header.values())):
+    texts = all(isinstance(v, str) for v in (*header, *header.values()))
+    if {_DIGEST, _ORDER} & set(header) or not texts:
         raise ModelError(
-            'expected metadata of strings without the key "sha256"; rename or str() it'
+            'expected metadata of strings without the keys "sha256" and "parameters"; rename or '
+            "str() it"
         )
+    header[_ORDER] = json.dumps([k for k, v in model.named_parameters() if v.requires_grad])
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
     header[_DIGEST] = _digest(tensors, header)
     write_bytes(path, save(tensors, metadata=header))
@@ -87,13 +92,52 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
             "model that its metadata names"
         )
     model.load_state_dict(tensors)
+    header.pop(_ORDER, None)
     return header
+
+
+def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:
+    """What a file's trained parameters are as one vector, in the order that the file states.
+
+    No model is built, and no more numbers are read than there are to be.
+
+    Args:
+        path: a file that `save_model` wrote, or anybody.
+        size: how many numbers there are to be.
+
+    Returns:
+        (size,) float32; None if the file states no order.
+
+    Raises:
+        IntegrityError: it is damaged, or states another number of them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.safetensors"
+    ...     save_model(path, nn.Linear(2, 1))
+    ...     stored_parameters(path, 3).shape
+    (3,)
+    """
+    tensors, header = _read(path)
+    if _ORDER not in header:
+        return None
+    try:
+        names = json_value(header[_ORDER])
+        parts = [tensors[name].reshape(-1) for name in names]
+        if len(set(names)) < len(names) or sum(map(torch.numel, parts)) != size:
+            raise ValueError("other parameters")
+        return torch.cat(parts).to(torch.float32).numpy()
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise IntegrityError(
+            f"expected {path} to hold {size} parameters in an order that it states, found "
+            f"something else ({type(error).__name__}); copy it anew"
+        ) from None
 
 
 def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
     """The tensors of a `.npz` or `.safetensors` file, if it is the one with that SHA-256."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path, most=_MOST_BYTES)
     except OSError as error:
         raise IntegrityError(
             f"expected the public weights {path}, found that they cannot be read: "
@@ -106,25 +150,30 @@ def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
             "study names"
         )
     try:
-        return load(content) if path.suffix == ".safetensors" else _arrays(content)
-    except (SafetensorError, ValueError, TypeError, OSError, BadZipFile) as error:
+        if path.suffix != ".safetensors":
+            return {name: torch.from_numpy(array) for name, array in npz_arrays(content).items()}
+        _check_header(content[:8])
+        return load(content)
+    except (SafetensorError, ValueError, TypeError) as error:
         raise IntegrityError(
             f"expected tensors in {path}, found that {error}; name another file in the study"
         ) from error
 
 
-def _arrays(content: bytes) -> dict[str, torch.Tensor]:
-    """The arrays of an `.npz` file, as tensors."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+def _check_header(size: bytes) -> None:
+    """The first bytes of a file say how long its header is; ValueError if it is too long."""
+    if int.from_bytes(size, "little") > _MOST_HEADER:
+        raise ValueError(f"its header has more than {_MOST_HEADER} bytes")
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """All tensors and the metadata of a file."""
     try:
+        with open_ordinary(path) as start:
+            _check_header(start.read(8))
         with safe_open(path, framework="pt") as file:
             return {k: file.get_tensor(k) for k in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 (no mapping)
-    except (SafetensorError, ValueError, RuntimeError) as error:
+    except (SafetensorError, ValueError, RuntimeError, OSError) as error:
         raise IntegrityError(
             f"expected a whole safetensors file at {path}, found that {error}; copy it anew"
         ) from error

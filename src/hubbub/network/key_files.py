@@ -7,33 +7,18 @@ a file that only its owner reads. This file knows texts and keys, no folders.
 from __future__ import annotations
 
 import hashlib
-import re
-import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tomli_w
 
+from hubbub.disk import toml_table
 from hubbub.errors import StudyError
 from hubbub.protocol import ROLES, Identity, Keys, Roster
 
 _T = TypeVar("_T")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # as a study's silos are called
 _PUBLIC = ("name", "role", "verifying", "sealing")
-
-
-def check_name(name: str) -> None:
-    """Refuse what no party can be called.
-
-    Raises:
-        StudyError: it is not a short name of plain letters.
-    """
-    if not _NAME.fullmatch(name):
-        raise StudyError(
-            "expected a name of up to 64 letters a-z and digits, with '-', '_' and '.' inside, got "
-            f"{name[:80]!r}; choose another"
-        )
 
 
 def roster_toml(roster: Roster) -> str:
@@ -118,7 +103,6 @@ def _plain(party: Identity) -> dict[str, str]:
 def _identity(plain: Mapping[str, str]) -> Identity:
     if set(plain) != set(_PUBLIC) or not all(isinstance(one, str) for one in plain.values()):
         raise ValueError
-    check_name(plain["name"])
     return Identity(
         name=plain["name"],
         role=plain["role"],
@@ -130,9 +114,9 @@ def _identity(plain: Mapping[str, str]) -> Identity:
 def _parsed(text: str, what: str, read: Callable[[Mapping[str, Any]], _T]) -> _T:
     """What a reader finds in a text; its own errors might quote secrets, so they are not told."""
     try:
-        return read(tomllib.loads(text))
+        return read(toml_table(text))
     except StudyError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         found = "something else"
     raise StudyError(f"expected {what} as hubbub writes it, found {found}; ask for it again")

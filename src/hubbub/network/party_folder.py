@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import write_audit
-from hubbub.disk import write_bytes
+from hubbub.disk import read_text, write_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
-    check_name,
     identities,
     identity_toml,
     keys_of,
@@ -44,7 +43,6 @@ APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
 _ID = re.compile(r"[0-9a-f]{64}")
-_LARGEST = 1 << 24  # bytes of a file that is read here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +65,6 @@ class PartyFolder:
             UserError: there are keys in it already.
             StudyError: no party can be called so.
         """
-        check_name(name)
         keys, path = Keys.generate(name, role), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -312,11 +309,7 @@ def read_identity(path: Path) -> Identity:
 def text_of(path: Path) -> str:
     """A small text file."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-        if len(content) > _LARGEST:
-            raise UserError(f"expected a file of at most {_LARGEST} bytes, got {path}; check it")
-        return content.decode()
+        return read_text(path)
     except OSError as error:
         raise UserError(
             f"expected a readable file, got {path}: {error.strerror}; check the path"

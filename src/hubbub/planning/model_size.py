@@ -1,4 +1,8 @@
-"""How large a record and the model are, as far as the study and public data say."""
+"""How large a record and the model are, as far as the study and public data say.
+
+A study is planned before anybody has approved it, so nothing that it names is imported or called
+here: where only a function of its own knows the shape of a record, nobody does until it is run.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from itertools import pairwise
 from math import prod
 
 from hubbub.errors import DataError
-from hubbub.study import Study, sources
+from hubbub.study import Study, is_own, sources
 
 
 def model_dimension(study: Study) -> int | None:
@@ -21,10 +25,13 @@ def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] 
     Args:
         study: the study.
         dimension: of the model; where the shape follows from it, no data set is opened.
+
+    Returns:
+        The shape; None if it is not public yet, or only the study's own code knows it.
     """
     if (told := told_shape(study, dimension)) is not None:
         return told
-    if not sources.has_test_set(study):
+    if not sources.has_test_set(study) or is_own(study.data.source):
         return None
     try:
         return tuple(sources.records(study, sources.TEST).inputs.shape[1:])

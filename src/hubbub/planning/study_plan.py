@@ -321,8 +321,9 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
 
     Args:
         study: the study.
-        dimension: number of trainable parameters, from 1 to 2^40. Needed for a model of your own
-            and where model.inputs is not stated; without it such a plan leaves bytes open.
+        dimension: number of trainable parameters, from 1 to 2^40. Needed for a model of your own,
+            and for data of your own where model.inputs is not stated: code that the study names is
+            not called here. Without it such a plan leaves bytes open.
 
     Returns:
         The plan.
@@ -467,7 +468,10 @@ def _warnings(
     if not data.records:
         found.append("data.records is not stated: the sum is not divided by the expected batch")
     if dimension is None:
-        found.append("the model's size is not known yet: bytes per step are left open")
+        found.append(
+            "the model's size is not known yet: bytes per step are left open; state model.inputs "
+            "where the model is one of hubbub's"
+        )
     if privacy.epsilon > 8:
         found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
     if batches and (said := advice(batches, noise)):

@@ -17,6 +17,7 @@ from hubbub.privacy.arguments import (
 )
 from hubbub.privacy.canary_guesses import Rates, Trials, chosen_rule, lower_bound, rates_of
 from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.effort import limited
 from hubbub.privacy.mechanism import (
     LEAST_SAMPLED_NOISE,
     Release,

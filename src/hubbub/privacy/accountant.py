@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.privacy import arguments, composition, discretise, laws, mechanism, normal, tilting
+from hubbub.privacy.effort import spend
 
 Array = NDArray[np.float64]
 
@@ -28,6 +29,7 @@ _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 # Relative error allowed to the closed form of the Gaussian mechanism in float64.
 _CLOSED_FORM = 1e-11
+_CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `effort`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,12 +219,13 @@ class Composition:
     ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
         step = tilting.step_within(frame, self._sketches[way], step)
+        spend((frame.high - frame.low) / step)
         below, above = [], []
         for one, made in zip(self._releases, self._sketches[way], strict=True):
             law = _law(one, way)
-            low, high = discretise.bracket(
-                law, tilting.grid(made, frame.saddle, step, frame.order), frame.saddle
-            )
+            cells = tilting.grid(made, frame.saddle, step, frame.order)
+            spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
+            low, high = discretise.bracket(law, cells, frame.saddle)
             below.append((low, one.count))
             above.append((high, one.count))
         return composition.compose(below, frame, -1), composition.compose(above, frame, +1)

@@ -10,7 +10,6 @@ compose, of epsilon or of delta.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import erf, log, log1p, sqrt
 from typing import Any, Protocol, cast
@@ -26,6 +25,9 @@ Array = NDArray[np.float64]
 
 class Law(Protocol):
     """A privacy-loss law, as far as the composition looks into it."""
+
+    def __hash__(self) -> int:
+        """Equal laws have one."""
 
     @property
     def atom(self) -> float:
@@ -177,8 +179,8 @@ class ReplacedInBatch:
 class Mixture:
     """Which law applies is drawn with public probabilities and shown to the adversary (P8, P10)."""
 
-    weights: Sequence[float]
-    laws: Sequence[Law]
+    weights: tuple[float, ...]
+    laws: tuple[Law, ...]
     missing: float = 0.0
 
     @property
@@ -222,6 +224,12 @@ class Nothing:
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
         return np.zeros(1)
+
+
+def work_of(law: Law) -> float:
+    """What a mass of it costs, see `effort`: as much for every law of a mixture."""
+    whole = law.law if isinstance(law, Reversed) else law
+    return 0.5 * (len(whole.laws) if isinstance(whole, Mixture) else 1)
 
 
 def with_missing(law: Law, slack: float) -> Law:

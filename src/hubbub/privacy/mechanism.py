@@ -17,6 +17,7 @@ from scipy.special import gammainc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
 from hubbub.privacy import arguments
+from hubbub.privacy.effort import spend
 from hubbub.privacy.laws import (
     ExchangedRecord,
     Law,
@@ -295,6 +296,7 @@ def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[n
     spread = sqrt(mean * (malicious / records) * (records - batch) / max(records - 1, 1))
     least = max(0, batch - malicious, floor(mean - 14 * spread - 60))
     most = min(batch, honest, ceil(mean + 14 * spread + 60))
+    spend((most - least) / 5)
     member = np.arange(least, most, dtype=np.float64)
     odds = (honest - member) / (member + 1) * ((batch - member) / (malicious - batch + member + 1))
     steps = np.log(odds)
@@ -318,4 +320,4 @@ def _on_ends(
 
 def _mixture(weights: Array, laws: list[Law] | list[Removal], *, missing: float) -> Mixture:
     """A mixture with plain floats as weights; `missing` is the weight of what was left out."""
-    return Mixture(weights=[float(w) for w in weights], laws=list(laws), missing=missing)
+    return Mixture(weights=tuple(float(w) for w in weights), laws=tuple(laws), missing=missing)

@@ -23,11 +23,12 @@ _INV_SQRT_2PI = 0.3989422804014327
 # So many nodes integrate exp(-c s) over |s| <= r with relative error < 1e-16 while r (|c| + 1) is
 # at most the second number.
 _NARROW = ((3, 0.01), (6, 0.4))
+_GAUSS = {nodes: tuple(np.array(np.polynomial.legendre.leggauss(nodes)).T) for nodes, _ in _NARROW}
 
 
 def interval_mass(edges: Array, mean: float) -> Array:
     """Masses that N(mean, 1) gives to the intervals between consecutive edges (may be infinite)."""
-    mass = _wide(edges[:-1] - mean, edges[1:] - mean)
+    mass = np.empty(edges.size - 1)
     with np.errstate(invalid="ignore"):
         # The radius must not depend on the mean: it cancels in the ratio of two masses.
         centre, radius = (edges[:-1] + edges[1:]) / 2 - mean, np.diff(edges) / 2
@@ -37,6 +38,8 @@ def interval_mass(edges: Array, mean: float) -> Array:
         narrow = np.flatnonzero((extent > least) & (extent <= most))
         mass[narrow] = _narrow(centre[narrow], radius[narrow], nodes)
         least = most
+    wide = np.flatnonzero(~(extent <= least))
+    mass[wide] = _wide(edges[wide] - mean, edges[wide + 1] - mean)
     return mass
 
 
@@ -51,7 +54,7 @@ def _wide(left: Array, right: Array) -> Array:
 def _narrow(centre: Array, radius: Array, nodes: int) -> Array:
     """Gauss-Legendre sum of the density over [centre - radius, centre + radius]."""
     total = np.zeros_like(centre)
-    for node, weight in zip(*np.polynomial.legendre.leggauss(nodes), strict=True):
+    for node, weight in _GAUSS[nodes]:
         point = centre + radius * node
         total += weight * np.exp(-0.5 * point * point)
     return np.asarray(total * radius * _INV_SQRT_2PI)

@@ -8,14 +8,15 @@ sketch of each step's law (some 1500 atoms), for which cumulants are cheap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from math import ceil, floor, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy.laws import Law
+from hubbub.privacy.effort import spend
+from hubbub.privacy.laws import Law, work_of
 
 Array = NDArray[np.float64]
 Cuts = NDArray[np.int64]
@@ -43,17 +44,16 @@ class Sketch:
     low: float
     high: float
     atom: bool
+    once: Array
 
     def cumulants(self, orders: Array) -> Array:
         """log E exp(order * L) for every order, times the count."""
-        exponent = np.outer(orders, self.loss) + np.log(self.mass)
-        top = exponent.max(axis=1)
-        return np.asarray(self.count * (top + np.log(np.exp(exponent - top[:, None]).sum(axis=1))))
+        return np.asarray(self.count * _cumulants_of(self.loss, self.mass, orders))
 
     @cached_property
     def at_orders(self) -> Array:
         """`cumulants` at the orders among which frames are chosen."""
-        return self.cumulants(_ORDERS)
+        return np.asarray(self.count * self.once)
 
     def lowest(self, order: float) -> float:
         """The least loss for which a grid has a cell: under the tilt nothing lies below it.
@@ -97,7 +97,14 @@ class Grid:
 
 
 def sketch(law: Law, count: int) -> Sketch:
-    """A law's coarse atoms."""
+    """A law's coarse atoms, for so many steps."""
+    return replace(_sketched(law), count=count)
+
+
+@lru_cache(maxsize=32)  # a run asks for the same law after every number of its steps
+def _sketched(law: Law) -> Sketch:
+    """The atoms of one step."""
+    spend(_ORDERS.size * _ATOMS / 50 + _ATOMS * work_of(law))
     edges = law.quantiles(_TAIL, _ATOMS)
     p, q = law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
     seen = (p > 1e-300) & (q > 1e-300)
@@ -106,13 +113,21 @@ def sketch(law: Law, count: int) -> Sketch:
         loss, mass = np.append(loss, 0.0), np.append(mass, law.atom)
     rank = np.argsort(loss)
     return Sketch(
-        count=count,
+        count=1,
         loss=loss[rank],
         mass=mass[rank],
+        once=_cumulants_of(loss[rank], mass[rank], _ORDERS),
         low=max(float(edges[0]), -_LARGEST_LOSS),
         high=min(float(edges[-1]), _LARGEST_LOSS),
         atom=law.atom > 0,
     )
+
+
+def _cumulants_of(loss: Array, mass: Array, orders: Array) -> Array:
+    """log E exp(order * L) of one step, for every order."""
+    exponent = np.outer(orders, loss) + np.log(mass)
+    top = exponent.max(axis=1)
+    return np.asarray(top + np.log(np.exp(exponent - top[:, None]).sum(axis=1)))
 
 
 def log_kernel_peak(order: float | Array) -> float | Array:

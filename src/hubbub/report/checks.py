@@ -6,6 +6,7 @@ trust. It checks nothing itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,9 @@ _HOW = {
     "re-derived": ("computed again from what is public", "and found equal"),
     "signed": ("signed by the party that it is about", "and the signature verified"),
     "not verifiable": ("shown by nothing here", "and left to trust"),
+    "not checked": ("would take long", "and is done by hubbub verify --thorough"),
 }
+_RARE = "not checked"  # mentioned only where there is one
 
 
 def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
@@ -35,8 +38,9 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
     )
     if not findings:
         return section("How to check it", how)
-    counts = [(_counted(findings, verdict), verdict) for verdict in _HOW]
-    rows = [(verdict, amount(count), " ".join(_HOW[verdict])) for count, verdict in counts]
+    rows = [
+        (verdict, amount(count), " ".join(_HOW[verdict])) for verdict, count in _counts(findings)
+    ]
     wrongs = [one for one in findings if one[1] not in _HOW]
     parts: list[Html] = [how]
     if wrongs:
@@ -52,14 +56,16 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
 
 def briefly(findings: Sequence[Finding]) -> str:
     """The findings in one sentence."""
-    counts = ", ".join(f"{_counted(findings, verdict)} {verdict}" for verdict in _HOW)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in _counts(findings))
     wrongs = sum(one[1] not in _HOW for one in findings)
     start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
     return f"{start}: {counts}. How to check it yourself is said below."
 
 
-def _counted(findings: Sequence[Finding], verdict: str) -> int:
-    return sum(one[1] == verdict for one in findings)
+def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
+    """How many claims stand how."""
+    counts = Counter(verdict for _, verdict in findings)
+    return [(verdict, counts[verdict]) for verdict in _HOW if counts[verdict] or verdict != _RARE]
 
 
 def _trusted(findings: Sequence[Finding]) -> list[Html]:

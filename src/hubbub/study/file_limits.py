@@ -1,8 +1,8 @@
 """What no honest study needs: endless texts and numbers, unprintable characters, deep nesting.
 
-They are refused before anything else is read, so that every later sentence is short and can be
-shown on a terminal, and so that no later program meets a number that it cannot hold. This file
-knows no key of a study.
+They are refused before anything else is looked at, so that every later sentence is short and can be
+shown on a terminal, and so that no later program meets a number that it cannot hold. What would
+take long to parse is refused before that, by `hubbub.disk`. This file knows no key of a study.
 """
 
 from __future__ import annotations
@@ -13,18 +13,7 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.study.quoting import key_of, shown
 
-_MOST_DOTS = 1000
 _MOST_LEVELS, _MOST_KEY, _MOST_TEXT, _MOST_WHOLE = 8, 100, 1000, 2**63 - 1
-
-
-def check_lines(text: str) -> None:
-    """Refuse what would take Python's reader of TOML minutes: a key of thousands of parts."""
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > _MOST_DOTS:
-            raise StudyError(
-                f"expected at most {_MOST_DOTS} dots in line {number}, got {line.count('.')}; "
-                "break the line, or shorten the key"
-            )
 
 
 def check_size(table: Mapping[str, Any]) -> None:

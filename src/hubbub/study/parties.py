@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hubbub.names import is_name, is_reserved
 from hubbub.study.section import Section
 
-_SILO_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # never "..": names become parts of paths
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")
 _MOST_SILOS = 100_000
 _KEYS = ("silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts", "roster")
@@ -50,15 +50,16 @@ def _names(section: Section) -> tuple[str, ...]:
     if "names" not in section:
         return numbered(section.whole("silos", None, least=2, most=_MOST_SILOS))
     names = section.texts("names", ())
-    valid = all(_SILO_NAME.fullmatch(name) for name in names)
+    valid = all(map(is_name, names))
     if not 2 <= len(names) <= _MOST_SILOS or len(set(names)) < len(names) or not valid:
         raise section.refusal(
             "names",
             "at least two different names of letters a-z and digits, with '-', '_' and '.' inside",
             "rename the silos",
         )
-    if {"test", "aggregator"} & set(names) or any(name.startswith("node-") for name in names):
-        raise section.refusal("names", "names other than test, aggregator, node-…", "rename them")
+    if any(map(is_reserved, names)):
+        others = "names other than test, aggregator, relay, everybody, node-…"
+        raise section.refusal("names", others, "rename them")
     count = section.whole("silos", len(names), least=2, most=_MOST_SILOS)
     if count != len(names):
         raise section.refusal("silos", f"{len(names)}, the number of names", "leave it out")

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError
 from hubbub.study.tabular import Records
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
 
+_MOST_BYTES = 2**26  # of the file: a shift and a scale of a million features
 _LEAST_DEVIATION = 1e-3  # of a feature, in units of its bound; smaller ones are noise
 
 
@@ -73,11 +75,11 @@ class Standardisation:
         if not path.exists():
             return None
         try:
-            found = cls.of_plain(json.loads(path.read_text(encoding="utf-8")))
+            found = cls.of_plain(json_value(read_bytes(path, most=_MOST_BYTES)))
             if found.shift.shape != (features,):
                 raise ValueError("expected another number of features")
             return found
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError):
             raise IntegrityError(
                 f"expected {path} as this version writes it, found something else; restore it"
             ) from None

@@ -16,10 +16,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.study.contradictions import check_data, check_extras, check_parties, check_training
 from hubbub.study.data import Data, data_from
-from hubbub.study.file_limits import check_lines, check_size
+from hubbub.study.file_limits import check_size
+from hubbub.study.import_path import is_own
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
@@ -42,12 +44,12 @@ def _head(table: Mapping[str, Any]) -> dict[str, str]:
     return {"name": name, "transcript": transcript}
 
 
-def _fault(error: Exception, text: str) -> str:
+def _fault(error: ValueError, text: str) -> str:
     """Why a text could not be read as TOML."""
     if isinstance(error, tomllib.TOMLDecodeError):
         return f"a syntax error: {shortened(str(error), 200)}"
-    if isinstance(error, RecursionError):
-        return "lists or tables nested too deep to read"
+    if "digits" not in str(error):
+        return str(error)
     # Python refuses to read whole numbers of thousands of digits.
     digits = [max(map(len, re.findall(r"\d+", line)), default=0) for line in text.split("\n")]
     return f"too long a number in line {1 + digits.index(max(digits))}"
@@ -119,7 +121,7 @@ class Study:
         """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path)
         except (OSError, ValueError) as error:
             raise StudyError(
                 f"expected a readable study file, got {shown(str(path))}: {_reason(error)}; "
@@ -156,10 +158,9 @@ class Study:
             StudyError: the text is no TOML, or no complete and consistent study.
         """
         text = text.removeprefix("\ufeff")  # which some editors put first
-        check_lines(text)
         try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
+            table = toml_table(text)
+        except ValueError as error:
             raise StudyError(f"expected a TOML file, got {_fault(error, text)}; fix it") from None
         return cls.from_table(table, toml=text)
 
@@ -230,6 +231,15 @@ class Study:
                 "a real one"
             )
         return text
+
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The names of code that is not part of hubbub and that a run of the study calls.
+
+        Reading, planning and approving a study, and verifying a run of it, call none of it.
+        """
+        named = (self.data.source, self.model.kind)
+        return tuple(name for name in named if is_own(name))
 
     @property
     def canonical(self) -> bytes:

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from hubbub.disk import write_bytes
+from hubbub.disk import json_value, read_bytes, write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.training.loop import State
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{64})\.safetensors")
 _KEPT = 2
+_MOST_BYTES = 2**36  # of the file: a model, and what its optimizer remembers
 _OPTIMIZER = "optimizer."
 _PARAMETERS = "parameters"
 _SAID = "state"
@@ -68,7 +69,13 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
     if not found:
         return None
     _, path = found[-1]
-    content = path.read_bytes()
+    try:
+        content = read_bytes(path, most=_MOST_BYTES)
+    except OSError as error:
+        raise IntegrityError(
+            f"expected a checkpoint that can be read at {path}, got: {error.strerror}; delete it "
+            "to go on from the one before, or restore a backup"
+        ) from None
     match = _NAME.fullmatch(path.name)
     if match is None or hashlib.sha256(content).hexdigest() != match[2]:
         raise IntegrityError(
@@ -107,7 +114,7 @@ def _unpacked(path: Path, content: bytes) -> Checkpoint:
     try:
         arrays = load(content)
         size = int.from_bytes(content[:8], "little")
-        said = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_SAID])
+        said = json_value(json_value(content[8 : 8 + size])["__metadata__"][_SAID])
         optimizer = {
             name.removeprefix(_OPTIMIZER): value
             for name, value in arrays.items()

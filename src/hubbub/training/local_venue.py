@@ -92,16 +92,25 @@ class LocalVenue:
         """
         if self.folder is None:
             return 0
-        folder = self.folder
-        others = {one for name in folder.purposes - {purpose} for one in folder.sessions(name)}
         made = {
             (entry.session, entry.round, entry.attempt)
-            for index, ledger in self.ledgers.items()
-            for entry in self._since(ledger, index)
-            if entry.session not in others
+            for index in self.ledgers
+            for entry in self._paid(index, purpose)
         }
         epoch = mechanism_of(self.study).epoch if purpose == TRAINING else 1
         return len(made) * epoch  # a new shuffled token list is a new epoch
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether sessions that the run does not know have paid for attempts since it began."""
+        if self.folder is None:
+            return False
+        known = {one for name in self.folder.purposes for one in self.folder.sessions(name)}
+        return any(
+            entry.session not in known
+            for index, ledger in self.ledgers.items()
+            for entry in self._since(ledger, index)
+        )
 
     def evidence(self, plan: Plan, attempts: int) -> str:
         """What the parties say of the run: every silo signs what its ledger holds.
@@ -123,9 +132,9 @@ class LocalVenue:
     def _part(self, plan: Plan, index: int, folder: run_folder.RunFolder) -> dict[str, Any]:
         """What one silo says of its ledger."""
         ledger, asked = self.ledgers[index], plan.study.privacy
-        sessions, epoch = folder.sessions(TRAINING), mechanism_of(plan.study).epoch
+        epoch = mechanism_of(plan.study).epoch
         sent = {read_header(path).session for path in files(folder.path)}
-        rows = sum(entry.session in sessions for entry in ledger.entries())
+        rows = len(self._paid(index, TRAINING))
         return part_of(
             self.keys[index],
             study=plan.study.id,
@@ -144,6 +153,14 @@ class LocalVenue:
             most[index] = ledger.spent_on(self.study.id, kind) - mine + rows
         return most
 
+    def _paid(self, index: int, purpose: str) -> list[Entry]:
+        """A silo's entries since the run began, but those that are surely for other purposes."""
+        assert self.folder is not None, "what is counted began with a folder"  # noqa: S101
+        folder = self.folder
+        others = {one for name in folder.purposes - {purpose} for one in folder.sessions(name)}
+        since = self._since(self.ledgers[index], index)
+        return [entry for entry in since if entry.session not in others]
+
     def _since(self, ledger: Ledger, index: int) -> Iterator[Entry]:
         """The study's entries since the run began."""
         if self.folder is None:
@@ -153,13 +170,20 @@ class LocalVenue:
 
 
 def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[int, Ledger]:
-    """Every silo's ledger by roster index; none without a folder for them."""
+    """Every silo's ledger by roster index, for this run alone; none without a folder for them.
+
+    Raises:
+        UserError: another run holds one of them.
+    """
     if home is None:
         return {}
-    return {
+    books = {
         index: stack.enter_context(Ledger(home / f"{name}.sqlite"))
         for index, name in enumerate(study.parties.names, 1)
     }
+    for book in books.values():
+        stack.enter_context(book.held())
+    return books
 
 
 def _spent(ledger: Ledger, delta: float, relation: str) -> dict[str, Any]:

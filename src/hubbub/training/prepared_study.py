@@ -79,7 +79,7 @@ class PreparedStudy:
         records = tuple(of(name) for name in names)
         tested = sources.TEST in there and sources.has_test_set(study)
         test = of(sources.TEST) if tested else None
-        shape = _shape(study, records)
+        shape = _shape(study, (*records, test))
         _check_counts(study, dict(zip(names, map(len, records), strict=True)))
         capacities = tuple(map(partial(capacity_of, study), names, map(len, records)))
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
@@ -200,15 +200,16 @@ def _part(records: Records, chosen: NDArray[np.bool_]) -> Records:
     return Records(inputs=records.inputs[chosen], targets=records.targets[chosen])
 
 
-def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
+def _shape(study: Study, records: Sequence[Records | None]) -> tuple[int, ...]:
     """Of one record, as it is public, or as the records at hand have it."""
     shape = record_shape(study)
-    if shape is None and not records:
+    there = [one for one in records if one is not None]
+    if shape is None and not there:
         raise StudyError(
             "expected the shape of a record where no records are at hand, got none; state "
             "model.inputs, such as [26]"
         )
-    shape = shape or tuple(records[0].inputs.shape[1:])
+    shape = shape or tuple(there[-1].inputs.shape[1:])
     if study.data.standardise is not None:
         features_of(shape)
     return shape
@@ -274,6 +275,8 @@ def _reused(made: Plan, study: Study, dimension: int) -> Plan:
         raise StudyError(
             "expected a plan of this study, got another's; leave the plan out and it is made anew"
         )
+    if made.dimension is None:  # it counts on more parameters than there are
+        return plan_study(study, dimension=dimension)
     return replace(made, study=study)
 
 

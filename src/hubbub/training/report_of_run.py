@@ -5,13 +5,12 @@ This file reads plain values and hands them to `report`; what is not there is le
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import FILE, check_content, load, read_whole
-from hubbub.disk import write_bytes
+from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.report import render
 
@@ -24,6 +23,7 @@ def write_report(
     *,
     comparison: Mapping[str, Mapping[str, float]] | None = None,
     seconds: float | None = None,
+    thorough: bool = False,
 ) -> Path:
     """Write `report.html` into the folder of a run, from what lies there.
 
@@ -31,6 +31,7 @@ def write_report(
         folder: of the run, with study, plan and metrics.
         comparison: with the baselines; what `comparison.json` holds if None.
         seconds: that the run took, if known; what the last row of the metrics says if None.
+        thorough: make accounts again that take long, too, as for a run of one's own.
 
     Raises:
         UserError: there is no run in the folder.
@@ -42,7 +43,7 @@ def write_report(
             "that --out named"
         )
     try:
-        page = _page(folder, comparison, seconds).encode()
+        page = _page(folder, comparison, seconds, thorough).encode()
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise IntegrityError(
             f"expected plan, metrics, comparison and evidence in {folder} as a run writes them, "
@@ -53,12 +54,16 @@ def write_report(
 
 
 def _page(
-    folder: Path, comparison: Mapping[str, Mapping[str, float]] | None, seconds: float | None
+    folder: Path,
+    comparison: Mapping[str, Mapping[str, float]] | None,
+    seconds: float | None,
+    thorough: bool,
 ) -> str:
     """The page, from what lies in the folder."""
     plan = _json(folder / "plan.json")
     metrics = _rows(folder / "metrics.jsonl")
     content = load(folder / FILE) if (folder / FILE).exists() else None
+    found = check_content(content, thorough=thorough) if content else []
     if seconds is None and metrics:
         seconds = metrics[-1].get("seconds")
     return render(
@@ -67,7 +72,7 @@ def _page(
         baseline=_optional(folder / "run.json", {}).get("baseline"),
         comparison=comparison or _optional(folder / COMPARISON, {}),
         parts=content["silos"] if content else (),
-        checked=[(one.claim, one.verdict) for one in check_content(content)] if content else (),
+        checked=[(one.claim, one.verdict) for one in found],
         audit=content.get("audit") if content else None,
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
@@ -92,8 +97,8 @@ def _json(path: Path) -> Any:
 
 def _parsed(path: Path, text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_value(text)
+    except ValueError:
         raise IntegrityError(
             f"expected JSON in {path}, found something else; restore it from a backup"
         ) from None

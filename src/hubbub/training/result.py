@@ -31,6 +31,8 @@ class Result:
         plan: the plan that was carried out.
         folder: where the run was written; None if nowhere.
         standardisation: what was done to the features before the model saw them; None if nothing.
+        is_copied: another copy of the run's folder has made attempts of the study, which count as
+            this run's and leave fewer steps to it.
 
     >>> from hubbub import Study, run
     >>> study = Study.parse('''
@@ -52,6 +54,12 @@ class Result:
     plan: Plan = field(repr=False)
     folder: Path | None = None
     standardisation: Standardisation | None = None
+    is_copied: bool = False
+
+    @property
+    def steps(self) -> int:
+        """How many steps the model has taken."""
+        return int(self.final["step"])
 
     @property
     def final(self) -> Mapping[str, float]:
@@ -67,6 +75,7 @@ def conclude(
     epsilon: float,
     evidence: Callable[[], str] | None,
     began: float,
+    is_copied: bool = False,
 ) -> Result:
     """The result of a run, and what its folder holds in the end: model, evidence, report."""
     result = Result(
@@ -76,10 +85,11 @@ def conclude(
         plan=setting.plan,
         folder=folder.path if folder else None,
         standardisation=setting.standardisation,
+        is_copied=is_copied,
     )
     if folder is not None:
         run_folder.write_model(folder.path, setting.plan, result.model)
         if evidence is not None:
             write_bytes(folder.path / FILE, evidence().encode())
-        report_of_run.write_report(folder.path, seconds=time.perf_counter() - began)
+        report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result

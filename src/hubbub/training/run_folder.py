@@ -19,17 +19,16 @@ another name and then moved into place, so that none is ever half there.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hubbub import learning
 from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
-from hubbub.disk import write_text
+from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
@@ -233,8 +232,8 @@ class RunFolder:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
-            with _usable(self.path), (self.path / "metrics.jsonl").open("a") as file:
-                file.writelines(_line(row) for row in new)
+            with _usable(self.path), appending(self.path / "metrics.jsonl") as file:
+                write_all(file, "".join(_line(row) for row in new).encode())
             self._rows += len(new)
 
     def _write_notes(self) -> None:
@@ -255,12 +254,12 @@ def _line(row: Mapping[str, float]) -> str:
 def _read_notes(path: Path) -> Notes:
     """The notes in `run.json`."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = json_value(read_bytes(path))
         if said.pop("format") != _FORMAT:
             raise ValueError
         sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
         return Notes(**said, sessions=sessions)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise IntegrityError(
             f"expected {path} as this version writes it, found something else; restore it, or use "
             "the version of hubbub that wrote it"
@@ -270,11 +269,10 @@ def _read_notes(path: Path) -> Notes:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the run's lock; the system frees it when the process ends, however it ends."""
-    with _usable(path):
-        file = (path / "lock").open("a")
-    with file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with _usable(path):
+                stack.enter_context(locked(path / "lock"))
         except BlockingIOError:
             raise UserError(
                 f"expected to be alone on the run in {path}, another process works on it; wait "
@@ -288,6 +286,8 @@ def _usable(path: Path) -> Iterator[None]:
     """The disk's errors as ours."""
     try:
         yield
+    except BlockingIOError:
+        raise
     except OSError as error:
         raise UserError(
             f"expected a folder that can be written, got {path}: {error.strerror}; "

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import hubbub.learning as learning
 from hubbub.assurance import AUDIT, Ledger, difference, read_audit
+from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
@@ -85,8 +86,8 @@ def run(
 
     Raises:
         StudyError: the study cannot be run, or its audit is of another or contradicts it.
-        UserError: the folder holds something, an audit cannot be read or has no place, or the
-            device is not there.
+        UserError: the folder holds something, another run holds a ledger, an audit cannot be read
+            or has no place, or the device is not there.
         DataError: a silo's records do not fit it.
         ModelError: the model cannot be trained with a guarantee for every record.
         BudgetError: a silo's cap refuses a step.
@@ -123,19 +124,20 @@ def run(
     audited = None if audit is None else read_audit(Path(audit), setting.plan)
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
-        folder = None
         if out is not None:
             home = home or Path(out).parent / "ledgers"
+        books = opened_ledgers(home, study, stack) if baseline is None else {}
+        folder = None
+        if out is not None:
             folder = stack.enter_context(
                 RunFolder.fresh(
                     Path(out),
                     setting.plan,
                     baseline=baseline,
-                    ledgers=home.absolute(),
+                    ledgers=home.absolute() if home else None,
                     audit=audited,
                 )
             )
-        books = opened_ledgers(home, study, stack) if baseline is None else {}
         if folder is not None:
             folder.begin(_heads(study, books))
         watch = Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody)
@@ -166,7 +168,8 @@ def resume(
         The model, its metrics from the first step on, and its epsilon.
 
     Raises:
-        UserError: there is no run in the folder, it is finished, or another process works on it.
+        UserError: there is no run in the folder, it is finished, or another process works on it or
+            holds one of its ledgers.
         IntegrityError: a checkpoint, a ledger or another file of the run was altered.
         StudyError, DataError, ModelError, BudgetError: as for `run`.
 
@@ -246,7 +249,15 @@ def _finished(
             setting, trained = _compared(setting, baseline, sessions, watch.progress)
     spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
     text = partial(venue.evidence, setting.plan, trained.attempts) if folder and ledgers else None
-    return conclude(setting, trained, folder, epsilon=spent, evidence=text, began=began)
+    return conclude(
+        setting,
+        trained,
+        folder,
+        epsilon=spent,
+        evidence=text,
+        began=began,
+        is_copied=venue.is_copied,
+    )
 
 
 def _compared(
@@ -286,7 +297,7 @@ def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | 
 def check_plan(path: Path, made: Plan) -> None:
     """The plan is still the one by which the run began: noise and account go together."""
     try:
-        why = difference(json.loads(path.read_text(encoding="utf-8")), json.loads(made.to_json()))
+        why = difference(json_value(read_bytes(path)), json.loads(made.to_json()))
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         why = f"it cannot be read ({type(error).__name__})"
     if why:

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, plain_json, read_whole
+from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
-from hubbub.disk import write_text
+from hubbub.disk import json_value, write_text
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, stated_adversary
 from hubbub.privacy import Rates, arguments, lower_bound
@@ -124,7 +124,7 @@ def read_audit(path: Path, plan: Plan) -> Plain:
     """
     content, made = read_whole(path, most=_MOST_BYTES), {}
     try:
-        found = plain_json(content)
+        found = json_value(content)
         why = difference(found, _made_again(found, plan.study, _own_bounds(found, plan.study)))
         made = _made_again(found, plan.study, bounds_of(plan))
     except MALFORMED as error:

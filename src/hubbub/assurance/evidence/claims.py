@@ -3,7 +3,8 @@
 The plan is made again from the study's text, and epsilon from the attempts; signatures are
 verified; the rest is said to be not verifiable. Nothing that a study names is imported, run or
 opened: the file may come from anybody. The format is that of docs/evidence.md, and of the schema in
-this folder.
+this folder. Nor may its numbers cost whoever checks them more than seconds: the accounts of a check
+have a limit (`MOST_POINTS`), past which a claim is said to be not checked.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from hubbub.assurance.evidence.finding import (
     Finding,
     difference,
     judged,
+    not_checked,
     not_verifiable,
     signed,
     wrong,
 )
 from hubbub.assurance.transcript import roster_of
-from hubbub.errors import IntegrityError
+from hubbub.errors import EffortError, IntegrityError
 from hubbub.planning import (
     TRAINING,
     Exposure,
@@ -35,6 +37,7 @@ from hubbub.planning import (
     told_shape,
 )
 from hubbub.planning import plan as plan_study
+from hubbub.privacy import limited
 from hubbub.protocol import Roster
 from hubbub.report import at_most
 from hubbub.study import Study
@@ -48,15 +51,25 @@ _KINDS = {
 _MEMBERS = {"format", "model", "audit", *_KINDS}
 _SPENT = {"claimed", "attempts", "after_attempts"}
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
+MOST_POINTS = 3.5e6  # of the accounts of one check: some three seconds; usual are one or two
 
 
-def check(path: Path) -> list[Finding]:
+def check(path: Path, *, thorough: bool = False) -> list[Finding]:
     """Everything that the file alone can show; errors are those of `load`."""
-    return check_content(load(path))
+    return check_content(load(path), thorough=thorough)
 
 
-def check_content(content: Plain) -> list[Finding]:
-    """The claims of evidence whose signature was verified, and how each stands."""
+def check_content(content: Plain, *, thorough: bool = False) -> list[Finding]:
+    """The claims of evidence whose signature was verified, and how each stands.
+
+    Unless it is to be `thorough`, the accounts take seconds at most, whatever the study asks for.
+    """
+    with limited(None if thorough else MOST_POINTS):
+        return _checked(content)
+
+
+def _checked(content: Plain) -> list[Finding]:
+    """The claims, within the work that is allowed."""
     if content.get("format") != FORMAT:
         why = "it is of another; use the version of hubbub that wrote it"
         return [wrong(f"the file has the format “{FORMAT}”", why)]
@@ -70,7 +83,7 @@ def check_content(content: Plain) -> list[Finding]:
         return found
     study = Study.parse(content["study"]["toml"])
     for claim, claims in (
-        ("the plan follows from the study", _plan_claims),
+        ("the plan and its epsilons follow from the study", _plan_claims),
         ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
         ("every silo speaks for its ledger", _part_claims),
         ("the model and the transcripts have digests", _digest_claims),
@@ -151,10 +164,15 @@ def trusted(study: Study) -> list[str]:
 
 def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
     """The findings of a check; content that is not what the format says is a finding too."""
+    found: list[Finding] = []
     try:
-        return list(claims(*given))
+        found.extend(claims(*given))
+    except EffortError:
+        found.append(not_checked(claim))
     except MALFORMED as error:
-        return [wrong(claim, f"it cannot be read as evidence: {type(error).__name__}, {error}")]
+        why = f"it cannot be read as evidence: {type(error).__name__}, {error}"
+        return [wrong(claim, why)]
+    return found
 
 
 def _study_claims(content: Plain) -> Iterator[Finding]:
@@ -187,7 +205,7 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
     why = difference(account["after_attempts"], rows)
     if attempts > _paid_for(steps, study):
         why = f"the study allows for {steps} attempts"
-    yield judged(f"after the {attempts} attempts made, it is {at_most(stated['epsilon'])}", why)
+    yield judged(f"after the {attempts} attempts charged, it is {at_most(stated['epsilon'])}", why)
 
 
 def _asked_claims(content: Plain, study: Study) -> Iterator[Finding]:

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hubbub import disk
 from hubbub.assurance.transcript import roster_of
 from hubbub.errors import HubbubError, IntegrityError, UserError
 
 _WHOLE = b"hubbub evidence v1"
 _PART = b"hubbub evidence part v1"
 _SIGNED = re.compile(rb'(.*),\n "signature": "([0-9a-f]{128})"\n\}\n', re.DOTALL)
-_MOST_BYTES = 2**30  # ten thousand silos need 2 % of it
+_MOST_BYTES = 2**26  # ten thousand silos need a third of it
 # What a well-signed file of anything may raise while it is read as evidence.
 MALFORMED = (
     *(HubbubError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
@@ -43,23 +44,19 @@ def load(path: Path) -> Plain:
 
 
 def read_whole(path: Path, *, most: int = _MOST_BYTES) -> bytes:
-    """A file of a run as it is on disk; UserError as for `check_ordinary`."""
-    check_ordinary(path, most=most)
+    """A file of a run as it is; UserError as for `check_ordinary`, or if it is too large."""
     with _readable(path):
-        return path.read_bytes()
+        return disk.read_bytes(path, most=most)
 
 
-def check_ordinary(path: Path, *, most: int = _MOST_BYTES) -> None:
+def check_ordinary(path: Path) -> None:
     """Refuse to read what is no file of a run: to open a pipe would wait for whoever writes to it.
 
     Raises:
-        UserError: it is no ordinary file, or has more than `most` bytes, which no run needs.
+        UserError: it is no ordinary file.
     """
     with _readable(path):
-        if not path.is_file():
-            raise FileNotFoundError(0, "no ordinary file there")
-        if path.stat().st_size > most:
-            raise OSError(0, f"more than {most} bytes")
+        disk.open_ordinary(path).close()
 
 
 @contextmanager
@@ -72,14 +69,6 @@ def _readable(path: Path) -> Iterator[None]:
         raise UserError(
             f"expected a file that can be read at {path}, got: {why}; check the path"
         ) from None
-
-
-def plain_json(text: bytes | str) -> Any:
-    """JSON in which every name stands once and every number is one; else ValueError.
-
-    Of a name that stands twice, readers differ in which they believe.
-    """
-    return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
 
 
 def with_signature(content: Plain, sign: Callable[[bytes], bytes]) -> str:
@@ -101,23 +90,12 @@ def _verified(whole: bytes) -> Plain | None:
     if found is None:
         return None
     try:
-        content: Plain = plain_json(found[1] + b"\n}")
+        content: Plain = disk.json_value(found[1] + b"\n}")
         (aggregator,) = roster_of(content["roster"][:1]).parties
         signature = bytes.fromhex(found[2].decode())
         return content if aggregator.verifies(signature, _signed_words(found[1])) else None
     except MALFORMED:
         return None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> Plain:
-    """The members of an object; ValueError if one stands twice."""
-    if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError("a name stands twice")
-    return dict(pairs)
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
 
 
 def _signed_words(body: bytes) -> bytes:

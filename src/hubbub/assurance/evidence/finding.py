@@ -1,8 +1,9 @@
 """What a check found: a claim, and how it stands.
 
 A claim is re-derived (computed again and found equal), signed (only its signer can vouch for it),
-not verifiable (nothing here can show it), or wrong. Other machines may calibrate to other last
-digits, so numbers are found equal if they agree to six. This file knows no claims.
+not verifiable (nothing here can show it), not checked (it could be, but would take long), or wrong.
+Only a claim that nobody has looked at leaves a check incomplete. Other machines may calibrate to
+other last digits, so numbers are found equal if they agree to six. This file knows no claims.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from math import isclose
 from typing import Any, NamedTuple
 
 REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "not verifiable"
+NOT_CHECKED = "not checked"
 CLOSE = 1e-6
 _WRONG = "wrong: "
 
@@ -26,6 +28,11 @@ class Finding(NamedTuple):
         """Whether nothing speaks against it."""
         return not self.verdict.startswith(_WRONG)
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether somebody has looked."""
+        return self.verdict != NOT_CHECKED
+
 
 def rederived(claim: str) -> Finding:
     """A claim that was computed again."""
@@ -40,6 +47,11 @@ def signed(claim: str) -> Finding:
 def not_verifiable(claim: str) -> Finding:
     """A claim that cannot be checked here."""
     return Finding(claim, NOT_VERIFIABLE)
+
+
+def not_checked(claim: str) -> Finding:
+    """A claim whose check would take longer than was allowed for a stranger's numbers."""
+    return Finding(claim, NOT_CHECKED)
 
 
 def wrong(claim: str, why: object) -> Finding:

@@ -18,8 +18,9 @@ keeps (`witness.py`). This file does not know what the texts mean.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +29,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hubbub.assurance.ledger.ledger_key import new_key, own_key
 from hubbub.assurance.ledger.noted_head import NotedHead
 from hubbub.assurance.ledger.row import NOTHING, Row, digest_of, is_signed, signed_row
-from hubbub.errors import HubbubError, IntegrityError
+from hubbub.disk import locked, make_private
+from hubbub.errors import HubbubError, IntegrityError, UserError
 
 Content = TypeVar("Content")
 Progress = Callable[[int, int], None]
@@ -36,6 +38,7 @@ Progress = Callable[[int, int], None]
 _APPLICATION = int.from_bytes(b"hubb", "big")
 _FORMAT = 1
 _SCHEMA = "CREATE TABLE rows (number INTEGER PRIMARY KEY, text TEXT NOT NULL, signature BLOB)"
+_DISTRUST = ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0")
 _GENESIS = "hubbub {kind}, signed by "
 _LEAST = -(2**63)  # the smallest number that SQLite gives a row
 _LOCK_SECONDS = 30
@@ -58,6 +61,7 @@ class Chain:
         self._written: list[Row] = []
         with self._reported(f"a usable {kind} at {path}", "check the disk, or restore a backup"):
             path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path)  # and so are the files that SQLite makes beside it
             self._database = sqlite3.connect(
                 path,
                 isolation_level=None,
@@ -88,6 +92,24 @@ class Chain:
         if len(content) <= len(NOTHING):
             raise ValueError("expected more bytes than a digest has; put the purpose before them")
         return self._own_key().sign(content)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep others who would hold it from the file until this ends; readers may read on.
+
+        Raises:
+            UserError: somebody holds it.
+        """
+        with ExitStack() as stack:
+            with self._reported(f"a usable {self._kind} at {self._path}", "check the disk"):
+                try:
+                    stack.enter_context(locked(self._path.with_name(self._path.name + ".lock")))
+                except BlockingIOError:
+                    raise UserError(
+                        f"expected to be alone on {self._path}, another run charges it; nothing "
+                        "was charged: wait for that run, or stop it"
+                    ) from None
+            yield
 
     def after(self, last: Row | None) -> list[Row]:
         """The rows that follow one which this method returned, or all of them; verified.
@@ -139,12 +161,19 @@ class Chain:
         self._written.clear()
         with self._reported(f"{self._path} to take a row", remedy):
             with self._transaction("IMMEDIATE"):
+                self._is_blank()  # others may have written into the file since it was opened
                 yield
             for row in self._written[-1:]:
                 self._noted.write(row.head)
 
     def _open(self) -> None:
         """Recognise the file, or write the genesis into an empty one."""
+        for pragma in _DISTRUST:  # nothing that stands in the file is run
+            self._database.execute(f"PRAGMA {pragma}")
+        if sys.version_info >= (3, 12):
+            self._database.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+            self._database.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+            self._database.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
         self._database.execute("PRAGMA synchronous=FULL")
         self._database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
         with self._transaction("DEFERRED"):  # one look at everything
@@ -165,22 +194,23 @@ class Chain:
 
     def _is_blank(self) -> bool:
         """Whether there is nothing in the file yet; a file of something else is refused."""
-        tables = dict(self._database.execute("SELECT name, sql FROM sqlite_master"))
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 2"
+        schema = self._database.execute(query).fetchall()
         names = ("application_id", "user_version")
         found = tuple(self._database.execute(f"PRAGMA {one}").fetchone()[0] for one in names)
-        if not tables and found == (0, 0):
+        if not schema and found == (0, 0):
             return True
         if found != (_APPLICATION, _FORMAT):
             raise IntegrityError(
                 f"expected a {self._kind} of format {_FORMAT} at {self._path}, found another "
                 "database; check the path, or use the version of hubbub that wrote it"
             )
-        if "rows" not in tables:
+        if not schema:
             raise self._emptied()
-        if tables["rows"] != _SCHEMA:  # a view need have no end
+        if schema != [("table", "rows", "rows", _SCHEMA)]:  # a trigger or a view need have no end
             raise IntegrityError(
-                f"expected the table of rows in {self._path}, found something else in its place; "
-                "restore a backup, and use the file for nothing"
+                f"expected the table of rows in {self._path} and nothing else, found something "
+                "beside it or in its place; restore a backup, and use the file for nothing"
             )
         return False
 

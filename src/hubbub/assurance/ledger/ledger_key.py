@@ -15,17 +15,17 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from hubbub.disk import PRIVATE, fresh, read_text, write_all
 from hubbub.errors import IntegrityError
+
+_MOST_BYTES = 1024
 
 
 def new_key(path: Path) -> Ed25519PrivateKey:
     """A key that is on disk under its first name when this returns; only its owner reads it."""
-    key, first = Ed25519PrivateKey.generate(), _first_name(path)
-    first.unlink(missing_ok=True)  # of a chain that was never there
-    descriptor = os.open(first, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.private_bytes_raw().hex())
-        file.flush()
+    key, first = Ed25519PrivateKey.generate(), _first_name(path)  # whatever of it was there is old
+    with fresh(first, mode=PRIVATE) as file:
+        write_all(file, key.private_bytes_raw().hex().encode())
         os.fsync(file.fileno())
     return key
 
@@ -59,10 +59,12 @@ def _public(key: Ed25519PrivateKey | None) -> bytes | None:
 
 def _read(path: Path) -> Ed25519PrivateKey | None:
     try:
-        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text()))
+        return Ed25519PrivateKey.from_private_bytes(
+            bytes.fromhex(read_text(path, most=_MOST_BYTES))
+        )
     except (FileNotFoundError, PermissionError):
         return None
-    except ValueError:
+    except (ValueError, OSError):
         raise IntegrityError(
             f"expected an Ed25519 key of 64 hexadecimal digits in {path}, found something else; "
             "restore it from a backup"

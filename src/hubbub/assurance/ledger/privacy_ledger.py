@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
@@ -50,6 +51,14 @@ class Ledger:
     def close(self) -> None:
         """Close the file."""
         self._chain.close()
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other runs from the ledger until this ends; UserError if another holds it.
+
+        Two runs that charged it in turn would each find its rows to be more than its own, and both
+        would stop. Whoever runs a study holds its ledgers; who only reads need not.
+        """
+        return self._chain.held()
 
     def charge(self, entry: Entry, *, attempts: int | None = None) -> None:
         """Write an entry durably, or refuse it.

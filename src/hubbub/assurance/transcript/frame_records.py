@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hubbub.assurance.transcript.header import Header, parsed, written
+from hubbub.disk import open_ordinary
 from hubbub.errors import IntegrityError, UserError
 from hubbub.protocol import (
     HEADER,
@@ -264,9 +265,7 @@ def _header(file: BinaryIO, path: Path) -> tuple[bytes, bytes]:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        if not path.is_file():  # to open a pipe would wait for whoever writes to it
-            raise FileNotFoundError(0, "no ordinary file there")
-        return path.open("rb")
+        return open_ordinary(path)
     except OSError as error:
         raise UserError(
             f"expected a transcript that can be read at {path}, got: {error.strerror}; check the "

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from hubbub.disk import json_value
 from hubbub.protocol import Identity, Roster, RoundParameters
 
 
@@ -70,7 +71,7 @@ def roster_of(plain: list[Mapping[str, str]]) -> Roster:
 @lru_cache(maxsize=8)  # a thousand keys take a while to check, and are asked for more than once
 def parsed(text: bytes) -> Header:
     """The header that `written` wrote; ValueError, KeyError or TypeError if it is none."""
-    plain: Mapping[str, Any] = json.loads(text)
+    plain: Mapping[str, Any] = json_value(text)
     return Header(
         study=bytes.fromhex(plain["study"]),
         session=bytes.fromhex(plain["session"]),

@@ -18,6 +18,7 @@ from hubbub.assurance.evidence import (
     FILE,
     MALFORMED,
     MODEL,
+    MOST_POINTS,
     STANDARDISED,
     Finding,
     Plain,
@@ -25,8 +26,8 @@ from hubbub.assurance.evidence import (
     difference,
     judged,
     load,
+    not_checked,
     not_verifiable,
-    plain_json,
     read_whole,
     rederived,
     remade,
@@ -37,24 +38,40 @@ from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, d
 from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
 from hubbub.assurance.verification.model_course import Course
 from hubbub.assurance.verification.replay import Played, Replay, first_round
-from hubbub.errors import HubbubError, IntegrityError, UserError
+from hubbub.disk import json_value
+from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
+from hubbub.privacy import limited
 from hubbub.protocol import RoundParameters
 from hubbub.session import round_parameters_of
 from hubbub.study import Study, standardisation_from
 
+_BEYOND = (
+    "plan.json follows from study.toml",
+    "sums, attempts and the model are what the transcripts make of them",
+)
 _NO_EVIDENCE = (
     f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
     "nor what the ledgers hold; a finished run has one"
 )
 
 
-def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Finding]:
+def verify(
+    folder: Path, look: Callable[[], None] = lambda: None, *, thorough: bool = False
+) -> list[Finding]:
     """What of a run holds, what does not, and what nobody can show; UserError if there is no run.
 
-    `look` is called after every attempt that was played, to show progress.
+    `look` is called after every attempt that was played, to show progress. Sums are made again
+    whatever they take, which is in proportion to the transcripts; the accounts take seconds at
+    most, whatever the study asks for, unless the check is to be `thorough`.
     """
+    with limited(None if thorough else MOST_POINTS):
+        return _verified(folder, look)
+
+
+def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
+    """The findings, within the work that is allowed for accounts."""
     if not (folder / "study.toml").exists() and not (folder / FILE).exists():
         raise UserError(
             f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
@@ -67,8 +84,8 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     found = [_intact(folder, content)]
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
-        stated = plain_json(read_whole(folder / "plan.json"))
-        made = remade(study, stated["dimension"])
+        stated = json_value(read_whole(folder / "plan.json"))
+        made, beyond = _planned(study, stated["dimension"])
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     claimed = {} if content is None else content.get("study")
@@ -78,6 +95,8 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
     if content is not None and (folder / AUDIT).exists():
         found.append(_audit_kept(folder / AUDIT, content))
     claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
+    if beyond:
+        return [*found, *map(not_checked, _BEYOND), *claims]
     if made is None:
         return [*found, *_without_plan(stated, content), *claims]
     found.append(_alike("plan.json follows from study.toml", stated, made.to_dict()))
@@ -87,6 +106,14 @@ def verify(folder: Path, look: Callable[[], None] = lambda: None) -> list[Findin
         if sound is not None:
             found.append(check_rows(folder / METRICS, made, sound))
     return found + claims
+
+
+def _planned(study: Study, dimension: object) -> tuple[Plan | None, bool]:
+    """The plan that is made again, if it can be; and whether it would take too long."""
+    try:
+        return remade(study, dimension), False
+    except EffortError:
+        return None, True
 
 
 def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
@@ -104,7 +131,7 @@ def _audit_kept(path: Path, content: Plain) -> Finding:
     """Whether the evidence says of an audit what its file does."""
     claim = f"{path.name} is what {FILE} says that an audit has found"
     try:
-        return _alike(claim, plain_json(read_whole(path)), content.get("audit"))
+        return _alike(claim, json_value(read_whole(path)), content.get("audit"))
     except MALFORMED as error:
         return wrong(claim, f"it cannot be read ({type(error).__name__})")
 

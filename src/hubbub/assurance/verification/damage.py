@@ -19,13 +19,14 @@ from hubbub.assurance.evidence import (
     digests_of,
     judged,
     load,
-    plain_json,
+    not_checked,
     read_whole,
     summary_of,
     wrong,
 )
 from hubbub.assurance.transcript import FOLDER, files
-from hubbub.errors import HubbubError
+from hubbub.disk import json_value
+from hubbub.errors import EffortError, HubbubError
 from hubbub.planning import Plan
 
 METRICS = "metrics.jsonl"
@@ -83,10 +84,12 @@ def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
     The metrics themselves were measured by the aggregator on public records, which are not here.
     """
     try:
-        rows = [plain_json(line) for line in read_whole(path).splitlines()]
+        rows = [json_value(line) for line in read_whole(path).splitlines()]
         least = [plan.epsilon_after(max(1, int(row["step"]))) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
         least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
+    except EffortError:
+        return not_checked(_CLAIM)
     except MALFORMED as error:
         return judged(_CLAIM, f"it cannot be read ({type(error).__name__}); {RESTORE}")
     short = [

@@ -6,13 +6,10 @@ This file knows a plan and a file of tensors, and no session.
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file
 
 import hubbub.learning as learning
 from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
@@ -57,58 +54,42 @@ def last_model(
     model is the one `before`: the sum is paid for, and the step is lost.
     """
     claim = f"{path} holds the model that the last step gave"
-    model = _built(plan)
-    if model is None:
+    if _built(plan) is None:
         claim = (
-            f"{path} contains the numbers that the last step gave; which tensor is which, and what "
-            "others are for, only the study's own code or data say"
+            f"{path} contains the numbers that the last step gave, in the order that it states; "
+            "what others are for, only the study's own code or data say"
         )
     if parameters is None:
         return not_verifiable(f"that {claim}: the last step could not be made again")
     try:
         check_ordinary(path)
-        if model is not None and not plan.study.model.inputs and not _is_named(path, model):
-            model = _built(plan, flattened=True)
-        if _is_model(path, model, parameters):
-            return judged(claim, "")
-        if before is not None and _is_model(path, model, before):
-            return judged(f"{claim} that an interruption has left", "")
+        stored = _stored(path, plan, parameters.size)
     except (HubbubError, SafetensorError, OSError) as error:
         return wrong(claim, error)
+    if stored is None:
+        return not_verifiable(f"that {claim}: it states none")
+    if stored.tobytes() == parameters.tobytes():
+        return judged(claim, "")
+    if before is not None and stored.tobytes() == before.tobytes():
+        return judged(f"{claim} that an interruption has left", "")
     return judged(claim, f"it holds another; {RESTORE}")
 
 
-def _is_model(path: Path, model: Any, parameters: Parameters) -> bool:
-    """Whether a file holds a model with these parameters; None: one that is not built here."""
+def _stored(path: Path, plan: Plan, size: int) -> Parameters | None:
+    """The parameters in a file as one vector; None if nothing says in which order.
+
+    A model of the study's own making is not built here, so the file itself has to say it.
+    """
+    model = _built(plan)
     if model is None:
-        return _holds(path, parameters)
+        return learning.stored_parameters(path, size)
+    if not plan.study.model.inputs and not _is_named(path, model):
+        model = _built(plan, flattened=True)
     learning.load_model(path, model)
-    return learning.parameters_vector(model).tobytes() == parameters.tobytes()
+    return learning.parameters_vector(model)
 
 
 def _is_named(path: Path, model: Any) -> bool:
     """Whether the tensors of a file have the names of the model's."""
     with safe_open(path, framework="np") as file:
         return set(file.keys()) == set(model.state_dict())
-
-
-def _holds(path: Path, parameters: Parameters) -> bool:
-    """Whether the tensors of a file, in some order, are these parameters; others may be there.
-
-    A model of the study's own making is not built here, so the order is not known.
-    """
-    tensors = Counter(
-        array.astype("<f4").tobytes() for array in load_file(path).values() if array.size
-    )
-
-    def rest(left: bytes) -> bool:
-        if not left:
-            return True
-        for one in [one for one, count in tensors.items() if count and left.startswith(one)]:
-            tensors[one] -= 1
-            if rest(left[len(one) :]):
-                return True
-            tensors[one] += 1
-        return False
-
-    return rest(np.asarray(parameters, dtype="<f4").tobytes())

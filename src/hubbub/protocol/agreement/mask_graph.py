@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from functools import lru_cache
-from math import exp, inf, lgamma, log
+from math import exp, inf, lgamma, log, sqrt
 
 from hubbub.protocol.primitives import KEY_BYTES, SecureSource
 
 FAILURE_BITS = 40
 # Up to this many silos everybody shares a mask with everybody.
 _COMPLETE_UP_TO = 16
+_LOG_NOTHING = 80.0  # of a sum of at most a million terms, what is left out beside the largest
 
 
 @lru_cache(maxsize=64)  # a plan asks for it with every adversary
@@ -56,16 +57,23 @@ def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:
     least = each - dropouts
     if least <= 0:
         return 0.0
-    terms = [
-        _log_choose(colluders, bad)
-        + _log_choose(silos - colluders, each - bad)
-        - _log_choose(silos, each)
-        for bad in range(least, min(each, colluders) + 1)
-        if each - bad <= silos - colluders
-    ]
+    # Below the mean by 10 sqrt(each) lies less than e^-200 (Hoeffding): nothing is looked at there.
+    usual = int(each * colluders / silos - 10 * sqrt(each))
+    first = max(least, each - silos + colluders, usual)
+    terms: list[float] = []
+    top = -inf
+    for bad in range(first, min(each, colluders) + 1):
+        term = (
+            _log_choose(colluders, bad)
+            + _log_choose(silos - colluders, each - bad)
+            - _log_choose(silos, each)
+        )
+        top = max(top, term)
+        if term < top - _LOG_NOTHING:  # past the largest, terms fall faster and faster
+            break
+        terms.append(term)
     if not terms:
         return inf
-    top = max(terms)
     tail = top + log(sum(exp(term - top) for term in terms))
     return -(log(silos * (silos - 1) / 2) + tail) / log(2)
 

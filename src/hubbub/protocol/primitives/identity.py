@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.hpke import (
 )
 
 from hubbub.errors import StudyError
+from hubbub.names import check_name
 
 ROLES = ("aggregator", "silo", "node")
 # The field and the curve of Ed25519 (RFC 8032, section 5.1): -x² + y² = 1 + d x² y² modulo p.
@@ -52,6 +53,11 @@ def _of_small_order(verifying: bytes) -> bool:
     """
     y = int.from_bytes(verifying, "little") & (2**255 - 1)
     return y * (y * y - 1) * (_CURVE * y**4 + 2 * y * y - 1) % _FIELD == 0
+
+
+def _point_of(curve: bytes) -> int:
+    """The point of an X25519 key, of which a few have two spellings (RFC 7748, section 5)."""
+    return (int.from_bytes(curve, "little") & (2**255 - 1)) % _FIELD
 
 
 # What is broadcast is verified by every party of a process: once is enough, the answer is the same.
@@ -80,6 +86,7 @@ class Identity:
                 f"expected the role of {self.name} to be one of {', '.join(ROLES)}, "
                 f"got {self.role!r}; fix the roster"
             )
+        check_name(self.name, self.role)
         if len(self.verifying) != 32 or len(self.sealing) != _SEALING_BYTES:
             raise StudyError(
                 f"expected keys of 32 and {_SEALING_BYTES} bytes for {self.name}, "
@@ -203,11 +210,16 @@ class Roster:
                 "expected the roster to list one aggregator, then the silos, then the compute "
                 "nodes, got another order; sort it"
             )
-        keys = ({party.verifying for party in self.parties}, {one.sealing for one in self.parties})
-        if min(map(len, keys)) < len(names):
+        # A sealing key has two halves; who shares one of them is as safe as the other half alone.
+        keys = (
+            {party.verifying for party in self.parties},
+            {party.sealing[:_MLKEM_BYTES] for party in self.parties},
+            {_point_of(party.sealing[_MLKEM_BYTES:]) for party in self.parties},
+        )
+        if min(len(one) for one in keys) < len(names):
             raise StudyError(
-                "expected every key in the roster once, got one of two parties, who could speak "
-                "for each other; have each make its own"
+                "expected every key in the roster once, and every half of one, got one of two "
+                "parties, who could speak or read for each other; have each make its own"
             )
 
     @classmethod

@@ -20,8 +20,8 @@ from hubbub.protocol.primitives import SecureSource
 Rows = NDArray[np.intp]
 
 EMPTY = -1
-# The chance that all coins are tossed again. It costs no privacy, and about as much of the signal.
-_REDRAWN = 0.01
+# The chance that all coins are tossed again. It costs no privacy, and less than that of the signal.
+_REDRAWN = 0.02
 
 
 @lru_cache(maxsize=4096)
@@ -33,7 +33,7 @@ def most_rows(capacity: int, rate: float) -> int:
         rate: probability with which a record is in a batch.
 
     Returns:
-        The least number that more than one batch in a hundred does not exceed.
+        The least number that at most one batch in fifty exceeds.
     """
     if rate >= 1:
         return max(1, capacity)

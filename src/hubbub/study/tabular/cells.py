@@ -10,9 +10,17 @@ import csv
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
+from hubbub.disk import open_ordinary
 from hubbub.errors import DataError
+
+# A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
+_FEW, _PACKED = 1 << 20, 16  # of any file; and for each of its bytes
+_BATCH = 1024  # rows that are unpacked at once
+_REMEMBERED = 1000  # texts of a column
 
 
 def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -53,9 +61,9 @@ def _csv_cells(path: Path) -> dict[str, list[str]]:
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
-    reason = "it is not there or may not be read"
+    reason = "it is not there, is no ordinary file or may not be read"
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_ordinary(path) as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as file:
             return list(csv.reader(file, strict=True))
     except OSError:
         pass
@@ -75,22 +83,55 @@ def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
             f"expected pyarrow to read {path.name}, found that it is not installed; run "
             "pip install hubbub[parquet] or convert the file to .csv"
         ) from None
-    table, names = None, []
-    with suppress(Exception):  # whatever it says, it may quote a cell
-        file = parquet.ParquetFile(path)
+    table, names, fits = None, [], True
+    # Whatever a reader says, it may quote a cell.
+    with suppress(Exception), open_ordinary(path) as raw:
+        size = raw.seek(0, 2)
+        file = parquet.ParquetFile(raw, thrift_string_size_limit=size + 1)
         names = file.schema_arrow.names
-        read = file.read([name for name in names if not wanted or name in wanted])
-        table = {name: read[name].to_pylist() for name in read.column_names}
+        read = [name for name in names if not wanted or name in wanted]
+        fits = _is_in_proportion(file.metadata, len(read), size)
+        if fits and len(set(names)) == len(names):
+            table = _in_batches(file, read)
     if len(set(names)) < len(names):
         raise DataError(
             f"expected every column of {path.name} once, found one twice; remove one of them"
+        )
+    if not fits:
+        raise DataError(
+            f"expected a Parquet file {path.name} of cells in proportion to its size, found far "
+            "more of them; convert it to .csv if it is what it should be"
         )
     if table is None:
         raise DataError(
             f"expected a readable Parquet file {path.name}, found that it is not there or damaged; "
             "check the path"
         )
-    return {name: [_as_text(value) for value in values] for name, values in table.items()}
+    return table
+
+
+def _is_in_proportion(metadata: Any, columns: int, size: int) -> bool:
+    """Whether a file of so many bytes states cells, and bytes once unpacked, that it may have."""
+    groups = range(metadata.num_row_groups)
+    rows = max(metadata.num_rows, sum(metadata.row_group(k).num_rows for k in groups))
+    unpacked = sum(metadata.row_group(k).total_byte_size for k in groups)
+    room = _FEW + _PACKED * size
+    return bool(rows * max(columns, 1) <= room and unpacked <= 8 * room)
+
+
+def _in_batches(file: Any, names: list[str]) -> dict[str, list[str]]:
+    """The cells of some columns; equal ones share their text, as far as that is quickly seen."""
+    cells: dict[str, list[str]] = {name: [] for name in names}
+    texts: dict[str, dict[str, str]] = {name: {} for name in names}
+    for batch in file.iter_batches(_BATCH, columns=names, use_threads=False):
+        for name in names:
+            seen = texts[name]
+            for value in batch.column(name).to_pylist():
+                text = _as_text(value)
+                cells[name].append(seen.get(text, text))
+                if len(seen) < _REMEMBERED:
+                    seen.setdefault(text, text)
+    return cells
 
 
 def _as_text(value: object) -> str:

@@ -1,0 +1,173 @@
+"""Reading files that anybody may have made: ordinary, not too large, not too many values.
+
+A file of a few bytes must not cost minutes or gigabytes, whatever it holds. So a file is opened
+only if it is an ordinary one (to open a pipe would wait for whoever writes to it), is read up to a
+stated size, and is counted before it is parsed. What is refused here is an `OSError` or a
+`ValueError` in a few words; whoever reads knows what was expected, and says so.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import stat
+import tomllib
+import zipfile
+import zlib
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_BYTES = 1 << 24  # of a study, a roster, a note: all that people look at
+# Of JSON and TOML: a value of a few letters takes up to a few hundred bytes once it is read.
+_MOST_VALUES = 1_000_000
+_MOST_ENTRIES = 400_000  # of TOML, whose reader takes some ten microseconds for each
+_MOST_PARTS = 32  # of a dotted key, for which the reader's time and memory grow with the square
+_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"""(?<![\w"'-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{_MOST_PARTS}}}""")
+_MOST_UNPACKED = 32  # how much larger than the file the arrays of an archive may be
+_NO_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, OverflowError),
+    *(KeyError, MemoryError),
+)
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)
+
+
+def open_ordinary(path: Path) -> BinaryIO:
+    """An ordinary file, open to be read.
+
+    Raises:
+        OSError: it cannot be opened, or is a pipe, a device or a folder.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _NO_WAITING)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "no ordinary file there")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
+    """All of an ordinary file.
+
+    Raises:
+        OSError: as for `open_ordinary`, or it has more than `most` bytes.
+    """
+    with open_ordinary(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(0, f"more than {most} bytes")
+        content = file.read(size + 1)  # some files say that they are empty, and never end
+        if len(content) > size:
+            raise OSError(0, "more bytes than it says")
+        return content
+
+
+def read_text(path: Path, *, most: int = MOST_BYTES) -> str:
+    """All of an ordinary file of UTF-8, its line ends as Python knows them.
+
+    Raises:
+        OSError: as for `read_bytes`.
+        UnicodeDecodeError: it is no text.
+    """
+    text = read_bytes(path, most=most).decode()
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def json_value(text: bytes | str) -> Any:
+    """JSON in which every name stands once and every number is one.
+
+    Of a name that stands twice, readers differ in which they believe.
+
+    Raises:
+        ValueError: it is not that, or has more values or levels than anybody needs.
+    """
+    marks: tuple[Any, ...] = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
+    if sum(map(text.count, marks)) > _MOST_VALUES:
+        raise ValueError(f"more than {_MOST_VALUES} values")
+    try:
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refused
+        )
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def toml_table(text: str) -> dict[str, Any]:
+    """The table of a TOML text.
+
+    Raises:
+        ValueError: it is none, or has more entries, levels or parts of a key than anybody needs;
+            `tomllib.TOMLDecodeError` where it is a matter of syntax.
+    """
+    if sum(map(text.count, "=,[{")) > _MOST_ENTRIES:
+        raise ValueError(f"more than {_MOST_ENTRIES} entries")
+    if long := _LONG_KEY.search(text):
+        line = 1 + text.count("\n", 0, long.start())
+        raise ValueError(f"a key of more than {_MOST_PARTS} parts in line {line}")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("lists or tables nested too deep to read") from None
+
+
+def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of numbers in an `.npz` file, which may be packed, but not to next to nothing.
+
+    Raises:
+        ValueError: it is no such file, or its arrays are out of proportion to it.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            parts = archive.infolist()
+            if sum(one.file_size for one in parts) > _MOST_UNPACKED * len(content) + MOST_BYTES:
+                raise ValueError("its arrays are far larger than the file")
+            return {one.filename.removesuffix(".npy"): _array(archive, one) for one in parts}
+    except _NO_ARCHIVE as error:
+        raise ValueError(f"it is no whole archive of arrays ({type(error).__name__})") from None
+
+
+def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, whose size is known before anything is made; ValueError if it is none."""
+    with archive.open(part) as file:
+        version = np.lib.format.read_magic(file)
+        if version not in _NPY_HEADERS:
+            raise ValueError("it has an array of another format")
+        shape, by_columns, dtype = _NPY_HEADERS[version](file)
+        count = prod(shape) if min(shape, default=0) >= 0 else -1
+        if dtype.kind not in "biuf" or not 0 <= count * dtype.itemsize <= part.file_size:
+            raise ValueError("it has an array of something else than numbers, or a torn one")
+        numbers = file.read(count * dtype.itemsize)
+    array = np.frombuffer(bytearray(numbers), dtype, count)
+    return array.reshape(shape, order="F" if by_columns else "C")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object; ValueError if one stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
+def _finite(digits: str) -> float:
+    """A number that is not past all others; ValueError if it is."""
+    number = float(digits)
+    if number - number != 0:
+        raise ValueError("a number past all measure")
+    return number
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
