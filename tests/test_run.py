@@ -102,6 +102,7 @@ def federation(silos: int, nodes: int, tasks, *, word_bits: int, dimension: int,
         study=bytes(32),
         keys=keys_of(silos, nodes),
         source=None if seed is None else partial_source(seed),
+        session=None if seed is None else bytes(16),  # what is drawn depends on it
     )
 
 

@@ -508,7 +508,7 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
     session = opened(parties, Relay(parties.phase, asks=asks), standardisation=found)
     tasks = {name: parties.party(name, session.rounds.session).silo._task for name in NAMES}
     for name, task in tasks.items():
-        assert np.allclose(task._inputs.numpy(), found.of(records(name)).inputs)
+        assert np.allclose(task._rows._records.inputs, found.of(records(name)).inputs)
 
 
 # Records that the study does not know of ----------------------------------------------------------

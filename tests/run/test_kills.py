@@ -32,7 +32,7 @@ from hubbub.errors import HubbubError
 from hubbub.planning import Plan
 from hubbub.protocol.primitives.wire import HEADER, HEADER_BYTES, Frame, Tag
 from hubbub.protocol.round import Aggregator, Silo
-from hubbub.training import checkpoint, federated, result, run_folder
+from hubbub.training import checkpoint, loop, report_of_run, run_folder
 from hubbub.training.local_venue import LocalVenue
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_study import resume, run
@@ -185,11 +185,11 @@ POINTS = [
     (RunFolder, "keep", 2),
     (run_folder, "write_checkpoint", 4),
     (checkpoint, "write_bytes", 3),
-    (federated, "train", 1),
+    (loop, "train", 1),
     (run_folder, "write_text", 2),
-    (result, "write_model", 1),
+    (run_folder, "write_model", 1),
     (LocalVenue, "evidence", 1),
-    (result, "write_report", 1),
+    (report_of_run, "write_report", 1),
 ]
 
 

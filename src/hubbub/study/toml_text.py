@@ -12,15 +12,9 @@ from typing import Any
 
 import tomli_w
 
-from hubbub.study.auxiliary_settings import Evaluate, Standardise
-from hubbub.study.data import Data
-from hubbub.study.model import Model
-from hubbub.study.parties import Parties, numbered
-from hubbub.study.privacy import Privacy
-from hubbub.study.tabular import Column
-from hubbub.study.training import Training
+from hubbub.study import auxiliary_settings, data, model, parties, privacy, tabular, training
 
-Settings = Parties | Data | Model | Training | Privacy
+Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
 
 
 def written(head: Mapping[str, str], tables: Mapping[str, Settings]) -> str:
@@ -32,10 +26,10 @@ def written(head: Mapping[str, str], tables: Mapping[str, Settings]) -> str:
 def _table(settings: Settings) -> dict[str, Any]:
     """The settings as the table that they are read from."""
     table = _stated(settings)
-    if isinstance(settings, Parties) and settings.names == numbered(settings.silos):
+    if isinstance(settings, parties.Parties) and settings.names == parties.numbered(settings.silos):
         del table["names"]
         return {"silos": settings.silos, **table}
-    if isinstance(settings, Data):
+    if isinstance(settings, data.Data):
         table["target"] = settings.target  # files have no default for it
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
@@ -45,14 +39,19 @@ def _table(settings: Settings) -> dict[str, Any]:
     return table | pairs | extras
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: tabular.Column) -> dict[str, Any]:
     """A column as the table that is its entry in data.columns."""
     table = _stated(column)
     del table["name"]
     return table
 
 
-def _stated(settings: Settings | Column | Evaluate | Standardise) -> dict[str, Any]:
+def _stated(
+    settings: Settings
+    | tabular.Column
+    | auxiliary_settings.Evaluate
+    | auxiliary_settings.Standardise,
+) -> dict[str, Any]:
     """What differs from the defaults, by name."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     defaults = {field.name: field.default for field in fields(settings)}

@@ -23,16 +23,18 @@ from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study
-from hubbub.training.auxiliary_sums import evaluation, exactly, standardise, through
+from hubbub.training import (
+    auxiliary_sums,
+    checkpoint,
+    federated,
+    local_venue,
+    loop,
+    prepared_study,
+    result,
+    run_folder,
+    run_sessions,
+)
 from hubbub.training.baselines import BASELINES, alone, central
-from hubbub.training.checkpoint import Checkpoint
-from hubbub.training.federated import train_federated
-from hubbub.training.local_venue import LocalVenue, opened_ledgers
-from hubbub.training.loop import Progress, State, train
-from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.result import Result, conclude
-from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_sessions import RunSessions
 
 
 def _tell_nobody(*_: object) -> None:
@@ -43,7 +45,7 @@ def _tell_nobody(*_: object) -> None:
 class Watch:
     """Whom to tell how a run goes."""
 
-    progress: Progress
+    progress: loop.Progress
     notice: Notice
 
 
@@ -53,12 +55,12 @@ def run(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: loop.Progress | None = None,
     plan: Plan | None = None,
     device: str = "auto",
     audit: str | Path | None = None,
     notice: Notice | None = None,
-) -> Result:
+) -> result.Result:
     """Train a study with all parties in this process.
 
     Guarantees:
@@ -120,17 +122,17 @@ def run(
             "expected an audit with a run that leaves evidence, got one with "
             f"{'no folder' if out is None else 'a baseline'}; leave it out"
         )
-    setting = PreparedStudy.of(study, plan, device)
+    setting = prepared_study.PreparedStudy.of(study, plan, device)
     audited = None if audit is None else read_audit(Path(audit), setting.plan)
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
         if out is not None:
             home = home or Path(out).parent / "ledgers"
-        books = opened_ledgers(home, study, stack) if baseline is None else {}
+        books = local_venue.opened_ledgers(home, study, stack) if baseline is None else {}
         folder = None
         if out is not None:
             folder = stack.enter_context(
-                RunFolder.fresh(
+                run_folder.RunFolder.fresh(
                     Path(out),
                     setting.plan,
                     baseline=baseline,
@@ -147,10 +149,10 @@ def run(
 def resume(
     folder: str | Path,
     *,
-    progress: Progress | None = None,
+    progress: loop.Progress | None = None,
     device: str = "auto",
     notice: Notice | None = None,
-) -> Result:
+) -> result.Result:
     """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
 
     Guarantees:
@@ -192,7 +194,7 @@ def resume(
     ([1, 2], True)
     """
     with ExitStack() as stack:
-        opened, study = stack.enter_context(RunFolder.again(Path(folder)))
+        opened, study = stack.enter_context(run_folder.RunFolder.again(Path(folder)))
         if opened.baseline is not None:
             raise UserError(
                 f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
@@ -203,8 +205,8 @@ def resume(
                 f"expected a run in one process in {folder}, got one whose parties run apart; go "
                 "on with hubbub serve"
             )
-        setting = PreparedStudy.of(study, device=device)
-        books = opened_ledgers(opened.ledgers, study, stack)
+        setting = prepared_study.PreparedStudy.of(study, device=device)
+        books = local_venue.opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
         opened.begin(_heads(study, books))
@@ -216,16 +218,16 @@ def resume(
 
 
 def _finished(
-    setting: PreparedStudy,
+    setting: prepared_study.PreparedStudy,
     baseline: str | None,
     watch: Watch,
     ledgers: Mapping[int, Ledger],
-    folder: RunFolder | None,
-    start: State | None,
-) -> Result:
+    folder: run_folder.RunFolder | None,
+    start: loop.State | None,
+) -> result.Result:
     """Train, and put the results where they belong."""
     began = time.perf_counter()
-    venue = LocalVenue(
+    venue = local_venue.LocalVenue(
         study=setting.study,
         keys=layout_of(setting.plan).keys(),  # made for the run
         ledgers=ledgers,
@@ -233,23 +235,23 @@ def _finished(
         notice=watch.notice,
     )
 
-    def keep(state: State) -> None:
+    def keep(state: loop.State) -> None:
         if folder is not None:
             folder.keep(state, _heads(setting.study, ledgers))
 
     with learning.threads_for(setting.initial.size), ExitStack() as stack:
-        sessions = RunSessions(
+        sessions = run_sessions.RunSessions(
             venue=venue, folder=folder, parameters=setting.initial.size, stack=stack
         )
         if baseline is None:
-            setting, trained = train_federated(
+            setting, trained = federated.train_federated(
                 setting, sessions, start=start, progress=watch.progress, keep=keep
             )
         else:
             setting, trained = _compared(setting, baseline, sessions, watch.progress)
     spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
     text = partial(venue.evidence, setting.plan, trained.attempts) if folder and ledgers else None
-    return conclude(
+    return result.conclude(
         setting,
         trained,
         folder,
@@ -261,24 +263,27 @@ def _finished(
 
 
 def _compared(
-    setting: PreparedStudy, baseline: str, sessions: RunSessions, progress: Progress
-) -> tuple[PreparedStudy, State]:
+    setting: prepared_study.PreparedStudy,
+    baseline: str,
+    sessions: run_sessions.RunSessions,
+    progress: loop.Progress,
+) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    ask = exactly if baseline == "non-private" else through(sessions)
-    setting = standardise(setting, ask, folder)
+    ask = auxiliary_sums.exactly if baseline == "non-private" else auxiliary_sums.through(sessions)
+    setting = auxiliary_sums.standardise(setting, ask, folder)
     if baseline == "alone":
         trained = alone(setting, progress)
         if folder is not None:
             folder.append_rows(trained)
         return setting, trained
-    return setting, train(
+    return setting, loop.train(
         setting,
         central(setting, baseline),
         progress,
         divisor=setting.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,
-        look=evaluation(setting, ask),
+        look=auxiliary_sums.evaluation(setting, ask),
         private=baseline != "non-private",
     )
 
@@ -288,7 +293,9 @@ def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
     return {study.parties.names[index - 1]: book.head for index, book in books.items()}
 
 
-def _check_heads(study: Study, books: Mapping[int, Ledger], found: Checkpoint | None) -> None:
+def _check_heads(
+    study: Study, books: Mapping[int, Ledger], found: checkpoint.Checkpoint | None
+) -> None:
     """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
     for index, book in books.items():
         book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
