@@ -120,6 +120,11 @@ class Endpoint(ABC):
             except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
                 return self._refusal(request, "failed", type(error).__name__)
 
+    @property
+    def at_work(self) -> bool:
+        """Whether a session is set up here that is not over."""
+        return any(one.party.agreed and not one.closed for one in self._sessions.values())
+
     def known(self, _study: bytes, _session: bytes) -> bool:
         """Whether what the party has on disk shows that it took part in a session before."""
         return False

@@ -49,6 +49,11 @@ def read_request(data: bytes) -> tuple[Call, bytes, list[bytes]]:
     return Call(rest[0]), bytes(session), _parts(parts)
 
 
+def is_ping(data: bytes) -> bool:
+    """Whether a request asks for a sign of life, and for nothing else."""
+    return data[: len(_ASKS) + 2] == b"".join((_ASKS, bytes((VERSION, Call.PING))))
+
+
 def read_answer(data: bytes) -> list[bytes]:
     """The parts of an answer.
 

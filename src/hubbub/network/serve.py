@@ -54,6 +54,7 @@ def serve(
     event_log: EventLog,
     timeouts: Timeouts | None = None,
     progress: Progress = lambda _step, _row: None,
+    data: Path | None = None,
 ) -> Result:
     """Train a study whose silos are elsewhere, or go on with it where it was interrupted.
 
@@ -71,6 +72,7 @@ def serve(
         event_log: where events go.
         timeouts: how long to wait for whom.
         progress: called after every step.
+        data: the folder that the public test set is in; the home if None.
 
     Raises:
         WaitedError: somebody did not come in time.
@@ -84,7 +86,7 @@ def serve(
     planned(study)
     began = time.perf_counter()
     whose = [sources.TEST] if sources.has_test_set(study) else []
-    setting = PreparedStudy.of(study, whose=whose, folder=site.home)
+    setting = PreparedStudy.of(study, whose=whose, folder=data or site.home)
     with ExitStack() as stack:
         kept = site.audit(study.id)
         audit = None if kept is None else read_audit(kept, setting.plan)
@@ -233,8 +235,14 @@ def _keeper(event_log: EventLog, setting: PreparedStudy, saver: _Saver) -> Calla
         due = min(steps, -(-state.attempts // every) * every)
         where = {"step": state.step, "steps": steps, "epsilon": setting.plan.epsilon_after(due)}
         event_log.note("step", **where, seconds=seconds)
-        event_log.state(
-            study=study.name, **where, attempts=state.attempts, seconds_last_step=seconds
+        event_log.progress(
+            state.step,
+            steps,
+            study=study.name,
+            step=state.step,
+            epsilon=where["epsilon"],
+            attempts=state.attempts,
+            seconds_last_step=seconds,
         )
 
     return keep
