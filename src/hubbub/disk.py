@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-
 PUBLIC, SECRET = 0o644, 0o600  # who may read a file, whatever the umask
 
 

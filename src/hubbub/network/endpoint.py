@@ -22,7 +22,6 @@ from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_reque
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import MOST_GRAPHS, PartyFolder
 from hubbub.planning import Plan, is_sparse
-from hubbub.planning import plan as plan_study
 from hubbub.protocol import (
     EVERYBODY,
     Frame,
@@ -260,8 +259,8 @@ class Endpoint(ABC):
             return EVERYBODY
 
 
-def planned(study: Study, dimension: int | None = None) -> Plan:
-    """The plan of a study that this version can run apart.
+def check_apart(study: Study) -> None:
+    """Refuse a study that this version cannot run apart.
 
     Raises:
         RefusedError: it cannot.
@@ -277,7 +276,6 @@ def planned(study: Study, dimension: int | None = None) -> Plan:
             'expected data.counts with sampling = "without-replacement" where the parties run '
             "apart, got none; state how many records each silo has",
         )
-    return plan_study(study, dimension=dimension)
 
 
 def _one(parts: Sequence[bytes]) -> bytes:

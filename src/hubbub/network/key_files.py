@@ -1,8 +1,8 @@
 """What parties show each other before a study, as TOML: an identity, a roster; and private keys.
 
 A roster is exchanged outside the system, and its digest is compared by people. The private half is
-a file that only its owner reads, closed with a passphrase where the owner wants one. This file knows
-texts and keys, no folders.
+a file that only its owner reads, closed with a passphrase where the owner wants one. This file
+knows texts and keys, no folders.
 """
 
 from __future__ import annotations

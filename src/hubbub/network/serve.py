@@ -21,7 +21,7 @@ import hubbub.learning as learning
 from hubbub.assurance import evidence, files, read, read_audit, read_header
 from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.network.coordinator import Coordinator
-from hubbub.network.endpoint import planned
+from hubbub.network.endpoint import check_apart
 from hubbub.network.engine import Phase
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import PartyFolder
@@ -83,7 +83,7 @@ def serve(
         raise UserError(f"expected the aggregator's folder, got that of a {site.role}; use join")
     if site.study(study.id) is None:
         raise StudyError("expected a study that was approved here, got another; hubbub approve it")
-    planned(study)
+    check_apart(study)
     began = time.perf_counter()
     whose = [sources.TEST] if sources.has_test_set(study) else []
     setting = PreparedStudy.of(study, whose=whose, folder=data or site.home)

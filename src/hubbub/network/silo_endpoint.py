@@ -22,7 +22,7 @@ from hubbub import learning
 from hubbub.assurance import Ledger, entry_of, kind_of, part_of
 from hubbub.disk import write_text
 from hubbub.errors import DataError, ProtocolError
-from hubbub.network.endpoint import Endpoint, SessionState, planned
+from hubbub.network.endpoint import Endpoint, SessionState, check_apart
 from hubbub.network.event_log import DONE
 from hubbub.network.timeouts import PACE
 from hubbub.planning import (
@@ -117,7 +117,7 @@ class SiloEndpoint(Endpoint):
 
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
-            planned(study)  # refuses, before records are read, what cannot be run apart
+            check_apart(study)  # refuses, before records are read, what cannot be run apart
             plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )

@@ -1,7 +1,7 @@
 """A party's loop: requests from its line to its endpoint, one at a time, and answers back.
 
-A request that was answered is answered with the same bytes when it comes again, never anew: they are
-kept while memory allows, by the request's hash. (A sign of life is no answer to keep.)
+A request that was answered is answered with the same bytes when it comes again, never anew: they
+are kept while memory allows, by the request's hash. (A sign of life is no answer to keep.)
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def pin_of(certificate: x509.Certificate) -> bytes:
 
 
 def client_context(pin: bytes) -> ssl.SSLContext:
-    """TLS 1.3 with a server whose certificate has this key; with none, one that a CA vouches for."""
+    """TLS 1.3 with a server of this key or, if it is empty, one that a public CA vouches for."""
     if not pin:
         found = ssl.create_default_context()
     else:
@@ -127,17 +127,24 @@ def check(certificate: bytes | None, pin: bytes) -> None:
     Raises:
         ssl.SSLError: as every failed handshake.
     """
-    read = x509.load_der_x509_certificate(certificate or b"")
+    try:
+        read = x509.load_der_x509_certificate(certificate or b"")
+    except ValueError:
+        raise _refused("expected a certificate of the relay, got other bytes") from None
     if pin_of(read) != pin:
-        raise ssl.SSLCertVerificationError(
-            f"expected the relay's key {pin.hex()[:16]} of the roster, got {pin_of(read).hex()[:16]}"
-        )
+        found = pin_of(read).hex()[:16]
+        raise _refused(f"expected the relay's key {pin.hex()[:16]} of the roster, got {found}")
     now = datetime.now(UTC)
     if not read.not_valid_before_utc - timedelta(days=1) <= now <= read.not_valid_after_utc:
-        raise ssl.SSLCertVerificationError(
-            f"expected a certificate that is valid today, got one from {read.not_valid_before_utc:%F} "
-            f"to {read.not_valid_after_utc:%F}; renew it with hubbub relay, or see this clock"
+        dates = f"{read.not_valid_before_utc:%F} to {read.not_valid_after_utc:%F}"
+        raise _refused(
+            f"expected the relay's certificate to be valid today, it is from {dates}; renew it "
+            "there with hubbub relay, or set this clock"
         )
+
+
+def _refused(why: str) -> ssl.SSLError:
+    return ssl.SSLError(ssl.SSL_ERROR_SSL, why)
 
 
 class _Pinned(ssl.SSLObject):
@@ -146,10 +153,7 @@ class _Pinned(ssl.SSLObject):
     def do_handshake(self) -> None:
         super().do_handshake()
         assert isinstance(self.context, _PinnedContext)  # noqa: S101 (which makes it)
-        try:
-            check(self.getpeercert(binary_form=True), self.context.pin)
-        except ValueError:
-            raise ssl.SSLCertVerificationError("expected a certificate, got other bytes") from None
+        check(self.getpeercert(binary_form=True), self.context.pin)
 
 
 class _PinnedContext(ssl.SSLContext):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from hubbub.errors import ProtocolError, UserError
 from hubbub.network.nats.certificate import client_context
@@ -144,6 +145,7 @@ class Line:
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True, name="line")
         self.why = "not connected yet"  # empty while the line is up
 
@@ -157,6 +159,8 @@ class Line:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(3 * _BYE_SECONDS)
+        elif not self._loop.is_closed():
+            self._loop.close()
 
     def send(self, name: str, number: int, message: bytes, digest: bytes) -> None:
         """Send a message to somebody, in the place of the one before."""
@@ -211,6 +215,9 @@ class Line:
                 continue
             pause = _PAUSES[0]
             await self._up(client, lost)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=_BYE_SECONDS)
+        await asyncio.sleep(0)  # transports close a turn later
 
     async def _connected(self, url: str) -> tuple[Any, asyncio.Event]:
         """A client that is logged in; what is wrong is in `_error` or raised."""
@@ -228,7 +235,7 @@ class Line:
             lost.set()
 
         if url.startswith("wss:"):
-            client._transport = await _proxied()  # noqa: SLF001 (there is no option for it)
+            client._transport = await _proxied(url)  # noqa: SLF001 (there is no option for it)
         try:
             await asyncio.wait_for(
                 client.connect(
@@ -253,7 +260,7 @@ class Line:
                 hear = partial(self._hear, name)
                 await client.subscribe(end.hears, cb=hear, pending_bytes_limit=_PENDING)
         except BaseException:
-            _abandon(client)
+            self._abandon(client)
             raise
         return client, lost
 
@@ -286,7 +293,7 @@ class Line:
         else:
             stopping.cancel()
             self._down(_reason(self._error, self._relay))
-        _abandon(client)
+        self._abandon(client)
 
     async def _pump(self, client: Any, end: End, sending: asyncio.Lock) -> None:
         """Send what is due, one packet at a time."""
@@ -316,44 +323,47 @@ class Line:
         if found is not None or packet.kind is Kind.BYE:
             self._arrived(name, found)
 
+    def _abandon(self, client: Any) -> None:
+        """Close a client in its own time, but not in the half minute that TLS gives a dead line."""
+        socket_of = getattr(client._transport, "_bare_io_writer", None)  # noqa: SLF001
+
+        async def close() -> None:
+            with suppress(Exception):
+                await asyncio.wait_for(client.close(), _BYE_SECONDS)
+            if socket_of is not None:
+                socket_of.transport.abort()
+
+        task = asyncio.ensure_future(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
     def _down(self, why: str) -> None:
         if why != self.why:
             self.why = why
             self._told(False, why)
 
 
-async def _proxied() -> Any:
-    """A WebSocket that goes through the proxy of the environment, if there is one."""
+async def _proxied(url: str) -> Any:
+    """A WebSocket that goes through the environment's HTTPS proxy, if there is one."""
     import aiohttp
     from nats.aio.transport import WebSocketTransport
 
     made = WebSocketTransport()
-    await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
-    made._client = aiohttp.ClientSession(trust_env=True)  # noqa: SLF001
+    direct = proxy_bypass(urlsplit(url).hostname or "")
+    if proxy := None if direct else getproxies().get("https"):
+        await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
+        made._client = aiohttp.ClientSession(proxy=proxy)  # noqa: SLF001
     return made
-
-
-_abandoned: set[asyncio.Task[None]] = set()
-
-
-def _abandon(client: Any) -> None:
-    """Close a client in its own time: a dead line may take half a minute to say goodbye to."""
-
-    async def close() -> None:
-        with suppress(Exception):
-            await client.close()
-
-    task = asyncio.ensure_future(close())
-    _abandoned.add(task)
-    task.add_done_callback(_abandoned.discard)
 
 
 def _reason(error: BaseException | None, relay: Relay) -> str:
     """Why there is no line, in a sentence."""
     where = ", ".join(relay.urls)
+    while inner := getattr(error, "certificate_error", None) or getattr(error, "os_error", None):
+        error = inner  # a WebSocket's
     words = str(error)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return getattr(error, "verify_message", "") or words
+    if isinstance(error, ssl.SSLError):
+        return getattr(error, "verify_message", "") or error.strerror or words
     if isinstance(error, ConnectionRefusedError):
         return f"nobody listens at {where}"
     if isinstance(error, socket.gaierror):

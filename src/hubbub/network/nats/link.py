@@ -2,10 +2,10 @@
 
 Theory of operation. A server hands messages on in order while both ends are connected, and forgets
 them when one is not. So pieces are lost in runs, at a connection's end. Who is newly connected says
-HELLO; then either end asks how much of its message has come, and sends nothing more of it before the
-other has said from where to go on. Who waits for long without news asks as well. No end sends more
-than a few pieces ahead of what it knows to have come, so that no queue grows on a slow line. A newer
-message takes the place of an older one: the aggregator waits for one answer of a party at a time.
+HELLO; then either end asks how much of its message has come, and sends nothing more of it before
+the other has said from where to go on. Who waits for long without news asks as well. No end sends
+more than a few pieces ahead of what it knows to have come, so that no queue grows on a slow line. A
+newer message takes the place of an older one: the aggregator waits for one answer of a party.
 
 Time comes in as an argument; what is to be sent is asked for with `due`.
 """
