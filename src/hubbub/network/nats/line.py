@@ -8,6 +8,7 @@ has come of what was sent.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import socket
 import ssl
@@ -145,6 +146,7 @@ class Line:
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
+        self._client: Any = None  # while the line is up
         self._closing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True, name="line")
         self.why = "not connected yet"  # empty while the line is up
@@ -156,8 +158,7 @@ class Line:
     def stop(self) -> None:
         """Say goodbye, and end."""
         if self._thread.is_alive():
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._stopping.set)
+            self._call(self._stopping.set)
             self._thread.join(3 * _BYE_SECONDS)
         elif not self._loop.is_closed():
             self._loop.close()
@@ -170,11 +171,11 @@ class Line:
             end.link.send(number, message, digest, time.monotonic())
             end.wake.set()
 
-        self._loop.call_soon_threadsafe(begin)
+        self._call(begin)
 
     def settle(self, name: str) -> None:
         """Nothing more is wanted of what was sent to somebody."""
-        self._loop.call_soon_threadsafe(self._ends[name].link.settle)
+        self._call(self._ends[name].link.settle)
 
     def present(self, name: str) -> bool | None:
         """Whether somebody is there; None if nothing was heard of them yet."""
@@ -194,8 +195,15 @@ class Line:
             return f"no answer in time, nothing was heard of it for {silence:.0f} s"
         return "no answer in time"
 
+    def _call(self, work: Callable[[], None]) -> None:
+        """Have something done on the line's thread, unless it has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(work)
+
     def _run(self) -> None:
         """The thread."""
+        for name in ("nats", "asyncio"):  # what they say of lost lines is for their developers
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._live())
 
@@ -217,18 +225,19 @@ class Line:
             await self._up(client, lost)
         if self._closing:
             await asyncio.wait(self._closing, timeout=_BYE_SECONDS)
-        await asyncio.sleep(0)  # transports close a turn later
+        await asyncio.sleep(0.25 if self._relay.web else 0)  # transports close some turns later
 
     async def _connected(self, url: str) -> tuple[Any, asyncio.Event]:
         """A client that is logged in; what is wrong is in `_error` or raised."""
         from nats.aio.client import Client
 
         client, lost, self._error = Client(), asyncio.Event(), None
+        connecting = True
 
         async def failed(error: Exception) -> None:
             self._error = error
             lost.set()
-            if not client.is_connected and not client.is_closed:
+            if connecting:
                 raise error  # else the library tries for ever, and nobody is told
 
         async def ended() -> None:
@@ -262,6 +271,8 @@ class Line:
         except BaseException:
             self._abandon(client)
             raise
+        finally:
+            connecting = False
         return client, lost
 
     async def _up(self, client: Any, lost: asyncio.Event) -> None:
@@ -269,14 +280,16 @@ class Line:
         for end in self._ends.values():
             end.link.connected()
             end.wake.set()
-        self.why = ""
+        self.why, self._client = "", client
         self._told(True, "")
         sending = asyncio.Lock()
         pumps = [
             asyncio.create_task(self._pump(client, end, sending)) for end in self._ends.values()
         ]
+        for pump in pumps:
+            pump.add_done_callback(lambda _: lost.set())
         stopping = asyncio.create_task(self._stopping.wait())
-        while client.is_connected and not stopping.done():
+        while client.is_connected and not any(one.done() for one in (*pumps, stopping)):
             now = time.monotonic()
             for end in self._ends.values():
                 end.link.pass_time(now)
@@ -285,6 +298,7 @@ class Line:
             await asyncio.wait((gone, stopping), timeout=_TICK, return_when="FIRST_COMPLETED")
             gone.cancel()
             lost.clear()
+        self._client = None
         for pump in pumps:
             pump.cancel()
         if stopping.done():
@@ -298,10 +312,11 @@ class Line:
     async def _pump(self, client: Any, end: End, sending: asyncio.Lock) -> None:
         """Send what is due, one packet at a time."""
         with suppress(Exception):  # the line is lost, which is seen elsewhere
-            while True:
+            while self._client is client:
                 await end.wake.wait()
                 end.wake.clear()
-                while (packet := end.link.due()) is not None:
+                # The library swallows a cancellation: whoever is of an old line must take nothing.
+                while self._client is client and (packet := end.link.due()) is not None:
                     async with sending:
                         await client.publish(end.says, packet.encoded())
 
@@ -325,12 +340,14 @@ class Line:
 
     def _abandon(self, client: Any) -> None:
         """Close a client in its own time, but not in the half minute that TLS gives a dead line."""
-        socket_of = getattr(client._transport, "_bare_io_writer", None)  # noqa: SLF001
+        transport = client._transport  # noqa: SLF001 (the library waits for it, whatever comes)
 
         async def close() -> None:
             with suppress(Exception):
                 await asyncio.wait_for(client.close(), _BYE_SECONDS)
-            if socket_of is not None:
+            with suppress(Exception):
+                transport.close()
+            if socket_of := getattr(transport, "_bare_io_writer", None):
                 socket_of.transport.abort()
 
         task = asyncio.ensure_future(close())
@@ -372,6 +389,6 @@ def _reason(error: BaseException | None, relay: Relay) -> str:
         return f"no answer from {where} within {_CONNECT_SECONDS:g} s"
     if "uthorization" in words:
         return f"the relay at {where} does not know this party's key: it has another roster"
-    if error is None or "EOF" in words:
-        return f"{where} has ended the connection"
+    if error is None or "EOF" in words or isinstance(error, ConnectionError):
+        return f"{where} has ended the connection, as it does with keys that it does not know"
     return f"{where}: {words or type(error).__name__}"
