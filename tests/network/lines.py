@@ -130,6 +130,31 @@ class Relayed:
 
 
 @contextlib.contextmanager
+def over_nats(folder: Path, parties: Any) -> Iterator[tuple[Carrier, Server]]:
+    """A consortium's endpoints over a real relay; the carrier has the phase."""
+    roster, port = parties.aggregator.roster, free_port()
+    certificate = Certificate.made(folder, "localhost")
+    relay = Relay.of(f"tls://127.0.0.1:{port}", certificate.pin)
+    write_server(folder, roster, relay, certificate)
+    server = Server(folder, port, lambda _: None)
+    server.start()
+    running = []
+    for name in parties.seats:
+        answers, keys = parties.answers(name), parties.sites[name].keys
+        answering = Answering(relay, keys, answers, lambda *_: None, lambda: None)
+        running.append(Party(answering, [], []).start())
+    try:
+        keys = parties.aggregator.keys
+        with Carrier(relay, keys, roster, lambda *_: None) as carrier:
+            come(carrier, *parties.seats)
+            yield carrier, server
+    finally:
+        for party in running:
+            party.stop()
+        server.stop()
+
+
+@contextlib.contextmanager
 def relayed(folder: Path, scheme: str = "tls") -> Iterator[Relayed]:
     found = Relayed.made(folder, scheme)
     try:

@@ -189,7 +189,7 @@ def _show(study: Study, roster: Roster, ledger: Path) -> None:
     table("The study, word by word", ("", ""), rows)
     own = sorted({value for _, value in rows if value.startswith("python:")})
     say(f"code that runs at this party: {', '.join(own) or 'that of hubbub alone'}")
-    if "evaluation" not in said:
+    if "evaluate" not in said["training"]:
         say("no evaluation on the silos' records")
     made = plan(study)
     show_plan(made)

@@ -19,7 +19,7 @@ from hubbub.cli.consortium_commands import HOME
 from hubbub.cli.output import Bar, add_command, answer, bar, emit, number, say, table
 from hubbub.cli.training_commands import AUDIT_WORDS
 from hubbub.errors import UserError
-from hubbub.network import EventLog, PartyFolder, Timeouts, sentence
+from hubbub.network import EventLog, PartyFolder, Timeouts, read_roster, sentence
 from hubbub.planning import plan
 from hubbub.study import Study
 
@@ -49,6 +49,7 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
 def _add_join(commands: Any) -> argparse.ArgumentParser:
     parser = add_command(commands, "join", "take part as a silo or a compute node", _join)
     parser.add_argument("--relay", help="the relay's URL; default: the roster's")
+    parser.add_argument("--roster", type=Path, help="where nothing is approved yet: the roster")
     parser.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
     parser.add_argument(
         "--device", default="auto", help="auto (a GPU if there is one), cpu or cuda; default auto"
@@ -120,7 +121,7 @@ def _join(options: argparse.Namespace) -> int:
     site = PartyFolder.opened(options.home, passphrase.unlock(options))
     place = Place(data=options.data, ledger=options.ledger, device=options.device)
     approved = check(site, place)
-    relay = relay_of(site, options.relay)
+    relay = relay_of(site, options.relay, options.roster and read_roster(options.roster))
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
         say(f"{site.name} takes part; approved studies: {names}; end with Ctrl-C")

@@ -210,7 +210,7 @@ def _demo_network(options: argparse.Namespace) -> int:
     ]
     title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
     table(title, ("", "AUC", "epsilon", "seconds"), rows)
-    say("one run each: their noise differs, and so do the last digits")
+    say("one run each, with noise of its own: AUCs so far apart are what so much noise makes")
     say(f"written to {out}; check the first with hubbub verify {apart['out']}")
     return 0
 

@@ -16,6 +16,7 @@ from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, 
 from hubbub.network.nats.answering import Answering
 from hubbub.network.nats.line import Relay
 from hubbub.network.party_folder import LEDGER, PartyFolder, alone
+from hubbub.protocol import Roster
 from hubbub.study import sources
 
 _STEP = 1.0  # seconds
@@ -37,18 +38,18 @@ class Place:
     device: str = "auto"
 
 
-def relay_of(site: PartyFolder, url: str | None) -> Relay:
+def relay_of(site: PartyFolder, url: str | None, roster: Roster | None = None) -> Relay:
     """Where the relay is: as the roster says, or at another URL.
 
+    Args:
+        site: the party's folder.
+        url: of the relay, if it is another.
+        roster: of a party that has approved nothing yet, and so has none in its folder.
+
     Raises:
-        UserError: neither says it.
+        UserError: none of them says it.
     """
-    try:
-        named = site.roster.parties[0]
-    except UserError:
-        if url is None:
-            raise
-        return Relay.of(url)
+    named = (roster or site.roster).parties[0]
     if not (url or named.relay):
         raise UserError(
             "expected the relay's URL with --relay, got none, and the roster names none; ask the "
@@ -131,13 +132,17 @@ class _Joined:
 
     def _told(self, up: bool, why: str) -> None:
         """The line comes up, or goes down."""
+        before = self._log.current("state")
         if up:
             self._log.note("connected")
-            self._log.state(state=self._standing, last_error="")
+            at_work = self._endpoint is not None and self._endpoint.at_work
+            after = TRAINING if at_work else WAITING
+            self._log.state(last_error="")
         else:
             self._log.warn("unconnected", why=why)
-            known = self._log.current("state") not in (CONNECTING, None)
-            self._log.state(state=LOST if known else CONNECTING)
+            after = CONNECTING if before == CONNECTING else LOST
+        if before != DONE:
+            self._log.state(state=after)
 
     def _left(self) -> None:
         """The aggregator says goodbye."""
@@ -155,12 +160,6 @@ class _Joined:
         if silent:
             self._log.warn("silent", seconds=silence)
         self._log.state(state=LOST if silent else TRAINING)
-
-    @property
-    def _standing(self) -> str:
-        """What a party does whose line is up."""
-        known = self._endpoint is not None and self._endpoint.at_work
-        return TRAINING if known else WAITING
 
 
 def _endpoint(site: PartyFolder, place: Place, event_log: EventLog) -> Endpoint:
