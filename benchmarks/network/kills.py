@@ -2,8 +2,9 @@
 
 After each step that is made, one to five processes are killed at once, after a random moment: silos
 and nodes mostly, which are started again, the relay and the aggregator's process sometimes; now and
-then also before a step was made, while a session is being set up. Where the aggregator stops, as it says it does after three sessions
-without a sum, it is served again, as a person would. The books are looked at as `accounts` says.
+then also before a step was made, while a session is being set up. Where the aggregator stops, as it
+says it does after three sessions without a sum, it is served again, as a person would. The books
+are looked at as `accounts` says.
 """
 
 from __future__ import annotations

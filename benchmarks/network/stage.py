@@ -1,7 +1,7 @@
 """A consortium whose processes are known by name: who runs, what the aggregator said, which step.
 
-It uses `hubbub.network.demo.DemoConsortium`, so everything is as administrators do it. Only processes
-that were started here are ever touched.
+It uses `hubbub.network.demo.DemoConsortium`, so everything is as administrators do it. Only
+processes that were started here are ever touched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +21,8 @@ import tomli_w
 
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.nats.server import PROCESS_ID
-from hubbub.network.party_folder import RELAY, PartyFolder, read_roster
+from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.network.roster_files import read_roster
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.study import Study
 

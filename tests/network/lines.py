@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.network.engine import Missing
-from hubbub.network.nats import Carrier, Certificate, Relay, Server, write_server
+from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
 from hubbub.network.nats.answering import Answering
 from hubbub.network.nats.server import PROCESS_ID
 from hubbub.protocol.primitives.identity import Keys, Roster
@@ -68,7 +68,7 @@ class Relayed:
     folder: Path
     keys: dict[str, Keys]
     relay: Relay
-    certificate: Certificate
+    certificate: RelayCertificate
     server: Server
     told: list[str] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class Relayed:
     def made(cls, folder: Path, scheme: str = "tls") -> Relayed:
         keys = {name: Keys.generate(name, role).networked() for name, role in NAMES.items()}
         port = free_port()
-        certificate = Certificate.made(folder, "localhost")
+        certificate = RelayCertificate.made(folder, "localhost")
         relay = Relay.of(f"{scheme}://127.0.0.1:{port}", certificate.pin)
         told: list[str] = []
         server = Server(folder, port, told.append)
@@ -133,7 +133,7 @@ class Relayed:
 def over_nats(folder: Path, parties: Any) -> Iterator[tuple[Carrier, Server]]:
     """A consortium's endpoints over a real relay; the carrier has the phase."""
     roster, port = parties.aggregator.roster, free_port()
-    certificate = Certificate.made(folder, "localhost")
+    certificate = RelayCertificate.made(folder, "localhost")
     relay = Relay.of(f"tls://127.0.0.1:{port}", certificate.pin)
     write_server(folder, roster, relay, certificate)
     server = Server(folder, port, lambda _: None)

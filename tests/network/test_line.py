@@ -20,12 +20,12 @@ import pytest
 
 from hubbub.errors import StudyError, UserError
 from hubbub.network import envelope
-from hubbub.network.nats import Certificate, Relay, Server, certificate, write_server
+from hubbub.network.nats import Relay, RelayCertificate, Server, tls, write_server
 from hubbub.network.nats.answering import Answering, KeptAnswers
-from hubbub.network.nats.certificate import client_context
 from hubbub.network.nats.link import Message
 from hubbub.network.nats.server import LOG, binary, configuration
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
+from hubbub.network.nats.tls import client_context
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.session.ask import Call
 from network.lines import NAMES, Proxy, Relayed, asked, come, free_port, missing, relayed, wait
@@ -395,7 +395,7 @@ def test_an_expired_certificate_is_refused_and_told(
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(tz) - timedelta(days=400)
 
-    monkeypatch.setattr(certificate, "datetime", Past)
+    monkeypatch.setattr(tls, "datetime", Past)
     made = Relayed.made(tmp_path)
     monkeypatch.undo()
     try:
@@ -411,9 +411,9 @@ def test_an_expired_certificate_is_refused_and_told(
 def test_a_certificate_is_renewed_with_the_same_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Certificate.made(tmp_path, "hub.example.org")
+    made = RelayCertificate.made(tmp_path, "hub.example.org")
     first, key = made.path.read_bytes(), made.pin
-    assert Certificate.made(tmp_path, "hub.example.org").path.read_bytes() == first
+    assert RelayCertificate.made(tmp_path, "hub.example.org").path.read_bytes() == first
     assert made.notice == ""
     assert (made.key.stat().st_mode & 0o777, made.path.stat().st_mode & 0o777) == (0o600, 0o644)
 
@@ -422,9 +422,9 @@ def test_a_certificate_is_renewed_with_the_same_key(
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(UTC) + timedelta(days=350)
 
-    monkeypatch.setattr(certificate, "datetime", Later)
+    monkeypatch.setattr(tls, "datetime", Later)
     assert "expires in 15 days" in made.notice
-    renewed = Certificate.made(tmp_path, "hub.example.org")
+    renewed = RelayCertificate.made(tmp_path, "hub.example.org")
     assert renewed.path.read_bytes() != first
     assert renewed.pin == key
     assert renewed.notice == ""

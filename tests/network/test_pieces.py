@@ -19,9 +19,9 @@ from hubbub.network.nats.pieces import (
     MOST_BYTES,
     WINDOW,
     Incoming,
-    Kind,
     Outgoing,
     Packet,
+    PacketKind,
     piece_bytes,
     pieces_of,
 )
@@ -135,11 +135,11 @@ def test_other_bytes_are_no_packet(change: Callable[[bytes], bytes]) -> None:
 
 
 def test_a_message_larger_than_anybody_sends_is_not_taken_in() -> None:
-    packet = Packet(kind=Kind.ASK, size=MOST_BYTES + 1)
+    packet = Packet(kind=PacketKind.ASK, size=MOST_BYTES + 1)
     with pytest.raises(ProtocolError):
         Packet.read(packet.encoded())
     with pytest.raises(ProtocolError):
-        Packet.read(Packet(kind=Kind.HAVE, size=SIZE, place=2).encoded())
+        Packet.read(Packet(kind=PacketKind.HAVE, size=SIZE, place=2).encoded())
 
 
 # Two ends --------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_a_goodbye_is_heard_and_a_hello_takes_it_back() -> None:
     pair = Pair()
     pair.settle(2)
     assert pair.ends["asks"].present is True
-    pair.ends["answers"].say(Kind.BYE)
+    pair.ends["answers"].say(PacketKind.BYE)
     pair.settle(1)
     assert pair.ends["asks"].present is False
     pair.ends["answers"].connected()
@@ -334,7 +334,7 @@ def test_nothing_is_sent_twice_over_a_slow_line() -> None:
         pair.ways["asks"], busy = [], busy - 1
         while queue and busy <= 0:
             data = queue.pop(0)
-            piece = Packet.read(data).kind is Kind.PIECE
+            piece = Packet.read(data).kind is PacketKind.PIECE
             sent, busy = sent + piece, 12 if piece else busy  # seconds for a piece
             pair.ways["asks"].append(data)
         pair.arrive()

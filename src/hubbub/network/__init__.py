@@ -15,9 +15,8 @@ from hubbub.network.party_folder import (
     LEDGER,
     RELAY,
     PartyFolder,
-    read_identity,
-    read_roster,
 )
+from hubbub.network.roster_files import read_identity, read_roster
 from hubbub.network.timeouts import Timeouts
 
 __all__ = [

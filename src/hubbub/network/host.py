@@ -14,7 +14,7 @@ from pathlib import Path
 from hubbub.errors import HubbubError, UserError
 from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.network.join import relay_of
-from hubbub.network.nats import Carrier, Certificate, Relay, Server, write_server
+from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
 from hubbub.network.party_folder import RELAY, PartyFolder, alone
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol import Roster
@@ -134,7 +134,7 @@ class RelayFiles:
     """
 
     configuration: Path
-    certificate: Certificate
+    certificate: RelayCertificate
     reloaded: bool
 
     @classmethod
@@ -149,14 +149,14 @@ class RelayFiles:
             raise UserError("expected the relay's URL with --relay, the roster names none; name it")
         relay = Relay.of(url or named.relay, named.relay_key)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        certificate = Certificate.found(folder)
+        certificate = RelayCertificate.found(folder)
         if relay.pin and certificate.pin != relay.pin:
             raise UserError(
                 f"expected the relay's key that the roster names in {certificate.key.resolve()}, "
                 "found another; put it there, or name a relay that runs elsewhere with --relay"
             )
         if relay.pin and certificate.ours:
-            certificate = Certificate.made(folder, relay.host)
+            certificate = RelayCertificate.made(folder, relay.host)
         path, reloaded = write_server(folder, roster, relay, certificate)
         return cls(configuration=path, certificate=certificate, reloaded=reloaded)
 
@@ -175,8 +175,8 @@ def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple
     if certificate == "public":
         return ",".join(relay.urls), b""
     if certificate is not None:
-        made = Certificate(path=Path(certificate), key=Path(certificate))
+        made = RelayCertificate(path=Path(certificate), key=Path(certificate))
     else:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = Certificate.made(folder, relay.host)
+        made = RelayCertificate.made(folder, relay.host)
     return ",".join(relay.urls), made.pin

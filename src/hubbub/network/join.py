@@ -13,8 +13,7 @@ from pathlib import Path
 from hubbub.errors import StudyError, UserError
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.line import Relay
+from hubbub.network.nats import Answering, Relay
 from hubbub.network.party_folder import LEDGER, PartyFolder, alone
 from hubbub.protocol import Roster
 from hubbub.study import sources

@@ -35,13 +35,13 @@ from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
     Unlock,
     check_name,
-    identities,
     identity_toml,
     keys_of,
     keys_toml,
     roster_toml,
 )
-from hubbub.protocol import Identity, Keys, Roster
+from hubbub.network.roster_files import check_roster, read_roster, text_of
+from hubbub.protocol import Keys, Roster
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
@@ -50,7 +50,6 @@ SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER = "lock", "relay", "ledger.sqlite"
 MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
 _ID = re.compile(r"[0-9a-f]{64}")
-_LARGEST = 1 << 24  # bytes of a file that is read here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +148,7 @@ class PartyFolder:
                 f"expected the consortium's roster as {path}, found none; put it there with "
                 "hubbub approve --roster"
             )
-        roster = Roster(parties=tuple(identities(text_of(path))))
+        roster = read_roster(path)
         self._place_in(roster)
         return roster
 
@@ -316,62 +315,3 @@ def alone(home: Path) -> Iterator[None]:
                 "does; end that one, or name another --home"
             ) from None
         yield
-
-
-def check_roster(study: Study, roster: Roster) -> None:
-    """A study is of exactly one roster, and of the parties in it.
-
-    Raises:
-        StudyError: it names another, or other parties.
-    """
-    if study.parties.roster != roster.digest.hex():
-        found = study.parties.roster[:16] or "nothing"
-        raise StudyError(
-            f'expected parties.roster = "{roster.digest.hex()}", the digest of the roster, got '
-            f"{found}; write it into the study, so that nobody's key can be exchanged"
-        )
-    silos = tuple(roster.name(index) for index in roster.silos)
-    if silos != study.parties.names:
-        raise StudyError(
-            f"expected the roster to list the silos {', '.join(study.parties.names)}, in this "
-            f"order, got {', '.join(silos) or 'none'}; sort one of the two"
-        )
-    if len(roster.nodes) != study.parties.compute_nodes:
-        raise StudyError(
-            f"expected {study.parties.compute_nodes} compute nodes in the roster, got "
-            f"{len(roster.nodes)}; fix parties.compute_nodes or the roster"
-        )
-
-
-def read_roster(path: Path) -> Roster:
-    """The roster in a file.
-
-    Raises:
-        UserError: it cannot be read.
-        StudyError: it is no roster.
-    """
-    return Roster(parties=tuple(identities(text_of(path))))
-
-
-def read_identity(path: Path) -> Identity:
-    """The one identity in a file."""
-    found = identities(text_of(path))
-    if len(found) != 1:
-        raise StudyError(f"expected one identity in {path}, found {len(found)}; ask for it again")
-    return found[0]
-
-
-def text_of(path: Path) -> str:
-    """A small text file."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-        if len(content) > _LARGEST:
-            raise UserError(f"expected a file of at most {_LARGEST} bytes, got {path}; check it")
-        return content.decode()
-    except OSError as error:
-        raise UserError(
-            f"expected a readable file, got {path}: {error.strerror}; check the path"
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"expected a text file, got {path}; check the path") from None

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hubbub.network.engine import Missing
-from hubbub.network.nats.line import Line, Relay, Told
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.line import Line, Told
 from hubbub.network.nats.link import Message
 from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
 from hubbub.protocol import Keys, Roster

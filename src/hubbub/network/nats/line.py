@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,74 +20,17 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from hubbub.errors import ProtocolError, UserError
-from hubbub.network.nats.certificate import client_context
+from hubbub.errors import ProtocolError
+from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.network.nats.link import BEAT_SECONDS, Link, Message
-from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Kind, Packet
+from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
+from hubbub.network.nats.tls import client_context
 
-_CONNECT_SECONDS = 5.0
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
 _TICK = 1.0
 _BYE_SECONDS = 1.0
 _PENDING = 2 * WINDOW * LARGEST_PACKET
-_PORTS = {"tls": 4222, "wss": 443}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Relay:
-    """Where the relay is.
-
-    Args:
-        urls: of one server, or of those of a cluster.
-        pin: SHA-256 of its public key; none where a public CA vouches for it.
-        name: of the server in its certificate, where the URL has another.
-    """
-
-    urls: tuple[str, ...]
-    pin: bytes = field(default=b"", repr=False)
-    name: str | None = None
-
-    @classmethod
-    def of(cls, text: str, pin: bytes = b"") -> Relay:
-        """The relay with these URLs, separated by commas.
-
-        Raises:
-            UserError: they are none.
-        """
-        return cls(urls=tuple(_url(one.strip()) for one in text.split(",")), pin=pin)
-
-    @property
-    def host(self) -> str:
-        """Of the first server."""
-        return urlsplit(self.urls[0]).hostname or ""
-
-    @property
-    def port(self) -> int:
-        """Of the first server."""
-        return urlsplit(self.urls[0]).port or 0
-
-    @property
-    def web(self) -> bool:
-        """Whether it is reached by WebSocket."""
-        return self.urls[0].startswith("wss:")
-
-
-def _url(text: str) -> str:
-    """A URL with its scheme and its port; always TLS."""
-    scheme, _, rest = text.rpartition("://")
-    scheme = {"": "tls", "nats": "tls"}.get(scheme, scheme)
-    try:
-        parts = urlsplit(f"{scheme}://{rest}")
-        port = parts.port or _PORTS[scheme]
-        if not parts.hostname or parts.username or parts.query or parts.path.strip("/"):
-            raise ValueError
-    except (ValueError, KeyError):
-        raise UserError(
-            f"expected the relay as tls://HOST:PORT or wss://HOST, got {text[:200]!r}; fix the URL"
-        ) from None
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{scheme}://{host}:{port}"
 
 
 @dataclass(kw_only=True)
@@ -214,7 +155,7 @@ class Line:
             try:
                 client, lost = await self._connected(self._relay.urls[turn % len(self._relay.urls)])
             except Exception as error:  # noqa: BLE001 (whatever it was, it is tried again)
-                self._down(_reason(self._error or error, self._relay))
+                self._down(reason(self._error or error, self._relay))
                 turn += 1
                 with suppress(TimeoutError):
                     wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
@@ -253,7 +194,7 @@ class Line:
                     closed_cb=ended,
                     disconnected_cb=ended,
                     allow_reconnect=False,
-                    connect_timeout=int(_CONNECT_SECONDS),
+                    connect_timeout=int(CONNECT_SECONDS),
                     tls=self._context,
                     tls_hostname=None if url.startswith("wss:") else self._relay.name,
                     tls_handshake_first=True,
@@ -263,7 +204,7 @@ class Line:
                     ping_interval=_PING_SECONDS,
                     max_outstanding_pings=_MOST_PINGS,
                 ),
-                1.5 * _CONNECT_SECONDS,
+                1.5 * CONNECT_SECONDS,
             )
             for name, end in self._ends.items():
                 hear = partial(self._hear, name)
@@ -306,7 +247,7 @@ class Line:
                 await asyncio.wait_for(self._goodbye(client), _BYE_SECONDS)
         else:
             stopping.cancel()
-            self._down(_reason(self._error, self._relay))
+            self._down(reason(self._error, self._relay))
         self._abandon(client)
 
     async def _pump(self, client: Any, end: End, sending: asyncio.Lock) -> None:
@@ -322,7 +263,7 @@ class Line:
 
     async def _goodbye(self, client: Any) -> None:
         for end in self._ends.values():
-            await client.publish(end.says, Packet(kind=Kind.BYE).encoded())
+            await client.publish(end.says, Packet(kind=PacketKind.BYE).encoded())
         await client.flush()
         await client.close()
 
@@ -335,7 +276,7 @@ class Line:
             return  # as if it had been lost
         found = end.link.hear(packet, time.monotonic())
         end.wake.set()
-        if found is not None or packet.kind is Kind.BYE:
+        if found is not None or packet.kind is PacketKind.BYE:
             self._arrived(name, found)
 
     def _abandon(self, client: Any) -> None:
@@ -371,24 +312,3 @@ async def _proxied(url: str) -> Any:
         await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
         made._client = aiohttp.ClientSession(proxy=proxy)  # noqa: SLF001
     return made
-
-
-def _reason(error: BaseException | None, relay: Relay) -> str:
-    """Why there is no line, in a sentence."""
-    where = ", ".join(relay.urls)
-    while inner := getattr(error, "certificate_error", None) or getattr(error, "os_error", None):
-        error = inner  # a WebSocket's
-    words = str(error)
-    if isinstance(error, ssl.SSLError):
-        return getattr(error, "verify_message", "") or error.strerror or words
-    if isinstance(error, ConnectionRefusedError):
-        return f"nobody listens at {where}"
-    if isinstance(error, socket.gaierror):
-        return f"no address is known of {where}"
-    if isinstance(error, TimeoutError):
-        return f"no answer from {where} within {_CONNECT_SECONDS:g} s"
-    if "uthorization" in words:
-        return f"the relay at {where} does not know this party's key: it has another roster"
-    if error is None or "EOF" in words or isinstance(error, ConnectionError):
-        return f"{where} has ended the connection, as it does with keys that it does not know"
-    return f"{where}: {words or type(error).__name__}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from hubbub.network.nats.pieces import Incoming, Kind, Outgoing, Packet
+from hubbub.network.nats.pieces import Incoming, Outgoing, Packet, PacketKind
 
 BEAT_SECONDS = 5.0
 _PATIENCE, _MOST_PATIENCE = 10.0, 30.0  # seconds without news until the other end is asked
@@ -60,14 +60,14 @@ class Link:
         """Nothing more is wanted of what was sent."""
         self._going = None
 
-    def say(self, kind: Kind) -> None:
+    def say(self, kind: PacketKind) -> None:
         """Have a word sent that is of no message."""
         self._words.append(Packet(kind=kind))
 
     def connected(self) -> None:
         """Hear that this end is newly connected."""
         self._words.clear()
-        self.say(Kind.HELLO)
+        self.say(PacketKind.HELLO)
         self._ask()
 
     def due(self) -> Packet | None:
@@ -80,7 +80,7 @@ class Link:
         """See what is due by itself: a sign of life, a question."""
         if now - self._beat >= BEAT_SECONDS:
             self._beat = now
-            self.say(Kind.BEAT)
+            self.say(PacketKind.BEAT)
         waits = self._going is not None and (self.replies or not self._going.there)
         if waits and now - self._since >= self._patience:
             self._since, self._patience = now, min(_MOST_PATIENCE, 2 * self._patience)
@@ -88,14 +88,14 @@ class Link:
 
     def hear(self, packet: Packet, now: float) -> Message | None:
         """Take a packet in; a message, if it is whole now."""
-        self.heard, self.present = now, packet.kind is not Kind.BYE
-        if packet.kind is Kind.HELLO:
+        self.heard, self.present = now, packet.kind is not PacketKind.BYE
+        if packet.kind is PacketKind.HELLO:
             self._newest = -1
-            self.say(Kind.BEAT)
+            self.say(PacketKind.BEAT)
             self._ask()
-        elif packet.kind is Kind.HAVE:
+        elif packet.kind is PacketKind.HAVE:
             self._told(packet, now)
-        elif packet.kind in (Kind.PIECE, Kind.ASK):
+        elif packet.kind in (PacketKind.PIECE, PacketKind.ASK):
             return self._joined(packet, now)
         return None
 
@@ -103,7 +103,7 @@ class Link:
         """Ask how much has come of what is on its way."""
         if self._going is not None:
             self._asking = True
-            self._words.append(self._going.word(Kind.ASK))
+            self._words.append(self._going.word(PacketKind.ASK))
 
     def _told(self, packet: Packet, now: float) -> None:
         """Hear how much of a message has come."""
@@ -119,10 +119,10 @@ class Link:
         if self.replies and (self._going is None or packet.number != self._going.number):
             return None
         if self._coming is None or not self._coming.is_of(packet):
-            if packet.number < self._newest and packet.kind is Kind.PIECE:
+            if packet.number < self._newest and packet.kind is PacketKind.PIECE:
                 return None  # it comes late, and nobody waits for it
             self._coming, self._newest = Incoming.of(packet), packet.number
         self._since = now
-        whole = self._coming.take(packet) if packet.kind is Kind.PIECE else None
-        self._words.append(self._coming.answer(again=packet.kind is Kind.ASK))
+        whole = self._coming.take(packet) if packet.kind is PacketKind.PIECE else None
+        self._words.append(self._coming.answer(again=packet.kind is PacketKind.ASK))
         return None if whole is None else Message(number=packet.number, data=whole)

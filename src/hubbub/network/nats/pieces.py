@@ -26,7 +26,7 @@ LARGEST_PACKET = _HEADER.size + PIECE_BYTES
 _NOTHING = bytes(32)
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """What a packet is."""
 
     PIECE = 1  # a piece of a message
@@ -41,7 +41,7 @@ class Kind(IntEnum):
 class Packet:
     """One message of the engine."""
 
-    kind: Kind
+    kind: PacketKind
     number: int = 0
     digest: bytes = field(default=_NOTHING, repr=False)
     size: int = 0
@@ -73,7 +73,7 @@ class Packet:
         try:
             magic, version, kind, again, number, digest, size, place = _HEADER.unpack_from(data)
             found = cls(
-                kind=Kind(kind),
+                kind=PacketKind(kind),
                 number=number,
                 digest=digest,
                 size=size,
@@ -85,7 +85,7 @@ class Packet:
             raise ProtocolError(
                 "expected a packet of hubbub, got other bytes", culprit="relay"
             ) from None
-        length = piece_bytes(size, place) if found.kind is Kind.PIECE else 0
+        length = piece_bytes(size, place) if found.kind is PacketKind.PIECE else 0
         known = (magic, version) == (_MAGIC, _VERSION)
         if not known or not 0 <= size <= MOST_BYTES or place > pieces_of(size):
             raise ProtocolError("expected a packet of hubbub, got another", culprit="relay")
@@ -132,7 +132,7 @@ class Outgoing:
         """Whether all of it has come."""
         return self.had >= self.count
 
-    def word(self, kind: Kind) -> Packet:
+    def word(self, kind: PacketKind) -> Packet:
         """A packet about this message."""
         return Packet(kind=kind, number=self.number, digest=self.digest, size=len(self.message))
 
@@ -144,7 +144,7 @@ class Outgoing:
         self.sent += 1
         start = place * PIECE_BYTES
         return Packet(
-            kind=Kind.PIECE,
+            kind=PacketKind.PIECE,
             number=self.number,
             digest=self.digest,
             size=len(self.message),
@@ -217,7 +217,7 @@ class Incoming:
         if self._ahead and self._asked != self.had:
             self._asked, again = self.had, True
         return Packet(
-            kind=Kind.HAVE,
+            kind=PacketKind.HAVE,
             number=self.number,
             digest=self.digest,
             size=self.size,

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from hubbub.disk import PUBLIC, write_text
 from hubbub.errors import UserError
-from hubbub.network.nats.certificate import Certificate
-from hubbub.network.nats.line import Relay
+from hubbub.network.nats.address import Relay
 from hubbub.network.nats.pieces import LARGEST_PACKET
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of
+from hubbub.network.nats.tls import RelayCertificate
 from hubbub.protocol import Roster
 
 CONFIGURATION, PROCESS_ID, LOG = "nats.conf", "nats.pid", "nats.log"
@@ -37,7 +37,7 @@ _WITH_US = "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,9);os.execv(sys.argv[
 
 
 def write_server(
-    folder: Path, roster: Roster, relay: Relay, certificate: Certificate
+    folder: Path, roster: Roster, relay: Relay, certificate: RelayCertificate
 ) -> tuple[Path, bool]:
     """Write the server's configuration, and have a server that runs with it read it again.
 
@@ -54,7 +54,7 @@ def write_server(
     return path, False
 
 
-def configuration(folder: Path, roster: Roster, relay: Relay, certificate: Certificate) -> str:
+def configuration(folder: Path, roster: Roster, relay: Relay, certificate: RelayCertificate) -> str:
     """The text of the server's configuration.
 
     Raises:

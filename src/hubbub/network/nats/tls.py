@@ -28,7 +28,7 @@ _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hubbub relay")])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certificate:
+class RelayCertificate:
     """A certificate and its key, as files.
 
     Args:
@@ -40,7 +40,7 @@ class Certificate:
     key: Path
 
     @classmethod
-    def found(cls, folder: Path) -> Certificate:
+    def found(cls, folder: Path) -> RelayCertificate:
         """The certificate in a folder.
 
         Raises:
@@ -55,7 +55,7 @@ class Certificate:
         return found
 
     @classmethod
-    def made(cls, folder: Path, host: str) -> Certificate:
+    def made(cls, folder: Path, host: str) -> RelayCertificate:
         """The certificate in a folder, made or renewed if need be; its key stays the same."""
         found = cls(path=folder / CERTIFICATE, key=folder / KEY)
         if not found.key.is_file():
