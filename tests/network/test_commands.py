@@ -18,7 +18,7 @@ import pytest
 import tomli_w
 
 from hubbub import disk
-from hubbub.cli import main
+from hubbub.cli import main, network_commands
 from hubbub.errors import UserError
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import PartyFolder, alone
@@ -539,3 +539,43 @@ def test_the_metrics_are_what_prometheus_reads(tmp_path):
     assert 'hubbub_epsilon{party="cleveland"} 0.125' in lines
     assert not any("study" in line or "ready" in line for line in lines)
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("hubbub.network.event_log._LARGEST", 1000)
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    for number in range(30):
+        event_log.note("step", step=number, steps=30, epsilon=0.1, seconds=0.1)
+    new, old = (tmp_path / name for name in ("events.jsonl", "events.jsonl.1"))
+    assert new.stat().st_size < 1200
+    assert old.stat().st_size < 1200
+    assert json.loads(new.read_text().splitlines()[-1])["step"] == 29
+    assert stat.S_IMODE(new.stat().st_mode) == 0o644
+
+
+def test_the_status_has_how_far_and_how_long_and_what_went_wrong(ask, tmp_path):
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    event_log.progress(10, 40, study="heart")
+    time.sleep(0.01)
+    event_log.progress(20, 40, study="heart")
+    event_log.warn("unconnected", why="nobody listens")
+    said = ask("status", tmp_path)
+    assert (said["state"], said["percent"], said["steps"]) == ("training", 50.0, 40)
+    assert said["seconds_left"] > 0
+    assert said["last_error"] == "not connected: nobody listens"
+
+
+def test_what_repeats_itself_is_told_once_a_minute(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("hubbub.cli.network_commands.time.monotonic", lambda: now[0])
+    tell = network_commands._Teller(json=False)
+    for second in range(0, 180, 2):
+        now[0] = float(second)
+        step = {"step": second, "steps": 200, "epsilon": 0.1, "seconds": 2.0}
+        tell({"event": "step", **step})
+        tell({"event": "waiting", "parties": "north"})
+    tell({"event": "waiting", "parties": "south"})
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("step") for line in lines) == 3
+    assert sum("north" in line for line in lines) == 3
+    assert sum("south" in line for line in lines) == 1

@@ -177,6 +177,7 @@ def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple
     if certificate is not None:
         made = RelayCertificate(path=Path(certificate), key=Path(certificate))
     else:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
         made = RelayCertificate.made(folder, relay.host)
     return ",".join(relay.urls), made.pin

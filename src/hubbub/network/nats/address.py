@@ -69,8 +69,8 @@ def _url(text: str) -> str:
     return f"{scheme}://{host}:{port}"
 
 
-def reason(error: BaseException | None, relay: Relay) -> str:
-    """Why there is no line, in a sentence."""
+def reason(error: BaseException | None, relay: Relay, *, was_up: bool = False) -> str:
+    """Why there is no line, in a sentence; or no more, if it was up."""
     where = ", ".join(relay.urls)
     while inner := getattr(error, "certificate_error", None) or getattr(error, "os_error", None):
         error = inner  # a WebSocket's
@@ -85,6 +85,8 @@ def reason(error: BaseException | None, relay: Relay) -> str:
         return f"no answer from {where} within {CONNECT_SECONDS:g} s"
     if "uthorization" in words:
         return f"the relay at {where} does not know this party's key: it has another roster"
+    if was_up:
+        return f"{where} has ended the connection"
     if error is None or "EOF" in words or isinstance(error, ConnectionError):
         return f"{where} has ended the connection, as it does with keys that it does not know"
     return f"{where}: {words or type(error).__name__}"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -170,8 +171,8 @@ class Line:
 
     async def _connected(self, url: str) -> tuple[Any, asyncio.Event]:
         """A client that is logged in; what is wrong is in `_error` or raised."""
-        from nats.aio.client import Client
-
+        with _without_web():
+            from nats.aio.client import Client
         client, lost, self._error = Client(), asyncio.Event(), None
         connecting = True
 
@@ -247,7 +248,7 @@ class Line:
                 await asyncio.wait_for(self._goodbye(client), _BYE_SECONDS)
         else:
             stopping.cancel()
-            self._down(reason(self._error, self._relay))
+            self._down(reason(self._error, self._relay, was_up=True))
         self._abandon(client)
 
     async def _pump(self, client: Any, end: End, sending: asyncio.Lock) -> None:
@@ -301,12 +302,27 @@ class Line:
             self._told(False, why)
 
 
+@contextmanager
+def _without_web() -> Iterator[None]:
+    """Import the client without its WebSocket, which takes longer than all of the rest."""
+    hidden = "aiohttp" not in sys.modules and "nats" not in sys.modules
+    if hidden:
+        sys.modules["aiohttp"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["aiohttp"]
+
+
 async def _proxied(url: str) -> Any:
     """A WebSocket that goes through the environment's HTTPS proxy, if there is one."""
     import aiohttp
-    from nats.aio.transport import WebSocketTransport
+    import multidict
+    from nats.aio import transport
 
-    made = WebSocketTransport()
+    transport.aiohttp, transport.multidict = aiohttp, multidict  # see `_without_web`
+    made = transport.WebSocketTransport()
     direct = proxy_bypass(urlsplit(url).hostname or "")
     if proxy := None if direct else getproxies().get("https"):
         await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
