@@ -334,16 +334,20 @@ def test_a_replayed_request_is_answered_with_the_same_bytes(
     assert said == [(number, said[0][1]) for number in (1, 1, 2, 99)]
 
 
-def test_signs_of_life_are_answered_anew(here: Relayed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", [Call.PING, Call.LIST])
+def test_requests_that_look_alike_are_told_apart_by_their_numbers(
+    here: Relayed, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    """A sign of life now and later, one list and the next."""
     answered: list[bytes] = []
     party = answering(here, answered)
     said = sent(party, monkeypatch)
-    ping = envelope.request(Call.PING, bytes(16))
-    for number in (1, 2):
-        party._take("aggregator", Message(number=number, data=ping))
+    bare = envelope.request(call, bytes(16))
+    for number in (1, 1, 2):
+        party._take("aggregator", Message(number=number, data=bare))
         party.step(0.0)
     assert len(answered) == 2
-    assert said[0][1] != said[1][1]
+    assert said[0][1] == said[1][1] != said[2][1]
 
 
 def test_of_requests_that_pile_up_the_newest_is_answered(

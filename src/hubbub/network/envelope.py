@@ -49,9 +49,9 @@ def read_request(data: bytes) -> tuple[Call, bytes, list[bytes]]:
     return Call(rest[0]), bytes(session), _parts(parts)
 
 
-def is_ping(data: bytes) -> bool:
-    """Whether a request asks for a sign of life, and for nothing else."""
-    return data[: len(_ASKS) + 2] == b"".join((_ASKS, bytes((VERSION, Call.PING))))
+def is_bare(data: bytes) -> bool:
+    """Whether a request has no parts, so that two that ask for different things may look alike."""
+    return len(data) <= len(_ASKS) + 2 + SESSION_BYTES
 
 
 def read_answer(data: bytes) -> list[bytes]:

@@ -1,7 +1,8 @@
 """A party's loop: requests from its line to its endpoint, one at a time, and answers back.
 
 A request that was answered is answered with the same bytes when it comes again, never anew: they
-are kept while memory allows, by the request's hash. (A sign of life is no answer to keep.)
+are kept while memory allows, by the request's hash. Requests without parts look alike, such as that
+for a sign of life: those are told apart by their numbers too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from hubbub.network.envelope import is_ping
+from hubbub.network.envelope import is_bare
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.line import Line, Told
 from hubbub.network.nats.link import Message
@@ -34,13 +35,13 @@ class KeptAnswers:
         self._most = most
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
 
-    def get(self, digest: bytes) -> bytes | None:
-        """The answer to a request with this hash."""
-        return self._kept.get(digest)
+    def get(self, key: bytes) -> bytes | None:
+        """The answer to a request."""
+        return self._kept.get(key)
 
-    def keep(self, digest: bytes, answer: bytes) -> None:
+    def keep(self, key: bytes, answer: bytes) -> None:
         """Keep an answer."""
-        self._kept[digest] = answer
+        self._kept[key] = answer
         while len(self._kept) > 1 and sum(map(len, self._kept.values())) > self._most:
             self._kept.popitem(last=False)
 
@@ -90,11 +91,13 @@ class Answering:
             return False
         while not self._requests.empty():  # nobody waits for the answers to the others
             request = self._requests.get()
-        digest = hashlib.sha256(request.data).digest()
-        answer = None if is_ping(request.data) else self._kept.get(digest)
+        key = hashlib.sha256(request.data).digest()
+        if is_bare(request.data):
+            key += request.number.to_bytes(8, "little")
+        answer = self._kept.get(key)
         if answer is None:
             answer = self._answer(request.data)
-            self._kept.keep(digest, answer)
+            self._kept.keep(key, answer)
         self._line.send(_AGGREGATOR, request.number, answer, hashlib.sha256(answer).digest())
         return True
 
