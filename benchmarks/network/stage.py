@@ -74,7 +74,7 @@ class Run:
     @property
     def folder(self) -> Path:
         """Of the run, at the aggregator."""
-        return self.stage.consortium.run
+        return PartyFolder.opened(self.stage.home("aggregator")).run(self.study.id)
 
     @property
     def events(self) -> list[dict[str, Any]]:
