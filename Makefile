@@ -1,7 +1,7 @@
 # Sets hubbub up in .venv and runs it. Needs make, and Python 3.11 or newer with venv.
 #
 #   make demo    install hubbub and run the four-hospital study
-#   make demo-network   the same among processes: four hospitals and two compute nodes over FLARE
+#   make demo-network   the same among processes: four hospitals and two compute nodes over NATS
 #   make test    install the developer's tools too, then check the code and run the quick tests
 #   make test-all   the same with the slow tests: random kills, every combination, long calibrations
 #   make check   formatting, lint, types and layers only
@@ -43,7 +43,6 @@ demo: $(RUNTIME)
 	$(SAY) running the demo
 	@$(BIN)/hubbub demo $(ARGS)
 
-# Every party has processes of its own, two dozen in all: counted one by one they take 6 GB of memory.
 demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
@@ -95,11 +94,11 @@ $(RUNTIME): $(CREATED) pyproject.toml constraints.txt
 	@touch $@
 
 $(ENGINE): $(RUNTIME)
-	$(SAY) installing NVIDIA FLARE
+	$(SAY) installing the client and the server of NATS
 	@$(INSTALL) --editable '.[learn,net]'
 	@touch $@
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,parquet,experiments,dev]'
+	@$(INSTALL) --editable '.[learn,net,parquet,experiments,dev]'
 	@touch $@

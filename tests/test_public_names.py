@@ -84,7 +84,7 @@ def test_import_of_hubbub_loads_neither_torch_nor_an_engine() -> None:
     python(
         "import hubbub, sys\n"
         "hubbub.Records, hubbub.Column, hubbub.plan\n"
-        "assert not {'torch', 'nvflare', 'pyarrow', 'safetensors'} & set(sys.modules)\n"
+        "assert not {'torch', 'nats', 'pyarrow', 'safetensors'} & set(sys.modules)\n"
     )
 
 

@@ -1,5 +1,5 @@
-"""A real consortium on this machine, with processes and TLS, under failures, for long, and timed.
+"""A real consortium on this machine, with processes and TLS, killed again and again, and for long.
 
-`stage` makes and watches it, `accounts` says whether a run's books are right, `blows` what is done
-to it. `failures`, `kills`, `endurance`, `steps` and `capture` are the measurements.
+`stage` makes and watches it, `accounts` says whether a run's books are right; `kills` and
+`endurance` are the measurements.
 """

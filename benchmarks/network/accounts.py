@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from benchmarks.network.stage import Run
 from hubbub.assurance.ledger.privacy_ledger import Ledger
-from hubbub.assurance.transcript import records
+from hubbub.assurance.transcript import files, read
 from hubbub.assurance.verification.checking import verify
 from hubbub.protocol.primitives.wire import Tag
 
@@ -82,8 +82,8 @@ def _used(run: Run, wrong: list[str]) -> dict[str, set[tuple[bytes, int, int]]]:
     roster = run.stage.roster
     used: dict[str, set[tuple[bytes, int, int]]] = {name: set() for name in run.study.parties.names}
     bodies: Counter[bytes] = Counter()
-    for path in records.files(run.folder):
-        for frame in records.read(path):
+    for path in files(run.folder):
+        for frame in read(path):
             if frame.tag is Tag.MASKED:
                 attempt = (frame.session, frame.round, frame.attempt)
                 name = roster.name(frame.sender)

@@ -56,8 +56,7 @@ def measured(nodes: int, steps: int) -> list[Growth]:
 
 def _sampled(stage: Stage, run: Run) -> dict[str, tuple[float, float, float]]:
     """MiB, descriptors and threads of every process."""
-    joined = {f"{name}'s join": one.pid for name, one in stage.consortium.joined.items()}
-    found = stage.processes() | joined | {"aggregator's serve": run.server.pid}
+    found = stage.processes() | {"aggregator's serve": run.server.pid}
     return {name: _looked(pid) for name, pid in found.items()}
 
 

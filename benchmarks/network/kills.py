@@ -1,10 +1,10 @@
 """Many random kills over one run: nothing may be lost, nothing used twice.
 
-After each step that is made, one to five processes are killed at once, after a random moment: the
-workers of silos and nodes mostly, whole sites (`hubbub join`, FLARE's parent and the worker, then
-started again) and the server's worker sometimes; now and then also before a step was made, while
-a session is being set up. Where the aggregator stops, as it says it does after three sessions
-without a sum, it is served again, as a person would. The books are looked at as `accounts` says.
+After each step that is made, one to five processes are killed at once, after a random moment: silos
+and nodes mostly, which are started again, the relay and the aggregator's process sometimes; now and
+then also before a step was made, while a session is being set up. Where the aggregator stops, as it
+says it does after three sessions without a sum, it is served again, as a person would. The books
+are looked at as `accounts` says.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.network.stage import Run, Stage, strike, study_of, wait
 from benchmarks.network.table import write
 
 DEADLINE = 4.0
-_SITES, _SERVER, _EARLY = 0.03, 0.015, 0.1  # shares: of kills, of kills, of blows
+_RELAY, _SERVER, _EARLY = 0.1, 0.02, 0.1  # shares: of kills, of kills, of blows
 _MOST_AT_ONCE = 5
 
 
@@ -32,8 +32,8 @@ class Killed:
 
     masks: str
     kills: int
-    workers: int
-    sites: int
+    parties: int
+    relays: int
     servers: int
     blows: int
     verdict: str
@@ -62,9 +62,9 @@ def measured(nodes: int, kills: int, steps: int, seed: int, minutes: float) -> K
         books = account(run, finished=code == 0)
         made = Killed(
             masks=f"{nodes} nodes" if nodes else "pairwise",
-            kills=done["worker"] + done["site"] + done["server"],
-            workers=done["worker"],
-            sites=done["site"],
+            kills=done["party"] + done["relay"] + done["server"],
+            parties=done["party"],
+            relays=done["relay"],
             servers=done["server"],
             blows=done["blows"],
             verdict="ended well" if code == 0 and not books.wrong else "WRONG",
@@ -99,29 +99,22 @@ def _struck(run: Run, chance: random.Random, done: Counter[str]) -> bool:
         return True
     done["blows"] += 1
     for name in chance.sample(run.stage.consortium.members, chance.randint(1, _MOST_AT_ONCE)):
-        _kill(run.stage, name, chance, done)
+        _kill(run, name, chance, done)
     if done["blows"] % 10 == 0:
         print(f"{time.strftime('%H:%M:%S')} step {run.step}, {dict(done)}", flush=True)
     return True
 
 
-def _kill(stage: Stage, name: str, chance: random.Random, done: Counter[str]) -> None:
-    """A worker, a whole site, or the server's worker."""
+def _kill(run: Run, name: str, chance: random.Random, done: Counter[str]) -> None:
+    """A party, the relay, or the aggregator's process with its relay."""
     drawn = chance.random()
     if drawn < _SERVER:
-        done["server"] += strike(stage.worker("aggregator"))
-    elif drawn < _SERVER + _SITES:
-        _fell(stage, name)
-        done["site"] += 1
+        run.server.send_signal(signal.SIGKILL)
+        run.server.wait()
+        run.serve()
+        done["server"] += 1
+    elif drawn < _SERVER + _RELAY:
+        done["relay"] += strike(run.stage.relay())
     else:
-        done["worker"] += strike(stage.worker(name))
-
-
-def _fell(stage: Stage, name: str) -> None:
-    """A site's machine goes down and comes up again."""
-    joined = stage.consortium.joined[name]
-    joined.send_signal(signal.SIGKILL)
-    joined.wait()
-    for pid in (stage.parent(name), stage.worker(name)):
-        strike(pid)
-    stage.consortium.join(name)
+        run.stage.fell(name)
+        done["party"] += 1

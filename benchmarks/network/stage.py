@@ -1,7 +1,7 @@
 """A consortium whose processes are known by name: who runs, what the aggregator said, which step.
 
-It uses `hubbub.network.flare.demo.Consortium`, so everything is as administrators do it. Processes
-are found by the startup kit in their command line, so that nobody else's are ever touched.
+It uses `hubbub.network.demo.DemoConsortium`, so everything is as administrators do it. Only
+processes that were started here are ever touched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,17 +19,14 @@ from typing import Any
 
 import tomli_w
 
-from benchmarks.network.link import Link
-from hubbub.network.flare.demo import Consortium
-from hubbub.network.flare.outcome import run_folder
-from hubbub.network.party_folder import PartyFolder, read_roster
+from hubbub.network.demo import DemoConsortium
+from hubbub.network.nats.server import PROCESS_ID
+from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.network.roster_files import read_roster
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.study import Study
 
 SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
-HUBBUB = "import sys; from hubbub.cli.main import main; sys.exit(main())"
-_WORKERS = ("worker_process", "runner_process")
-_PARENTS = ("client_train", "server_train")
 
 
 def study_of(name: str, steps: int, **changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +74,7 @@ class Run:
     @property
     def folder(self) -> Path:
         """Of the run, at the aggregator."""
-        return run_folder(self.stage.home("aggregator"), self.study.id.hex())
+        return PartyFolder.opened(self.stage.home("aggregator")).run(self.study.id)
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -125,16 +121,16 @@ class Run:
 class Stage:
     """A consortium on the loopback; its silos and nodes stay while studies come and go."""
 
-    consortium: Consortium
+    consortium: DemoConsortium
     roster: Roster
     runs: list[Run] = field(default_factory=list)
 
     @classmethod
     @contextmanager
     def set(cls, folder: Path, nodes: int) -> Iterator[Stage]:
-        """Keys, kits and everybody's `hubbub join`; all ended at the end."""
+        """Keys and everybody's `hubbub join`; all ended at the end."""
         first = tomli_w.dumps(study_of("the first", 10))
-        consortium = Consortium.made(folder, first, nodes, lambda _: None)
+        consortium = DemoConsortium.made(folder, first, nodes, lambda _: None)
         stage = cls(consortium=consortium, roster=read_roster(folder / "roster.toml"))
         try:
             for name in consortium.members:
@@ -146,28 +142,6 @@ class Stage:
     def home(self, name: str) -> Path:
         """A party's folder."""
         return self.consortium.folder / name
-
-    def kit(self, name: str) -> Path:
-        """A party's startup kit."""
-        return self.consortium.kits[name].resolve()
-
-    def port(self) -> int:
-        """Of FLARE's server."""
-        startup = json.loads((self.kit(SILOS[0]) / "startup" / "fed_client.json").read_text())
-        return int(startup["servers"][0]["service"]["target"].rpartition(":")[2])
-
-    def leave(self, name: str) -> None:
-        """End a party's `hubbub join`, politely."""
-        joined = self.consortium.joined[name]
-        joined.terminate()
-        joined.wait(60.0)
-
-    def join_inside(self, name: str, link: Link) -> None:
-        """Start a party's `hubbub join` behind a network of its own."""
-        words = ["join", "--home", str(self.home(name)), "--kit", str(self.kit(name))]
-        command = link.inside(sys.executable, "-c", HUBBUB, *words)
-        with (self.consortium.folder / "processes.log").open("ab") as log:
-            self.consortium.joined[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def begin(self, table: dict[str, Any], *options: str) -> Run:
         """Have a study approved everywhere, and served."""
@@ -184,53 +158,28 @@ class Stage:
         (self.consortium.folder / "study.toml").write_text(study.as_toml(), encoding="utf-8")
         return self.consortium.serve(*options)
 
-    def worker(self, name: str) -> int | None:
-        """The process of a party's worker."""
-        return self._process(name, _WORKERS)
+    def fell(self, name: str) -> None:
+        """End a silo's or a node's process as a crash does, and start it again."""
+        joined = self.consortium.joined[name]
+        joined.send_signal(signal.SIGKILL)
+        joined.wait()
+        self.consortium.join(name)
 
-    def parent(self, name: str) -> int | None:
-        """The process of a party's parent."""
-        return self._process(name, _PARENTS)
+    def relay(self) -> int:
+        """The relay's process, which the aggregator's keeps up."""
+        return int((self.home("aggregator") / RELAY / PROCESS_ID).read_text())
 
     def processes(self) -> dict[str, int]:
-        """All of FLARE's processes, by party and kind."""
-        found = {}
-        for name in ("aggregator", *self.consortium.members):
-            for kind, modules in (("worker", _WORKERS), ("parent", _PARENTS)):
-                if (pid := self._process(name, modules)) is not None:
-                    found[f"{name}'s {kind}"] = pid
-        return found
-
-    def _process(self, name: str, modules: tuple[str, ...]) -> int | None:
-        kit = str(self.kit(name))
-        for pid, words in commands():
-            module = words[words.index("-m") + 1] if "-m" in words else ""
-            if kit in words and module.rpartition(".")[2] in modules:
-                return pid
-        return None
+        """Everybody's process, and the relay's."""
+        found = {f"{name}'s join": one.pid for name, one in self.consortium.joined.items()}
+        return found | {"the relay": self.relay()}
 
     def clear(self) -> None:
         """End everything that belongs to this stage."""
-        for pid in self.processes().values():
-            strike(pid, signal.SIGCONT)
         for run in self.runs:
             if run.server.poll() is None:
                 run.end(0.0)
         self.consortium.end()
-        for process in self.consortium.joined.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10.0)
-        for pid in self.processes().values():  # whose parent was killed before
-            strike(pid, signal.SIGKILL)
-
-
-def commands() -> Iterator[tuple[int, list[str]]]:
-    """Every process's command line."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                yield int(entry.name), words
 
 
 def strike(pid: int | None, sign: int = signal.SIGKILL) -> bool:

@@ -31,7 +31,7 @@ def write(name: str, rows: Sequence[Any], command: str, *, fresh: bool) -> None:
 def _about(command: str) -> dict[str, Any]:
     versions = {
         "hubbub": VERSION,
-        "nvflare": version("nvflare"),
+        "nats-py": version("nats-py"),
         "torch": version("torch"),
         "python": platform.python_version(),
     }

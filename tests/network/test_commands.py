@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
+import os
 import shutil
+import socket
 import stat
 import time
 import tomllib
@@ -14,9 +17,11 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from hubbub.cli import main
+from hubbub import disk
+from hubbub.cli import main, network_commands
+from hubbub.errors import UserError
 from hubbub.network.event_log import EventLog
-from hubbub.network.party_folder import PartyFolder
+from hubbub.network.party_folder import PartyFolder, alone
 from hubbub.study import Study
 from network.consortium import HOSPITALS, table
 
@@ -212,44 +217,244 @@ def test_keys_that_others_can_read_are_not_used(command, home):
     refuses(command, *approval(home, "cleveland", "--json"), says="chmod 600")
 
 
-# serve, join, provision ---------------------------------------------------------------------
+def test_whoever_approves_sees_what_is_approved(command, home):
+    code, out, _ = command(*approval(home))
+    assert code == 0
+    flat = " ".join(out.split())
+    for shown in ("model.kind", "logistic", "data.target", "training.steps", "cleveland", "node-1"):
+        assert shown in flat
+    assert "code that runs at this party: that of hubbub alone" in flat
+    assert "no evaluation on the silos' records" in flat
+    assert "no ledger in" in flat
 
 
-def job(home: Path) -> list[object]:
-    """The arguments that write a job; the kit is not looked at."""
-    where = ("--home", home / "aggregator", "--kit", home / "no-kit", "--job", home / "job")
+def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command, home, tmp_path):
+    said = tomllib.loads((home / "study.toml").read_text())
+    said["model"] = {"kind": "python:ours:net", "inputs": [3]}
+    said["data"] = {
+        "files": "{name}.csv",
+        "target": "ill",
+        "records": 735,
+        "columns": {"age": {"low": 20, "high": 90, "default": 55}},
+    }
+    said["training"]["evaluate"] = {"every": 1, "epsilon": 0.1}
+    (home / "study.toml").write_text(tomli_w.dumps(said))
+    ledger = home / "cleveland" / "ledger.sqlite"
+    assert command("budget", "set", ledger, "--epsilon", 3, "--delta", 1e-5)[0] == 0
+    code, out, err = command(*approval(home))
+    flat = " ".join(out.split())
+    assert (code, err) == (0, "")
+    for shown in (
+        "python:ours:net",
+        "columns.age.high",
+        "training.evaluate.every",
+        "cap: epsilon 3",
+        "3 left",
+    ):
+        assert shown in flat
+    assert "this study spends at most epsilon 0.9999 of it" in flat
+
+
+def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, home):
+    ask(*approval(home))
+    ask("keygen", "hungary", "--home", home / "hungary-2")
+    files = [home / name / "identity.toml" for name in PARTIES if name != "hungary"]
+    files.insert(2, home / "hungary-2" / "identity.toml")
+    said = ask("roster", *files, "--out", home / "roster.toml")
+    study = tomllib.loads((home / "study.toml").read_text())
+    study["parties"]["roster"] = said["digest"]
+    (home / "study.toml").write_text(tomli_w.dumps(study))
+    refuses(command, *approval(home, "cleveland", "--json"), says="--new-roster")
+    ask(*approval(home, "cleveland", "--new-roster"))
+    folder = PartyFolder.opened(home / "cleveland")
+    assert folder.roster.digest.hex() == said["digest"]
+    assert [one.parties.roster for one in folder.studies()] == [said["digest"]]
+
+
+# Passphrases --------------------------------------------------------------------------------
+
+
+def handed(words: str) -> int:
+    """A descriptor from which a passphrase is read."""
+    end, start = os.pipe()
+    os.write(start, words.encode() + b"\nmore")
+    os.close(start)
+    return end
+
+
+def test_keys_with_a_passphrase_are_closed_without_it(ask, command, home, tmp_path, monkeypatch):
+    closed = home / "closed"
+    ask("keygen", "cleveland", "--home", closed, "--passphrase-fd", handed("open sesame"))
+    text = (closed / "keys.toml").read_text()
+    assert "sealed" in text
+    assert "signing" not in text
+    asked = approval(home, "closed", "--json")
+    refuses(command, *asked, says="--passphrase-fd")
+    refuses(command, *asked, "--passphrase-fd", handed("open"), says="expected the passphrase of")
+    says = "compare fingerprints"  # it is open, and its keys are not in the roster
+    refuses(command, *asked, "--passphrase-fd", handed("open sesame"), says=says)
+    (tmp_path / "hubbub-passphrase").write_text("open sesame\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    refuses(command, *asked, says=says)
+
+
+def test_a_passphrase_is_asked_for_twice_and_never_shown(command, tmp_path, monkeypatch):
+    said = iter(["one", "two", "one", "one"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("hubbub.cli.passphrase.getpass", lambda _: next(said))
+    asked = ("keygen", "x", "--home", tmp_path / "x", "--passphrase")
+    refuses(command, *asked, says="the same passphrase twice")
+    assert not (tmp_path / "x").exists()
+    code, out, err = command(*asked)
+    assert code == 0
+    assert "one" not in (out + err).replace("alone", "")
+
+
+# keygen and relay ---------------------------------------------------------------------------
+
+
+def test_an_aggregators_identity_names_its_relay(ask, home):
+    folder, url = home / "agg", "tls://hub.example.org:4333"
+    ask("keygen", "aggregator", "--role", "aggregator", "--home", folder, "--relay", url)
+    files = [folder / "identity.toml", *(home / n / "identity.toml" for n in list(PARTIES)[1:])]
+    said = ask("roster", *files, "--out", home / "relayed.toml")
+    assert said["relay"] == url
+    made = ask("relay", home / "relayed.toml", "--out", folder / "relay")
+    assert (made["reloaded"], made["days_left"] > 300) == (False, True)
+    text = Path(made["configuration"]).read_text()
+    assert "port: 4333" in text
+    assert text.count("nkey:") == len(PARTIES)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder / "relay").iterdir()}
+    assert modes == {"nats.conf": 0o644, "relay.pem": 0o644, "relay.key": 0o600}
+
+
+def test_a_relay_with_another_key_than_the_rosters_is_refused(ask, command, home):
+    folder, url = home / "agg", "tls://hub.example.org:4333"
+    ask("keygen", "aggregator", "--role", "aggregator", "--home", folder, "--relay", url)
+    ask("roster", folder / "identity.toml", "--out", home / "relayed.toml")
+    (folder / "relay" / "relay.key").unlink()
+    asked = ("relay", home / "relayed.toml", "--out", folder / "relay")
+    refuses(command, *asked, says="expected the relay's certificate and key")
+    assert ask("keygen", "other", "--role", "aggregator", "--home", home / "o", "--relay", url)
+    shutil.copytree(home / "o" / "relay", folder / "relay", dirs_exist_ok=True)
+    refuses(command, *asked, says="expected the relay's key that the roster names")
+
+
+def test_a_silo_names_no_relay(command, tmp_path):
+    asked = ("keygen", "x", "--home", tmp_path / "x", "--relay", "tls://hub")
+    refuses(command, *asked, says="of an aggregator alone")
+
+
+def test_a_full_disk_leaves_no_half_of_a_key_file(command, tmp_path, monkeypatch):
+    def full(file, content):
+        file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk, "write_all", full)
+    with pytest.raises(OSError, match="No space left"):
+        PartyFolder.made(tmp_path / "x", "x", "silo")
+    assert [path.name for path in (tmp_path / "x").iterdir()] == ["lock"]
+    monkeypatch.undo()
+    assert command("keygen", "x", "--home", tmp_path / "x")[0] == 0
+
+
+def test_public_files_are_for_all_and_keys_for_one_whatever_the_umask(command, home, tmp_path):
+    before = os.umask(0o077)
+    try:
+        assert command("keygen", "x", "--home", tmp_path / "x", "--json")[0] == 0
+        assert command("roster", home / "roster.toml", "--out", tmp_path / "r.toml")[0] == 2
+        files = [home / name / "identity.toml" for name in PARTIES]
+        assert command("roster", *files, "--out", tmp_path / "r.toml")[0] == 0
+    finally:
+        os.umask(before)
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode)
+        for path in (
+            tmp_path / "r.toml",
+            *(tmp_path / "x" / n for n in ("identity.toml", "keys.toml")),
+        )
+    }
+    assert modes == {"r.toml": 0o644, "identity.toml": 0o644, "keys.toml": 0o600}
+
+
+# serve and join -----------------------------------------------------------------------------
+
+
+def serving(home: Path) -> list[object]:
+    """The arguments of a server that finds nobody at its relay."""
+    where = ("--home", home / "aggregator", "--relay", "tls://127.0.0.1:9")
     return ["serve", home / "study.toml", *where]
 
 
-def test_serve_writes_a_job_for_others_to_hand_in(ask, home):
-    ask(*approval(home, "aggregator"))
-    assert ask(*job(home)) == {"job": str(home / "job")}
-    assert json.loads((home / "job" / "meta.json").read_text())["min_clients"] == 5
-
-
-def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp_path):
+def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp_path, monkeypatch):
     study, found = Study.load(home / "study.toml"), tmp_path / "audit.json"
+
+    def hosted(*_args, **_options):
+        raise UserError("expected a study to run, got a test")
+
+    monkeypatch.setattr("hubbub.network.host.host", hosted)
     ask(*approval(home, "aggregator"))
     few = ("--runs", "2", "--canaries", "50", "--confidence", "0.99999")
     said = ask("audit", home / "study.toml", *few, "--out", found)
-    ask(*job(home), "--audit", found)
+    refuses(command, *serving(home), "--audit", found, "--json", says="got a test")
     kept = PartyFolder.opened(home / "aggregator").audit(study.id)
     assert json.loads(kept.read_text()) == said == json.loads(found.read_text())
     found.write_text(json.dumps({**said, "study": "00" * 32}))
-    refuses(command, *job(home), "--audit", found, says="make it again")
+    refuses(command, *serving(home), "--audit", found, says="make it again")
     assert json.loads(kept.read_text()) == said
     ask(*approval(home, "aggregator", "--withdraw"))
     assert PartyFolder.opened(home / "aggregator").audit(study.id) is None
 
 
-def test_serve_writes_no_job_of_a_study_that_was_not_approved_here(command, home):
-    refuses(command, *job(home), says="hubbub approve")
-    assert not (home / "job").exists()
+def test_serve_runs_no_study_that_was_not_approved_here(command, home):
+    refuses(command, *serving(home), says="hubbub approve")
 
 
-def test_a_silos_folder_writes_no_job_by_mistake(command, home):
-    asked = [one if one != home / "aggregator" else home / "cleveland" for one in job(home)]
-    refuses(command, *asked, says="hubbub approve")
+def test_a_silos_folder_serves_nothing_by_mistake(command, home):
+    asked = [one if one != home / "aggregator" else home / "cleveland" for one in serving(home)]
+    refuses(command, *asked, says="use join")
+
+
+def test_the_aggregators_folder_joins_nothing_by_mistake(command, home):
+    refuses(command, "join", "--home", home / "aggregator", says="use hubbub serve")
+
+
+def test_a_second_process_on_one_home_is_refused(ask, command, home):
+    ask(*approval(home, "aggregator"))
+    ask(*approval(home, "cleveland"))
+    with alone(home / "aggregator"), alone(home / "cleveland"):
+        refuses(command, *serving(home), says="the only process that works with")
+        where = ("--home", home / "cleveland", "--relay", "tls://127.0.0.1:9", "--json")
+        refuses(command, "join", *where, says="the only process that works with")
+
+
+def test_a_port_that_is_taken_is_told(ask, command, home):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        agg = home / "agg"
+        url = f"tls://127.0.0.1:{port}"
+        ask("keygen", "aggregator", "--role", "aggregator", "--home", agg, "--relay", url)
+        files = [agg / "identity.toml", *(home / n / "identity.toml" for n in list(PARTIES)[1:])]
+        said = tomllib.loads((home / "study.toml").read_text())
+        said["parties"]["roster"] = ask("roster", *files, "--out", home / "roster.toml")["digest"]
+        (home / "study.toml").write_text(tomli_w.dumps(said))
+        ask(*approval(home, "agg"))
+        asked = ("serve", home / "study.toml", "--home", agg)
+        refuses(command, *asked, says=f"expected port {port} to be free")
+
+
+def test_files_that_are_not_there_are_told_with_their_paths_at_once(ask, command, home, tmp_path):
+    said = tomllib.loads((home / "study.toml").read_text())
+    said["data"] = {"files": "rows-{name}.csv", "test": "rows.csv", "target": "ill", "records": 735}
+    said["data"]["columns"] = {"age": {"low": 20, "high": 90, "default": 55}}
+    (home / "study.toml").write_text(tomli_w.dumps(said))
+    ask(*approval(home, "aggregator"))
+    ask(*approval(home, "cleveland"))
+    where = ("--relay", "tls://127.0.0.1:9", "--data", tmp_path)
+    path = tmp_path / "rows-cleveland.csv"
+    refuses(command, "join", "--home", home / "cleveland", *where, says=str(path))
+    refuses(command, *serving(home), says=str(home / "aggregator" / "rows.csv"))
+    refuses(command, *serving(home), "--data", tmp_path, says=str(tmp_path / "rows.csv"))
 
 
 def test_whoever_has_no_keys_is_told_to_make_some(command, home, tmp_path):
@@ -257,17 +462,13 @@ def test_whoever_has_no_keys_is_told_to_make_some(command, home, tmp_path):
     refuses(command, *asked, says="hubbub keygen")
 
 
-ENGINE = importlib.util.find_spec("nvflare") is not None
-
-
-@pytest.mark.skipif(ENGINE, reason="says what is missing only where NVIDIA FLARE is not installed")
-def test_without_the_engine_its_commands_say_what_to_install(command, home):
-    kit = ("--kit", home / "kit")
-    refuses(command, "join", "--home", home / "cleveland", *kit, says="hubbub[net]")
-    out = ("--host", "localhost", "--out", home / "kits")
-    refuses(command, "provision", home / "roster.toml", *out, says="hubbub[net]")
-    assert command(*approval(home, "aggregator", "--json"))[0] == 0
-    refuses(command, *job(home)[:-2], says="hubbub[net]")
+def test_without_the_engine_its_commands_say_what_to_install(command, home, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "nats" else real(name)
+    )
+    refuses(command, "join", "--home", home / "cleveland", says="hubbub[net]")
+    refuses(command, *serving(home), says="hubbub[net]")
     refuses(command, "demo", "--network", "--out", home / "demo", says="net]")
     assert not (home / "demo").exists()
 
@@ -285,7 +486,7 @@ def test_the_demo_over_the_network_sets_both_runs_side_by_side(ask, home, monkey
         told("words for people, which --json has no place for")
         return {"out": str(out / "run"), "final": {"auc": 0.875, "epsilon": 1.0}}
 
-    monkeypatch.setattr("hubbub.network.flare.demo.run_demo", apart)
+    monkeypatch.setattr("hubbub.network.demo.run_demo", apart)
     said = ask("demo", "--network", "--out", home / "demo")
     assert said["auc"].keys() == {"network", "in-process"}
     assert said["auc"]["network"] == 0.875
@@ -338,3 +539,43 @@ def test_the_metrics_are_what_prometheus_reads(tmp_path):
     assert 'hubbub_epsilon{party="cleveland"} 0.125' in lines
     assert not any("study" in line or "ready" in line for line in lines)
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("hubbub.network.event_log._LARGEST", 1000)
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    for number in range(30):
+        event_log.note("step", step=number, steps=30, epsilon=0.1, seconds=0.1)
+    new, old = (tmp_path / name for name in ("events.jsonl", "events.jsonl.1"))
+    assert new.stat().st_size < 1200
+    assert old.stat().st_size < 1200
+    assert json.loads(new.read_text().splitlines()[-1])["step"] == 29
+    assert stat.S_IMODE(new.stat().st_mode) == 0o644
+
+
+def test_the_status_has_how_far_and_how_long_and_what_went_wrong(ask, tmp_path):
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    event_log.progress(10, 40, study="heart")
+    time.sleep(0.01)
+    event_log.progress(20, 40, study="heart")
+    event_log.warn("unconnected", why="nobody listens")
+    said = ask("status", tmp_path)
+    assert (said["state"], said["percent"], said["steps"]) == ("training", 50.0, 40)
+    assert said["seconds_left"] > 0
+    assert said["last_error"] == "not connected: nobody listens"
+
+
+def test_what_repeats_itself_is_told_once_a_minute(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("hubbub.cli.network_commands.time.monotonic", lambda: now[0])
+    tell = network_commands._Teller(json=False)
+    for second in range(0, 180, 2):
+        now[0] = float(second)
+        step = {"step": second, "steps": 200, "epsilon": 0.1, "seconds": 2.0}
+        tell({"event": "step", **step})
+        tell({"event": "waiting", "parties": "north"})
+    tell({"event": "waiting", "parties": "south"})
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("step") for line in lines) == 3
+    assert sum("north" in line for line in lines) == 3
+    assert sum("south" in line for line in lines) == 1

@@ -20,7 +20,7 @@ import pytest
 from hubbub import learning
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
-from hubbub.network import endpoint
+from hubbub.network import node_endpoint
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.silo_endpoint import SiloEndpoint
@@ -42,6 +42,7 @@ from hubbub.study.tabular import Records
 from hubbub.training import prepared_study
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
+from network.lines import over_nats
 from network.relay import (
     FEATURES,
     HASTY,
@@ -112,8 +113,8 @@ def planned(study: Study, dimension: int | None = None) -> Plan:
 def cheap_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """One adversary is enough, and everybody comes to the same plan."""
     monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
-    for module in (endpoint, prepared_study):
-        monkeypatch.setattr(module, "plan_study", planned)
+    monkeypatch.setattr(prepared_study, "plan_study", planned)
+    monkeypatch.setattr(node_endpoint, "plan", planned)
 
 
 @dataclass
@@ -191,6 +192,21 @@ def wrong(parties: Ward) -> list[str]:
 
 
 # Runs ------------------------------------------------------------------------------------------
+
+
+def test_a_list_for_every_step_comes_over_a_real_relay_too(
+    gather: Any, drawn: Drawn, tmp_path: Path
+) -> None:
+    """Requests for one list and the next look alike there; each is answered for itself."""
+    pytest.importorskip("nats", reason="needs nats-py: pip install 'hubbub[net]'")
+    parties = gather("per-step", 0)
+    folder = tmp_path / "relay"
+    folder.mkdir()
+    with over_nats(folder, parties) as (carrier, _):
+        result = parties.serve(carrier.phase, timeouts=HASTY)
+    assert wrong(parties) == []
+    assert result.final["step"] == STEPS
+    assert len(set(drawn.orders())) == MADE["per-step"]
 
 
 @pytest.mark.parametrize(

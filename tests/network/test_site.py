@@ -23,10 +23,8 @@ from hubbub.network.party_folder import (
     KEYS,
     ROSTER,
     PartyFolder,
-    check_roster,
-    read_identity,
-    read_roster,
 )
+from hubbub.network.roster_files import check_roster, read_identity, read_roster
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.primitives.identity import Roster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 import hubbub
 from hubbub.errors import StudyError
 from hubbub.names import is_reserved
-from hubbub.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.protocol.primitives.identity import (
+    Identity,
+    Keys,
+    Roster,
+    identity_of,
+    plain_identity,
+)
 from protocol.parties import fixed_keys, sessions_of, world
 
 W = world(nodes=1)
@@ -246,3 +253,69 @@ def test_a_session_and_a_pair_show_no_secret() -> None:
 def test_the_index_of_nobody_has_a_name_for_messages() -> None:
     assert W.roster.name(99) == "party 99"
     assert isinstance(W.roster.parties[0], Identity)
+
+
+# Transport keys --------------------------------------------------------------------------------
+
+
+def networked(**changes: bytes) -> list[Identity]:
+    """A roster whose parties have transport keys."""
+    roles = {"aggregator": "aggregator", "ann": "silo", "bob": "silo"}
+    keys = [Keys.generate(name, role).networked() for name, role in roles.items()]
+    found = [one.identity for one in keys]
+    return [*found[:2], dataclasses.replace(found[2], **changes)]
+
+
+def test_a_transport_key_and_the_relay_count_in_the_digest() -> None:
+    parties = networked()
+    digest = Roster(parties=tuple(parties)).digest
+    for changes in ({"transport": bytes([9]) * 32}, {"transport": b""}):
+        other = dataclasses.replace(parties[2], **changes)
+        assert Roster(parties=(*parties[:2], other)).digest != digest
+    for told in ({"relay": "tls://hub:4222"}, {"relay_key": bytes(32)}):
+        named = dataclasses.replace(parties[0], **told)
+        assert Roster(parties=(named, *parties[1:])).digest != digest
+
+
+def test_without_transport_keys_a_roster_is_what_it_always_was() -> None:
+    whole = hashlib.sha256(b"hubbub roster v1")
+    for party in W.roster.parties:
+        for part in (party.name.encode(), party.role.encode(), party.verifying, party.sealing):
+            whole.update(len(part).to_bytes(4, "little") + part)
+    assert W.roster.digest == whole.digest()
+    assert set(plain_identity(W.roster.parties[1])) == {"name", "role", "verifying", "sealing"}
+
+
+def test_two_parties_with_one_transport_key_are_refused() -> None:
+    parties = networked()
+    twin = dataclasses.replace(parties[2], transport=parties[1].transport)
+    with pytest.raises(StudyError, match="every transport key in the roster once"):
+        Roster(parties=(*parties[:2], twin))
+
+
+@pytest.mark.parametrize("whose", [1, 2])
+def test_a_transport_key_that_signs_is_refused(whose: int) -> None:
+    parties = networked()
+    both = dataclasses.replace(parties[2], transport=parties[whose].verifying)
+    with pytest.raises(StudyError, match="none that signs"):
+        Roster(parties=(*parties[:2], both))
+
+
+def test_a_transport_key_that_anybody_can_sign_for_is_refused() -> None:
+    with pytest.raises(StudyError, match="transport key of bob that only its owner"):
+        networked(transport=bytes(32))
+
+
+def test_an_identity_in_plain_words_is_read_back() -> None:
+    for party in (*networked(), *W.roster.parties):
+        assert identity_of(plain_identity(party)) == party
+    named = dataclasses.replace(networked()[0], relay="tls://hub:4222", relay_key=bytes(32))
+    assert identity_of(plain_identity(named)) == named
+
+
+def test_keys_with_a_transport_key_are_restored_and_never_shown() -> None:
+    keys = Keys.generate("a", "silo").networked().naming("tls://hub:4222", bytes(32))
+    again = Keys.restored("a", "silo", **keys.secret_parts()).naming("tls://hub:4222", bytes(32))
+    assert again.identity == keys.identity
+    assert keys.secret_parts()["transport"] != keys.secret_parts()["signing"]
+    assert repr(keys) == "Keys(identity=Identity(name='a', role='silo'))"

@@ -106,7 +106,7 @@ def _show(options: argparse.Namespace) -> int:
     if rows:
         table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
     say(f"epsilon {number(spent)} at delta {delta:g} ({relation}) over all studies")
-    say("no cap is set: any number of studies may be run" if cap is None else _capped(tally, cap))
+    say("no cap is set: any number of studies may be run" if cap is None else capped(tally, cap))
     say(f"head {head}")
     return 0
 
@@ -121,7 +121,7 @@ def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> dict[s
     }
 
 
-def _capped(tally: Tally, cap: Cap) -> str:
+def capped(tally: Tally, cap: Cap) -> str:
     """The cap and what is left of it."""
     left = _left(tally, cap)
     rest = f"{left:.4g} left" if left else "nothing left"
@@ -223,7 +223,7 @@ def _set(options: argparse.Namespace) -> int:
     with Ledger(options.ledger) as ledger:
         ledger.set_cap(cap)
         tally = ledger.tally
-    answer(options, {"cap": cap.to_dict()}, _capped(tally, cap))
+    answer(options, {"cap": cap.to_dict()}, capped(tally, cap))
     return 0
 
 

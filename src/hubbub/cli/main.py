@@ -19,6 +19,7 @@ from hubbub.cli import (
     accounting_commands,
     assurance_commands,
     bench_command,
+    consortium_commands,
     ledger_commands,
     network_commands,
     training_commands,
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (
         training_commands,
+        consortium_commands,
         network_commands,
         assurance_commands,
         accounting_commands,

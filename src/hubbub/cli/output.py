@@ -102,6 +102,7 @@ class Bar:
 
     def __init__(self, progress: Progress, task: Any) -> None:
         self._progress, self._task = progress, task
+        self.shown = not progress.disable  # whether there is a terminal
 
     def advance(self, note: str = "") -> None:
         """One more done."""

@@ -45,7 +45,7 @@ def add_commands(commands: Any) -> None:
     demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
     demo.add_argument("--splits", type=int, help="train/test splits to average over; default 20")
     demo.add_argument(
-        "--network", action="store_true", help="every party a process of its own, over FLARE"
+        "--network", action="store_true", help="every party a process of its own, over NATS"
     )
     words = "what a study means: noise, epsilon per adversary"
     planned = add_command(commands, "plan", words, _plan)
@@ -188,8 +188,8 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _demo_network(options: argparse.Namespace) -> int:
-    """The same study twice: among processes over FLARE, and in this one."""
-    from hubbub.network.flare.demo import run_demo
+    """The same study twice: among processes over NATS, and in this one."""
+    from hubbub.network.demo import run_demo
     from hubbub.training.run_study import run
 
     if options.splits is not None:
@@ -223,7 +223,7 @@ def _demo_network(options: argparse.Namespace) -> int:
     ]
     title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
     table(title, ("", "AUC", "epsilon", "seconds"), rows)
-    say("one run each: their noise differs, and so do the last digits")
+    say("one run each, with noise of its own: AUCs so far apart are what so much noise makes")
     say(f"written to {out}; check the first with hubbub verify {apart['out']}")
     return 0
 

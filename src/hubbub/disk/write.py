@@ -101,6 +101,6 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = True, mode: int =
         sync_folder(path.parent)
 
 
-def write_text(path: Path, text: str, *, durable: bool = True) -> None:
+def write_text(path: Path, text: str, *, durable: bool = True, mode: int = PUBLIC) -> None:
     """Write a text file all at once or not at all."""
-    write_bytes(path, text.encode(), durable=durable)
+    write_bytes(path, text.encode(), durable=durable, mode=mode)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import nn
 
 from hubbub.errors import DataError
@@ -34,7 +33,9 @@ def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
     downs = len(positive) - ups
     if not ups or not downs:
         raise DataError("expected records of both classes for an AUC, found only one class")
-    return float((rankdata(scores)[positive].sum() - ups * (ups + 1) / 2) / (ups * downs))
+    _, values, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # of ties, their mean
+    return float((ranks[values[positive]].sum() - ups * (ups + 1) / 2) / (ups * downs))
 
 
 def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:

@@ -3,5 +3,33 @@
 `party_folder` is what a party has on its own disk, `endpoint` what it answers to a request,
 `requests` how the aggregator asks, `coordinator` how it waits for parties that come and go. The
 order of the protocol is in `hubbub.session`. Between them travels one blob of bytes for each party
-and phase; the engine that carries it is a function, `Phase`.
+and phase; the engine that carries it is a function, `Phase`, which `nats/` makes of a line to a
+relay. `join` and `host` are the processes, which are imported by their own names: they need models.
 """
+
+from hubbub.network.event_log import EventLog
+from hubbub.network.event_messages import sentence
+from hubbub.network.key_files import fingerprint, roster_of, roster_toml
+from hubbub.network.party_folder import (
+    IDENTITY,
+    LEDGER,
+    RELAY,
+    PartyFolder,
+)
+from hubbub.network.roster_files import read_identity, read_roster
+from hubbub.network.timeouts import Timeouts
+
+__all__ = [
+    "IDENTITY",
+    "LEDGER",
+    "RELAY",
+    "EventLog",
+    "PartyFolder",
+    "Timeouts",
+    "fingerprint",
+    "read_identity",
+    "read_roster",
+    "roster_of",
+    "roster_toml",
+    "sentence",
+]

@@ -22,7 +22,6 @@ from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_reque
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import MOST_GRAPHS, PartyFolder
 from hubbub.planning import Plan, is_sparse
-from hubbub.planning import plan as plan_study
 from hubbub.protocol import (
     EVERYBODY,
     Frame,
@@ -119,6 +118,11 @@ class Endpoint(ABC):
                 return self._refusal(request, "failed", error)
             except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
                 return self._refusal(request, "failed", type(error).__name__)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a session is set up here that is not over."""
+        return any(one.party.agreed and not one.closed for one in self._sessions.values())
 
     def known(self, _study: bytes, _session: bytes) -> bool:
         """Whether what the party has on disk shows that it took part in a session before."""
@@ -255,8 +259,8 @@ class Endpoint(ABC):
             return EVERYBODY
 
 
-def planned(study: Study, dimension: int | None = None) -> Plan:
-    """The plan of a study that this version can run apart.
+def check_apart(study: Study) -> None:
+    """Refuse a study that this version cannot run apart.
 
     Raises:
         RefusedError: it cannot.
@@ -272,7 +276,6 @@ def planned(study: Study, dimension: int | None = None) -> Plan:
             'expected data.counts with sampling = "without-replacement" where the parties run '
             "apart, got none; state how many records each silo has",
         )
-    return plan_study(study, dimension=dimension)
 
 
 def _one(parts: Sequence[bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
 A phase hands each named party one blob and gives back what each answers, as answers come, or
 `Missing` at the deadline. It promises nothing else: what carries blobs may lose them, delay them,
-or hand over others, and the parties notice. `network/flare` crosses machines.
+or hand over others, and the parties notice. `network/nats` crosses machines.
 """
 
 from __future__ import annotations

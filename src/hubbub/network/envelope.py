@@ -49,6 +49,11 @@ def read_request(data: bytes) -> tuple[Call, bytes, list[bytes]]:
     return Call(rest[0]), bytes(session), _parts(parts)
 
 
+def is_bare(data: bytes) -> bool:
+    """Whether a request has no parts, so that two that ask for different things may look alike."""
+    return len(data) <= len(_ASKS) + 2 + SESSION_BYTES
+
+
 def read_answer(data: bytes) -> list[bytes]:
     """The parts of an answer.
 

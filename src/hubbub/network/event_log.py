@@ -3,12 +3,14 @@
 A line is a JSON object with the time, the party, the event and a few plain values. Nothing of it is
 secret: callers give counts of bytes, seconds, names and sentences of errors, never values of
 records, keys or vectors. The last known state is also kept as `status.json` and, for Prometheus'
-textfile collector, as `metrics.prom`, each replaced all at once.
+textfile collector, as `metrics.prom`, each replaced all at once. A log that has grown large becomes
+`events.jsonl.1`, and a new one begins.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,12 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.disk import write_text
+from hubbub.disk import PUBLIC, write_text
 from hubbub.network.event_messages import sentence
 
 LOG, STATUS, METRICS = "events.jsonl", "status.json", "metrics.prom"
+_LARGEST = 1 << 23  # bytes of a log
 
 Say = Callable[[str], None]
+Tell = Callable[[dict[str, Any]], None]
+# Where a party stands: no line yet, nobody to answer, at work, cut off, over.
+CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
 
 
 @dataclass(kw_only=True)
@@ -33,11 +39,14 @@ class EventLog:
         party: its name.
         folder: of the three files; None: nothing is written.
         say: told each event as a sentence.
+        tell: told each event as it is written down.
     """
 
     party: str
     folder: Path | None = None
     say: Say = lambda _: None
+    tell: Tell = lambda _: None
+    _begun: tuple[float, int] | None = field(default=None, repr=False)
     _state: dict[str, Any] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -46,8 +55,9 @@ class EventLog:
         self._write("info", event, values)
 
     def warn(self, event: str, **values: Any) -> None:
-        """Write down an event that somebody should look at."""
+        """Write down an event that somebody should look at; the status has the last one."""
         self._write("warning", event, values)
+        self.state(last_error=sentence(event, values))
 
     def state(self, **values: Any) -> None:
         """Change what is known of the present: step, epsilon, bytes, seconds."""
@@ -56,9 +66,30 @@ class EventLog:
             if self.folder is None:
                 return
             whole = {"party": self.party, "time": time.time(), **self._state}
+            status = json.dumps(whole, indent=2) + "\n"
             with self._surviving():
-                write_text(self.folder / STATUS, json.dumps(whole, indent=2) + "\n", durable=False)
-                write_text(self.folder / METRICS, _exposition(self.party, whole), durable=False)
+                write_text(self.folder / STATUS, status, durable=False, mode=PUBLIC)
+                metrics = _exposition(self.party, whole)
+                write_text(self.folder / METRICS, metrics, durable=False, mode=PUBLIC)
+
+    def progress(self, done: int, steps: int, **values: Any) -> None:
+        """Change the state in the middle of training: how far it is, and how long it will take.
+
+        Args:
+            done: steps that are done, of this many.
+            steps: of the whole study.
+            values: what else is known.
+        """
+        now = time.monotonic()
+        self._begun = self._begun or (now, done)
+        since, first = self._begun
+        if done > first:
+            values["seconds_left"] = (steps - done) * (now - since) / (done - first)
+        self.state(state=TRAINING, steps=steps, percent=100 * done / steps, **values)
+
+    def current(self, name: str) -> Any:
+        """What the state has under a name; None if nothing."""
+        return self._state.get(name)
 
     def add(self, **amounts: float) -> None:
         """Add to what is counted in the state, without writing it yet."""
@@ -68,11 +99,11 @@ class EventLog:
 
     def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
-        with self._lock:
+        with self._lock, self._surviving():
             if self.folder is not None:
-                with self._surviving(), (self.folder / LOG).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+                _append(self.folder / LOG, json.dumps(line) + "\n")
         self.say(sentence(event, values))
+        self.tell(line)
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
@@ -81,6 +112,16 @@ class EventLog:
             yield
         except OSError as error:
             self.say(f"expected to write the event log in {self.folder}, got: {error.strerror}")
+
+
+def _append(path: Path, line: str) -> None:
+    """A line at the end of a log that everybody may read, or of a new one."""
+    if path.exists() and path.stat().st_size > _LARGEST:
+        path.replace(path.with_name(path.name + ".1"))
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PUBLIC)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, PUBLIC)
+        file.write(line)
 
 
 def _exposition(party: str, state: dict[str, Any]) -> str:

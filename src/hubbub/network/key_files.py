@@ -1,34 +1,44 @@
 """What parties show each other before a study, as TOML: an identity, a roster; and private keys.
 
 A roster is exchanged outside the system, and its digest is compared by people. The private half is
-a file that only its owner reads. This file knows texts and keys, no folders.
+a file that only its owner reads, closed with a passphrase where the owner wants one. This file
+knows texts and keys, no folders.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tomli_w
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from hubbub.disk import toml_table
-from hubbub.errors import StudyError
-from hubbub.protocol import ROLES, Identity, Keys, Roster
+from hubbub.errors import StudyError, UserError
+from hubbub.protocol import ROLES, Identity, Keys, Roster, identity_of, plain_identity
 
 _T = TypeVar("_T")
-_PUBLIC = ("name", "role", "verifying", "sealing")
+_SALT, _NONCE = 16, 12  # bytes
+_SCRYPT = {"length": 32, "n": 1 << 17, "r": 8, "p": 1}  # as OWASP advises: 128 MB, half a second
+
+# Asks for a passphrase; only called where there is one.
+Unlock = Callable[[], str]
 
 
 def roster_toml(roster: Roster) -> str:
     """The text of a roster; an identity is a roster's text with one party."""
-    return tomli_w.dumps({"party": [_plain(party) for party in roster.parties]})
+    return tomli_w.dumps({"party": [plain_identity(party) for party in roster.parties]})
 
 
 def identity_toml(identity: Identity) -> str:
     """The text of one party's public half."""
-    return tomli_w.dumps({"party": [_plain(identity)]})
+    return tomli_w.dumps({"party": [plain_identity(identity)]})
 
 
 def identities(text: str) -> list[Identity]:
@@ -39,7 +49,7 @@ def identities(text: str) -> list[Identity]:
     """
 
     def read(table: Mapping[str, Any]) -> list[Identity]:
-        return [_identity(one) for one in table["party"]]
+        return [identity_of(one) for one in table["party"]]
 
     return _parsed(text, "an identity or a roster", read)
 
@@ -49,33 +59,69 @@ def roster_of(parties: Sequence[Identity]) -> Roster:
     return Roster(parties=tuple(sorted(parties, key=lambda one: ROLES.index(one.role))))
 
 
-def keys_toml(keys: Keys) -> str:
-    """A party's private keys, with its public half."""
+def keys_toml(keys: Keys, passphrase: str = "") -> str:
+    """A party's private keys, with its public half; closed with a passphrase if there is one."""
     parts = keys.secret_parts()
     secret = {name: b64encode(part).decode() for name, part in parts.items()}
     secret["digest"] = _digest(parts)  # some bits of a private key show in no public one
-    return tomli_w.dumps({**_plain(keys.identity), "private": secret})
+    if passphrase:
+        secret = _closed(secret, passphrase)
+    return tomli_w.dumps({**plain_identity(keys.identity), "private": secret})
 
 
-def keys_of(text: str) -> Keys:
+def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
     """The keys that `keys_toml` wrote.
+
+    Args:
+        text: of the file.
+        unlock: asks for the passphrase, where they are closed with one.
 
     Raises:
         StudyError: they are not, or the halves do not belong together.
+        UserError: they are closed, and the passphrase is missing or another.
     """
 
     def read(table: Mapping[str, Any]) -> Keys:
-        told = dict(table["private"])
+        public = dict(table)
+        told = dict(public.pop("private"))
+        if "sealed" in told:
+            told = _opened(told, unlock)
         digest = told.pop("digest")
         parts = {name: b64decode(part, validate=True) for name, part in told.items()}
         if _digest(parts) != digest:
             raise ValueError
-        keys = Keys.restored(table["name"], table["role"], **parts)
-        if keys.identity != _identity({key: table[key] for key in _PUBLIC}):
+        keys, identity = Keys.restored(table["name"], table["role"], **parts), identity_of(public)
+        keys = keys.naming(identity.relay, identity.relay_key)
+        if keys.identity != identity:
             raise ValueError
         return keys
 
     return _parsed(text, "a file of private keys", read)
+
+
+def _closed(secret: Mapping[str, str], passphrase: str) -> dict[str, str]:
+    """Private keys that nobody reads without the passphrase."""
+    salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
+    key = Scrypt(salt=salt, **_SCRYPT).derive(passphrase.encode())
+    sealed = AESGCM(key).encrypt(nonce, json.dumps(secret).encode(), b"hubbub private keys v1")
+    return {"sealed": b64encode(salt + nonce + sealed).decode()}
+
+
+def _opened(told: Mapping[str, str], unlock: Unlock | None) -> dict[str, str]:
+    """What `_closed` closed."""
+    whole = b64decode(told["sealed"], validate=True)
+    salt, nonce, sealed = whole[:_SALT], whole[_SALT:][:_NONCE], whole[_SALT + _NONCE :]
+    if unlock is None:
+        raise UserError(
+            "expected the passphrase of this party's keys, got none; name --passphrase-fd, or run "
+            "it where somebody can be asked"
+        )
+    key = Scrypt(salt=salt, **_SCRYPT).derive(unlock().encode())
+    try:
+        opened = AESGCM(key).decrypt(nonce, sealed, b"hubbub private keys v1")
+    except InvalidTag:
+        raise UserError("expected the passphrase of these keys, got another; try again") from None
+    return dict(json.loads(opened))
 
 
 def _digest(parts: Mapping[str, bytes]) -> str:
@@ -91,31 +137,11 @@ def fingerprint(identity: Identity) -> str:
     return "-".join(digest[start : start + 4] for start in range(0, 24, 4))
 
 
-def _plain(party: Identity) -> dict[str, str]:
-    return {
-        "name": party.name,
-        "role": party.role,
-        "verifying": b64encode(party.verifying).decode(),
-        "sealing": b64encode(party.sealing).decode(),
-    }
-
-
-def _identity(plain: Mapping[str, str]) -> Identity:
-    if set(plain) != set(_PUBLIC) or not all(isinstance(one, str) for one in plain.values()):
-        raise ValueError
-    return Identity(
-        name=plain["name"],
-        role=plain["role"],
-        verifying=b64decode(plain["verifying"], validate=True),
-        sealing=b64decode(plain["sealing"], validate=True),
-    )
-
-
 def _parsed(text: str, what: str, read: Callable[[Mapping[str, Any]], _T]) -> _T:
     """What a reader finds in a text; its own errors might quote secrets, so they are not told."""
     try:
         return read(toml_table(text))
-    except StudyError:
+    except (StudyError, UserError):
         raise
     except (ValueError, KeyError, TypeError, AttributeError):
         found = "something else"

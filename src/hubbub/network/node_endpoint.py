@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hubbub.network.endpoint import Endpoint, SessionState, planned
-from hubbub.planning import Plan
+from hubbub.network.endpoint import Endpoint, SessionState, check_apart
+from hubbub.planning import Plan, plan
 from hubbub.protocol import RoundParameters
 from hubbub.session import (
     Call,
@@ -35,7 +35,8 @@ class NodeEndpoint(Endpoint):
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, RoundParameters]:
         """The plan, from public numbers alone."""
         if study.id not in self._plans:
-            self._plans[study.id] = planned(study)
+            check_apart(study)
+            self._plans[study.id] = plan(study)
         whole = self._plans[study.id]
         parameters = whole.dimension
         if parameters is None:
@@ -44,8 +45,8 @@ class NodeEndpoint(Endpoint):
                 "expected a study that says how many parameters its model has, got one that needs "
                 'records or code for it; state model.inputs, or use kind = "logistic" or "mlp"',
             )
-        plan, numbers = part_of_plan(whole, offer.purpose)
-        return plan, round_parameters_of(plan, numbers or parameters, parameters=parameters)
+        part, numbers = part_of_plan(whole, offer.purpose)
+        return part, round_parameters_of(part, numbers or parameters, parameters=parameters)
 
     def party(
         self, study: Study, _offer: SessionOffer, _plan: Plan, membership: Membership

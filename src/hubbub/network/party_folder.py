@@ -8,6 +8,9 @@
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions             ids of the sessions that were opened here, none of which is opened twice
     graphs               ids of the studies for which a mask graph was drawn, once for each
+    lock                 held by the process that serves or joins here
+    runs/ID              the aggregator's runs
+    relay                the aggregator's: what its own relay reads, its certificate and key
 
 Nothing in it ever comes over the network. A study is believed if its id is approved here, the
 roster if the study names its digest.
@@ -19,28 +22,31 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import write_audit
-from hubbub.disk import read_text, write_bytes
+from hubbub.disk import PRIVATE, write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
-    identities,
+    Unlock,
     identity_toml,
     keys_of,
     keys_toml,
     roster_toml,
 )
-from hubbub.protocol import Identity, Keys, Roster
+from hubbub.network.roster_files import check_roster, read_roster, text_of
+from hubbub.protocol import Keys, Roster
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
+LOCK, RELAY, LEDGER = "lock", "relay", "ledger.sqlite"
 MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
 _ID = re.compile(r"[0-9a-f]{64}")
 
@@ -58,32 +64,47 @@ class PartyFolder:
     keys: Keys = field(repr=False)
 
     @classmethod
-    def made(cls, home: Path, name: str, role: str) -> PartyFolder:
+    def made(
+        cls,
+        home: Path,
+        name: str,
+        role: str,
+        *,
+        passphrase: str = "",
+        relay: str = "",
+        relay_key: bytes = b"",
+    ) -> PartyFolder:
         """A new folder with fresh keys.
+
+        Args:
+            home: the folder.
+            name, role: of the party.
+            passphrase: closes the file of private keys; none if empty.
+            relay, relay_key: see `Identity`.
 
         Raises:
             UserError: there are keys in it already.
             StudyError: no party can be called so.
         """
-        keys, path = Keys.generate(name, role), home / KEYS
+        keys, path = Keys.generate(name, role).networked().naming(relay, relay_key), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise UserError(
-                f"expected no keys in {home}, found {path}; a roster may list them: choose another "
-                "--home"
-            ) from None
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(keys_toml(keys))
-            file.flush()
-            os.fsync(file.fileno())
-        write_bytes(home / IDENTITY, identity_toml(keys.identity).encode())
+        with alone(home):
+            if path.exists():
+                raise UserError(
+                    f"expected no keys in {home}, found {path}; a roster may list them: choose "
+                    "another --home"
+                )
+            write_text(home / IDENTITY, identity_toml(keys.identity))
+            write_text(path, keys_toml(keys, passphrase), mode=PRIVATE)
         return cls(home=home, keys=keys)
 
     @classmethod
-    def opened(cls, home: Path) -> PartyFolder:
+    def opened(cls, home: Path, unlock: Unlock | None = None) -> PartyFolder:
         """The folder that `made` made.
+
+        Args:
+            home: the folder.
+            unlock: asks for the passphrase of the keys, where they have one.
 
         Raises:
             UserError: it is not one, or others can read its keys.
@@ -100,7 +121,7 @@ class PartyFolder:
                 f"expected {path} to be readable by its owner alone, it is open to others; "
                 f"chmod 600 {path}, and make new keys if anybody else may have read it"
             )
-        return cls(home=home, keys=keys_of(text_of(path)))
+        return cls(home=home, keys=keys_of(text_of(path), unlock))
 
     @property
     def name(self) -> str:
@@ -125,7 +146,7 @@ class PartyFolder:
                 f"expected the consortium's roster as {path}, found none; put it there with "
                 "hubbub approve --roster"
             )
-        roster = Roster(parties=tuple(identities(text_of(path))))
+        roster = read_roster(path)
         self._place_in(roster)
         return roster
 
@@ -188,8 +209,14 @@ class PartyFolder:
             ) from None
         return True
 
-    def approve(self, study: Study, roster: Roster) -> Path:
+    def approve(self, study: Study, roster: Roster, *, new_roster: bool = False) -> Path:
         """Take a study and its roster in; from then on the party answers for it.
+
+        Args:
+            study: what is approved.
+            roster: of its consortium.
+            new_roster: it takes the place of the one that is here; studies of that one, whose ids
+                stand for its keys, are answered no more.
 
         Raises:
             StudyError: they do not belong together, or this party has no part in them.
@@ -197,15 +224,16 @@ class PartyFolder:
         check_roster(study, roster)
         self._place_in(roster)
         held = self.home / ROSTER
-        if held.is_file() and Roster(parties=tuple(identities(text_of(held)))) != roster:
+        if held.is_file() and not new_roster and read_roster(held) != roster:
             raise StudyError(
                 f"expected the roster that is in {held} already, got another; a party has one "
-                "folder for each consortium: choose another --home, or remove the old roster"
+                "folder for each consortium: choose another --home, or say --new-roster if "
+                "somebody was added, replaced or taken out"
             )
         path = self._approval(study.id)
-        path.parent.mkdir(exist_ok=True)
-        write_bytes(held, roster_toml(roster).encode())
-        write_bytes(path, study.as_toml().encode())
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        write_text(held, roster_toml(roster))
+        write_text(path, study.as_toml())
         return path
 
     def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
@@ -250,11 +278,17 @@ class PartyFolder:
         return found
 
     def studies(self) -> list[Study]:
-        """All approved studies."""
+        """All approved studies of the roster that is here."""
         paths = sorted((self.home / APPROVED).glob("*.toml"))
         ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
-        found = [self.study(bytes.fromhex(one)) for one in ids]
-        return [one for one in found if one is not None]
+        roster = self.roster.digest.hex() if ids else ""
+        studies = [Study.parse(text_of(self._approval(bytes.fromhex(one)))) for one in ids]
+        current = [one.id for one in studies if one.parties.roster == roster]
+        return [found for one in current if (found := self.study(one)) is not None]
+
+    def run(self, study: bytes) -> Path:
+        """Where the aggregator keeps the run of a study."""
+        return self.home / "runs" / study.hex()[:16]
 
     def _approval(self, study: bytes) -> Path:
         return self.home / APPROVED / f"{study.hex()}.toml"
@@ -263,56 +297,19 @@ class PartyFolder:
         return self.home / AUDITS / f"{study.hex()}.json"
 
 
-def check_roster(study: Study, roster: Roster) -> None:
-    """A study is of exactly one roster, and of the parties in it.
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """One process works with a folder at a time.
 
     Raises:
-        StudyError: it names another, or other parties.
+        UserError: another one does.
     """
-    if study.parties.roster != roster.digest.hex():
-        found = study.parties.roster[:16] or "nothing"
-        raise StudyError(
-            f'expected parties.roster = "{roster.digest.hex()}", the digest of the roster, got '
-            f"{found}; write it into the study, so that nobody's key can be exchanged"
-        )
-    silos = tuple(roster.name(index) for index in roster.silos)
-    if silos != study.parties.names:
-        raise StudyError(
-            f"expected the roster to list the silos {', '.join(study.parties.names)}, in this "
-            f"order, got {', '.join(silos) or 'none'}; sort one of the two"
-        )
-    if len(roster.nodes) != study.parties.compute_nodes:
-        raise StudyError(
-            f"expected {study.parties.compute_nodes} compute nodes in the roster, got "
-            f"{len(roster.nodes)}; fix parties.compute_nodes or the roster"
-        )
-
-
-def read_roster(path: Path) -> Roster:
-    """The roster in a file.
-
-    Raises:
-        UserError: it cannot be read.
-        StudyError: it is no roster.
-    """
-    return Roster(parties=tuple(identities(text_of(path))))
-
-
-def read_identity(path: Path) -> Identity:
-    """The one identity in a file."""
-    found = identities(text_of(path))
-    if len(found) != 1:
-        raise StudyError(f"expected one identity in {path}, found {len(found)}; ask for it again")
-    return found[0]
-
-
-def text_of(path: Path) -> str:
-    """A small text file."""
-    try:
-        return read_text(path)
-    except OSError as error:
-        raise UserError(
-            f"expected a readable file, got {path}: {error.strerror}; check the path"
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"expected a text file, got {path}; check the path") from None
+    with (home / LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"expected to be the only process that works with {home.resolve()}, another hubbub "
+                "does; end that one, or name another --home"
+            ) from None
+        yield

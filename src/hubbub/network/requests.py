@@ -16,7 +16,17 @@ from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol import Roster, Tag, parse, sender_of, tag_of, unverified
+from hubbub.protocol import (
+    EVERYBODY,
+    SIGNATURE_BYTES,
+    Frame,
+    Roster,
+    Tag,
+    parse,
+    sender_of,
+    tag_of,
+    unverified,
+)
 from hubbub.session import REASONS, Absent, Answer, Call, Peers
 from hubbub.version import VERSION
 
@@ -133,20 +143,34 @@ class Requests(Peers):
             return refusal
         return parts
 
+    def _from_outside(self, index: int, part: bytes) -> Frame:
+        """A refusal of a party that has no roster yet, and does not know its own place."""
+        frame, party = unverified(part), self.roster.parties[index]
+        if not party.verifies(part[-SIGNATURE_BYTES:], frame.signed):
+            raise ProtocolError(
+                f"expected a refusal signed by {party.name}, got a false signature", culprit="relay"
+            )
+        return frame
+
     def _may_be_blamed(self, names: Sequence[str]) -> bool:
         """Whether these are some of those there are, each once."""
         return len(set(names)) == len(names) and self._known.issuperset(names)
 
     def _refusal(self, index: int, parts: Sequence[bytes], asked: bytes) -> Absent | None:
         """The signed refusal of exactly what was asked, if an answer is one."""
-        if any(sender_of(part) != index for part in parts):
+        refused = [tag_of(part) for part in parts] == [Tag.REFUSAL]
+        senders = {sender_of(part) for part in parts}
+        if refused and senders == {EVERYBODY}:
+            frame = self._from_outside(index, parts[0])
+        elif senders - {index}:
             raise ProtocolError(
                 f"expected frames of {self.roster.name(index)}, got another's", culprit="relay"
             )
-        if [tag_of(part) for part in parts] != [Tag.REFUSAL]:
+        elif not refused:
             return None
-        told = unverified(parts[0])
-        frame = parse(parts[0], self.roster, study=told.study, session=told.session)
+        else:
+            told = unverified(parts[0])
+            frame = parse(parts[0], self.roster, study=told.study, session=told.session)
         try:
             said = json.loads(bytes(frame.payload))
             why, culprit, to = str(said["why"]), str(said["culprit"]), str(said["to"])

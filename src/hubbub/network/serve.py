@@ -21,7 +21,7 @@ import hubbub.learning as learning
 from hubbub.assurance import evidence, files, read, read_audit, read_header
 from hubbub.errors import BudgetError, StudyError, UserError
 from hubbub.network.coordinator import Coordinator
-from hubbub.network.endpoint import planned
+from hubbub.network.endpoint import check_apart
 from hubbub.network.engine import Phase
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import PartyFolder
@@ -54,6 +54,7 @@ def serve(
     event_log: EventLog,
     timeouts: Timeouts | None = None,
     progress: Progress = lambda _step, _row: None,
+    data: Path | None = None,
 ) -> Result:
     """Train a study whose silos are elsewhere, or go on with it where it was interrupted.
 
@@ -71,6 +72,7 @@ def serve(
         event_log: where events go.
         timeouts: how long to wait for whom.
         progress: called after every step.
+        data: the folder that the public test set is in; the home if None.
 
     Raises:
         WaitedError: somebody did not come in time.
@@ -81,10 +83,10 @@ def serve(
         raise UserError(f"expected the aggregator's folder, got that of a {site.role}; use join")
     if site.study(study.id) is None:
         raise StudyError("expected a study that was approved here, got another; hubbub approve it")
-    planned(study)
+    check_apart(study)
     began = time.perf_counter()
     whose = [sources.TEST] if sources.has_test_set(study) else []
-    setting = PreparedStudy.of(study, whose=whose, folder=site.home)
+    setting = PreparedStudy.of(study, whose=whose, folder=data or site.home)
     with ExitStack() as stack:
         kept = site.audit(study.id)
         audit = None if kept is None else read_audit(kept, setting.plan)
@@ -233,8 +235,14 @@ def _keeper(event_log: EventLog, setting: PreparedStudy, saver: _Saver) -> Calla
         due = min(steps, -(-state.attempts // every) * every)
         where = {"step": state.step, "steps": steps, "epsilon": setting.plan.epsilon_after(due)}
         event_log.note("step", **where, seconds=seconds)
-        event_log.state(
-            study=study.name, **where, attempts=state.attempts, seconds_last_step=seconds
+        event_log.progress(
+            state.step,
+            steps,
+            study=study.name,
+            step=state.step,
+            epsilon=where["epsilon"],
+            attempts=state.attempts,
+            seconds_last_step=seconds,
         )
 
     return keep

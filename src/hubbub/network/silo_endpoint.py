@@ -22,7 +22,8 @@ from hubbub import learning
 from hubbub.assurance import Ledger, entry_of, kind_of, part_of
 from hubbub.disk import write_text
 from hubbub.errors import DataError, ProtocolError
-from hubbub.network.endpoint import Endpoint, SessionState, planned
+from hubbub.network.endpoint import Endpoint, SessionState, check_apart
+from hubbub.network.event_log import DONE
 from hubbub.network.timeouts import PACE
 from hubbub.planning import (
     EVALUATION,
@@ -116,7 +117,7 @@ class SiloEndpoint(Endpoint):
 
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
-            planned(study)  # refuses, before records are read, what cannot be run apart
+            check_apart(study)  # refuses, before records are read, what cannot be run apart
             plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )
@@ -209,11 +210,12 @@ class SiloEndpoint(Endpoint):
         whole = known.plain.plan
         spent = min(self._accounted(known), whole.study.training.steps)
         epsilon = whole.epsilon_after(spent)
-        self.event_log.state(
+        self.event_log.progress(
+            spent,
+            whole.study.training.steps,
             study=state.study.name,
             purpose=state.offer.purpose,
             attempts=spent,
-            steps=whole.study.training.steps,
             epsilon=epsilon,
         )
         self.event_log.note("answered", attempts=spent, epsilon=round(epsilon, 4))
@@ -241,6 +243,7 @@ class SiloEndpoint(Endpoint):
         for one in self._sessions.values():  # what was signed holds
             one.closed = one.closed or one.study.id == state.study.id
         self._tell(state)
+        self.event_log.state(state=DONE)
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(self, state: SessionState, plan: Plan, known: _Study, payload: bytes) -> None:

@@ -118,9 +118,27 @@ def _imported(module: str, name: str) -> tuple[Any, str]:
         return None, f"importing it raised {type(error).__name__}"
 
 
+def check_file(study: Study, party: str, folder: Path) -> None:
+    """Refuse a folder without the file of a silo's records, or of the test set for "test".
+
+    Raises:
+        DataError: naming the file that is not there.
+    """
+    named = _file_of(study.data, party)
+    if named and not (folder / named).is_file():
+        raise DataError(
+            f"expected the records of {party} for {study.name} in {(folder / named).resolve()}, "
+            "found no such file; put it there, or name the folder with --data"
+        )
+
+
+def _file_of(data: Data, party: str) -> str:
+    return data.test if party == TEST else data.files.replace("{name}", party)
+
+
 def _from_file(data: Data, party: str, folder: Path) -> Records:
     """One silo's file, or the public test file."""
-    path = data.test if party == TEST else data.files.replace("{name}", party)
+    path = _file_of(data, party)
     if not path:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
     return read_table(

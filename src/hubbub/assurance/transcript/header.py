@@ -6,14 +6,13 @@ This file knows the content of a header, not how it is kept from being altered.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from hubbub.disk import json_value
-from hubbub.protocol import Identity, Roster, RoundParameters
+from hubbub.protocol import Roster, RoundParameters, identity_of, plain_identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,29 +42,12 @@ def written(header: Header) -> bytes:
 
 def plain_roster(roster: Roster) -> list[dict[str, str]]:
     """Everybody's public half as JSON knows it, in the roster's order."""
-    return [
-        {
-            "name": party.name,
-            "role": party.role,
-            "verifying": b64encode(party.verifying).decode(),
-            "sealing": b64encode(party.sealing).decode(),
-        }
-        for party in roster.parties
-    ]
+    return [plain_identity(party) for party in roster.parties]
 
 
 def roster_of(plain: list[Mapping[str, str]]) -> Roster:
     """The roster that `plain_roster` wrote."""
-    parties = [
-        Identity(
-            name=one["name"],
-            role=one["role"],
-            verifying=b64decode(one["verifying"], validate=True),
-            sealing=b64decode(one["sealing"], validate=True),
-        )
-        for one in plain
-    ]
-    return Roster(parties=tuple(parties))
+    return Roster(parties=tuple(identity_of(one) for one in plain))
 
 
 @lru_cache(maxsize=8)  # a thousand keys take a while to check, and are asked for more than once

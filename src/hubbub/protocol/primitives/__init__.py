@@ -1,6 +1,13 @@
 """What every message is made of: frames, keys and signatures, residues, randomness, noise."""
 
-from hubbub.protocol.primitives.identity import ROLES, Identity, Keys, Roster
+from hubbub.protocol.primitives.identity import (
+    ROLES,
+    Identity,
+    Keys,
+    Roster,
+    identity_of,
+    plain_identity,
+)
 from hubbub.protocol.primitives.noise import standard_normal
 from hubbub.protocol.primitives.randomness import (
     BLOCK_BYTES,

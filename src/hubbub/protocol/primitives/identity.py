@@ -3,14 +3,16 @@
 The roster is exchanged outside the system; no key is ever taken from the aggregator or a relay.
 Signatures are Ed25519; sealing is HPKE with the hybrid X25519 + ML-KEM-768, so that recorded
 traffic stays closed to a later quantum computer. All cryptography is the `cryptography` library's.
-This file knows no messages and no studies.
+A party of a network has a transport key besides, with which it logs in at the relay and which
+nothing of the protocol rests on. This file knows no messages and no studies.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from cryptography.exceptions import InvalidSignature
@@ -36,6 +38,8 @@ from hubbub.errors import StudyError
 from hubbub.names import check_name
 
 ROLES = ("aggregator", "silo", "node")
+_NEEDED = {"name", "role", "verifying", "sealing"}  # of an identity in plain words
+_MORE = {"transport", "relay", "relay_key"}
 # The field and the curve of Ed25519 (RFC 8032, section 5.1): -x² + y² = 1 + d x² y² modulo p.
 _FIELD = 2**255 - 19
 _CURVE = -121665 * pow(121666, -1, _FIELD) % _FIELD
@@ -73,12 +77,23 @@ def _is_signed(verifying: bytes, signature: bytes, content: bytes) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """The public half of a party: name, role, and its two public keys as raw bytes."""
+    """The public half of a party: name, role, and its public keys as raw bytes.
+
+    Args:
+        name, role: who it is, and what it does.
+        verifying, sealing: its keys in the protocol.
+        transport: its key at the relay; none where all parties are in one process.
+        relay: the relay's URL, where the party is an aggregator that names one.
+        relay_key: SHA-256 of that server's public key; none where a public CA vouches for it.
+    """
 
     name: str
     role: str
     verifying: bytes = field(repr=False)
     sealing: bytes = field(repr=False)
+    transport: bytes = field(default=b"", repr=False)
+    relay: str = field(default="", repr=False)
+    relay_key: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -92,11 +107,17 @@ class Identity:
                 f"expected keys of 32 and {_SEALING_BYTES} bytes for {self.name}, "
                 f"got {len(self.verifying)} and {len(self.sealing)}; fix the roster"
             )
-        if _of_small_order(self.verifying):
+        if len(self.transport) not in (0, 32) or len(self.relay_key) not in (0, 32):
             raise StudyError(
-                f"expected a verifying key of {self.name} that only its owner can sign for, got "
-                "one of small order; fix the roster"
+                f"expected a transport key and a relay's digest of {self.name} of 32 bytes or "
+                "none, got others; fix the roster"
             )
+        for word, key in (("verifying", self.verifying), ("transport", self.transport)):
+            if key and _of_small_order(key):
+                raise StudyError(
+                    f"expected a {word} key of {self.name} that only its owner can sign for, got "
+                    "one of small order; fix the roster"
+                )
         try:
             self.seal(b"", b"hubbub roster check")
         except ValueError:
@@ -130,6 +151,7 @@ class Keys:
     _halves: tuple[Ed25519PrivateKey, MLKEM768PrivateKey, X25519PrivateKey] | None = field(
         default=None, repr=False, compare=False
     )
+    _transport: Ed25519PrivateKey | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def generate(cls, name: str, role: str) -> Keys:
@@ -144,16 +166,36 @@ class Keys:
 
     @classmethod
     def restored(
-        cls, name: str, role: str, *, signing: bytes, lattice: bytes, curve: bytes
+        cls,
+        name: str,
+        role: str,
+        *,
+        signing: bytes,
+        lattice: bytes,
+        curve: bytes,
+        transport: bytes = b"",
     ) -> Keys:
         """The keys whose `secret_parts` these are; ValueError if they are none."""
-        return cls._of(
+        keys = cls._of(
             name,
             role,
             Ed25519PrivateKey.from_private_bytes(signing),
             MLKEM768PrivateKey.from_seed_bytes(lattice),
             X25519PrivateKey.from_private_bytes(curve),
         )
+        return keys.networked(transport) if transport else keys
+
+    def networked(self, transport: bytes = b"") -> Keys:
+        """The same party with a transport key: this private half of 32 bytes, or a fresh one."""
+        made = Ed25519PrivateKey.generate()
+        if transport:
+            made = Ed25519PrivateKey.from_private_bytes(transport)
+        public = made.public_key().public_bytes_raw()
+        return replace(self, identity=replace(self.identity, transport=public), _transport=made)
+
+    def naming(self, relay: str, relay_key: bytes) -> Keys:
+        """The same party, whose identity names a relay; see `Identity`."""
+        return replace(self, identity=replace(self.identity, relay=relay, relay_key=relay_key))
 
     @classmethod
     def _of(
@@ -179,11 +221,14 @@ class Keys:
         if self._halves is None:
             raise StudyError("expected keys that were made or read here, got others; make new ones")
         signing, lattice, curve = self._halves
-        return {
+        parts = {
             "signing": signing.private_bytes_raw(),
             "lattice": lattice.private_bytes_raw(),
             "curve": curve.private_bytes_raw(),
         }
+        if self._transport is not None:
+            parts["transport"] = self._transport.private_bytes_raw()
+        return parts
 
     def sign(self, content: bytes) -> bytes:
         """An Ed25519 signature, 64 bytes."""
@@ -221,6 +266,12 @@ class Roster:
                 "expected every key in the roster once, and every half of one, got one of two "
                 "parties, who could speak or read for each other; have each make its own"
             )
+        transport = [party.transport for party in self.parties if party.transport]
+        if len(set(transport)) < len(transport) or keys[0] & set(transport):
+            raise StudyError(
+                "expected every transport key in the roster once, and none that signs, got one "
+                "that two stand for or that is a verifying key too; have each make its own"
+            )
 
     @classmethod
     def of(cls, keys: Sequence[Keys]) -> Roster:
@@ -239,18 +290,48 @@ class Roster:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 over names, roles and keys, in order."""
+        """SHA-256 over names, roles, keys and the relay, in order."""
         return self.digest_of(self.parties)
 
     @staticmethod
     def digest_of(parties: Sequence[Identity]) -> bytes:
         """`digest` of some parties."""
-        whole = hashlib.sha256(b"hubbub roster v1")
+        networked = any(one.transport or one.relay or one.relay_key for one in parties)
+        whole = hashlib.sha256(b"hubbub roster v2" if networked else b"hubbub roster v1")
         for party in parties:
-            for part in (party.name.encode(), party.role.encode(), party.verifying, party.sealing):
+            parts = [party.name.encode(), party.role.encode(), party.verifying, party.sealing]
+            if networked:
+                parts += [party.transport, party.relay.encode(), party.relay_key]
+            for part in parts:
                 whole.update(len(part).to_bytes(4, "little") + part)
         return whole.digest()
 
     def name(self, index: int) -> str:
         """The name of a party, for messages to people."""
         return self.parties[index].name if 0 <= index < len(self.parties) else f"party {index}"
+
+
+def plain_identity(party: Identity) -> dict[str, str]:
+    """A public half as JSON and TOML know it; what the party does not have is left out."""
+    more = {"transport": party.transport, "relay_key": party.relay_key}
+    plain = {
+        "name": party.name,
+        "role": party.role,
+        "verifying": b64encode(party.verifying).decode(),
+        "sealing": b64encode(party.sealing).decode(),
+        "relay": party.relay,
+        **{name: b64encode(key).decode() for name, key in more.items()},
+    }
+    return {name: value for name, value in plain.items() if value or name in _NEEDED}
+
+
+def identity_of(plain: Mapping[str, str]) -> Identity:
+    """The public half that `plain_identity` wrote; ValueError if it is none."""
+    told = dict(plain)
+    if not _NEEDED <= set(told) <= _NEEDED | _MORE or any(
+        type(v) is not str for v in told.values()
+    ):
+        raise ValueError("no identity")
+    texts = {name: told.pop(name) for name in ("name", "role", "relay") if name in told}
+    keys = {name: b64decode(value, validate=True) for name, value in told.items()}
+    return Identity(**texts, **keys)  # type: ignore[arg-type]

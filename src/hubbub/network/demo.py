@@ -1,4 +1,4 @@
-"""A consortium on one machine, with everything that a real one has: processes, keys, TLS, FLARE.
+"""A consortium on one machine, with everything that a real one has: processes, keys, TLS, a relay.
 
 Every party gets a folder of its own; the aggregator, the silos and the compute nodes are processes
 that meet on the loopback only. What is done is what docs/network.md tells administrators to do.
@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,38 +22,38 @@ from typing import Any
 
 import tomli_w
 
+from hubbub.disk import PUBLIC, write_text
 from hubbub.errors import HubbubError, UserError
-from hubbub.network.flare.outcome import run_folder
-from hubbub.network.flare.provision import ADMIN, provision
+from hubbub.network.host import named_relay
 from hubbub.network.key_files import roster_of, roster_toml
-from hubbub.network.party_folder import PartyFolder
+from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.study import Study
 
 _HUBBUB = "import sys; from hubbub.cli.main import main; sys.exit(main())"
-_END_SECONDS = 30.0
+_END_SECONDS = 10.0
 
 Told = Callable[[str], None]
 
 
 @dataclass(kw_only=True)
-class Consortium:
-    """Everybody's folder and startup kit, below one folder.
+class DemoConsortium:
+    """Everybody's folder, below one folder.
 
     Args:
         folder: new.
         study: what all have approved.
-        kits: of FLARE, by party.
-        joined: processes of the silos and nodes.
+        members: silos and nodes.
+        joined: their processes.
     """
 
     folder: Path
     study: Study
-    kits: dict[str, Path] = field(repr=False)
+    members: tuple[str, ...]
     joined: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def made(cls, folder: Path, toml: str, nodes: int, told: Told) -> Consortium:
-        """Keys, the roster, the approvals and the kits.
+    def made(cls, folder: Path, toml: str, nodes: int, told: Told) -> DemoConsortium:
+        """Keys, the roster and the approvals.
 
         Args:
             folder: new or empty.
@@ -62,51 +62,40 @@ class Consortium:
             told: told each thing that is done.
         """
         said = tomllib.loads(toml)
-        names = said["parties"]["names"]
-        roles = {"aggregator": "aggregator"} | dict.fromkeys(names, "silo")
-        roles |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
-        told("each party: hubbub keygen NAME --role ROLE --home NAME")
-        sites = {name: PartyFolder.made(folder / name, name, role) for name, role in roles.items()}
+        members = dict.fromkeys(said["parties"]["names"], "silo")
+        members |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
+        url = f"tls://localhost:{_free_port()}"
+        told(f"the aggregator: hubbub keygen aggregator --role aggregator --relay {url}")
+        home = folder / "aggregator"
+        relay, key = named_relay(home / RELAY, url, None)
+        sites = [PartyFolder.made(home, "aggregator", "aggregator", relay=relay, relay_key=key)]
+        told("each other party: hubbub keygen NAME --role ROLE --home NAME")
+        sites += [PartyFolder.made(folder / name, name, role) for name, role in members.items()]
         told("somebody: hubbub roster */identity.toml --out roster.toml")
-        roster = roster_of([site.keys.identity for site in sites.values()])
-        (folder / "roster.toml").write_text(roster_toml(roster), encoding="utf-8")
+        roster = roster_of([site.keys.identity for site in sites])
+        write_text(folder / "roster.toml", roster_toml(roster), mode=PUBLIC)
         said["parties"] |= {"compute_nodes": nodes, "roster": roster.digest.hex()}
         study = Study.parse(tomli_w.dumps(said))
-        (folder / "study.toml").write_text(study.as_toml(), encoding="utf-8")
+        write_text(folder / "study.toml", study.as_toml(), mode=PUBLIC)
         told("each party: hubbub approve study.toml --roster roster.toml --home NAME")
-        for site in sites.values():
+        for site in sites:
             site.approve(study, roster)
-        told("FLARE's administrator: hubbub provision roster.toml --host HOST --out kits")
-        kits = provision(folder / "kits", roster, host="localhost", port=_free_port())
-        return cls(folder=folder, study=study, kits=kits)
-
-    @property
-    def members(self) -> list[str]:
-        """Silos and nodes."""
-        return [name for name in self.kits if name not in ("aggregator", ADMIN)]
+        return cls(folder=folder, study=study, members=tuple(members))
 
     @property
     def run(self) -> Path:
         """The run's folder, at the aggregator."""
-        return run_folder(self.folder / "aggregator", self.study.id.hex())
+        return PartyFolder.opened(self.folder / "aggregator").run(self.study.id)
 
     def join(self, name: str) -> None:
         """Start a silo's or a node's process."""
-        self.joined[name] = self._process(
-            "join", "--home", str(self.folder / name), "--kit", str(self.kits[name])
-        )
+        self.joined[name] = self._process("join", "--home", str(self.folder / name))
 
     def serve(self, *options: str) -> subprocess.Popen[bytes]:
         """Start the aggregator's process."""
-        home, admin = str(self.folder / "aggregator"), str(self.kits[ADMIN])
-        return self._process(
-            "serve",
-            str(self.folder / "study.toml"),
-            "--home",
-            home,
-            *("--kit", str(self.kits["aggregator"]), "--admin", admin, "--json", *options),
-            output=True,
-        )
+        home = ("--home", str(self.folder / "aggregator"))
+        toml = str(self.folder / "study.toml")
+        return self._process("serve", toml, *home, "--json", *options, output=True)
 
     def _process(self, *arguments: str, output: bool = False) -> subprocess.Popen[bytes]:
         """hubbub in a process of its own; what it prints goes to a file, or to us."""
@@ -138,21 +127,21 @@ def run_demo(folder: Path, toml: str, *, nodes: int, told: Told) -> dict[str, An
         What `hubbub serve --json` prints.
 
     Raises:
-        UserError: FLARE is not installed.
+        UserError: the engine is not installed.
         HubbubError: the run did not end well; the folder's logs say why.
     """
-    if importlib.util.find_spec("nvflare") is None:
-        raise UserError("expected NVIDIA FLARE to be installed; pip install 'hubbub[learn,net]'")
+    if importlib.util.find_spec("nats") is None:
+        raise UserError("expected the library nats-py to be installed; pip install 'hubbub[net]'")
     folder.mkdir(parents=True, exist_ok=True)
-    consortium = Consortium.made(folder, toml, nodes, told)
+    consortium = DemoConsortium.made(folder, toml, nodes, told)
     with ExitStack() as stack:
         stack.callback(consortium.end)
-        told(f"{len(consortium.members)} parties: hubbub join --home NAME --kit KIT")
-        for name in consortium.members:
-            consortium.join(name)
-        told("aggregator: hubbub serve study.toml --home aggregator --kit KIT --admin KIT")
+        told("aggregator: hubbub serve study.toml --home aggregator")
         process = consortium.serve()
         stack.callback(_ended, process)
+        told(f"{len(consortium.members)} parties: hubbub join --home NAME")
+        for name in consortium.members:
+            consortium.join(name)
         output, _ = process.communicate()
         if process.returncode:
             raise HubbubError(
@@ -171,14 +160,8 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def _free_port() -> int:
-    """A port of the loopback that is free together with the next one."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            with suppress(OSError, OverflowError):
-                second.bind(("127.0.0.1", port + 1))
-                return port
-
-
-__all__: Sequence[str] = ("Consortium", "run_demo")
+    """A port of the loopback that is free."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,222 @@
+"""`hubbub keygen`, `roster`, `relay` and `approve`: from nothing to a consortium."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hubbub.assurance import Ledger
+from hubbub.cli import passphrase
+from hubbub.cli.ledger_commands import capped
+from hubbub.cli.output import add_command, answer, emit, say, table, writing
+from hubbub.cli.training_commands import show_plan
+from hubbub.disk import PUBLIC, write_text
+from hubbub.errors import UserError
+from hubbub.network import (
+    IDENTITY,
+    LEDGER,
+    RELAY,
+    PartyFolder,
+    fingerprint,
+    read_identity,
+    read_roster,
+    roster_of,
+    roster_toml,
+)
+from hubbub.planning import plan
+from hubbub.protocol import Roster
+from hubbub.study import Study
+
+HOME = Path("hubbub-home")
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    made = add_command(commands, "keygen", "make this party's keys", _keygen)
+    made.add_argument("name", help="the party's name, as the study calls it")
+    made.add_argument(
+        "--role",
+        choices=("silo", "node", "aggregator"),
+        default="silo",
+        help="what the party does; default silo",
+    )
+    made.add_argument("--home", type=Path, default=HOME, help=f"folder to make; default {HOME}")
+    made.add_argument("--relay", help="an aggregator's: the relay's URL, as the others reach it")
+    made.add_argument(
+        "--relay-certificate",
+        help='PEM file whose key the roster will name, or "public" for one of a public CA; '
+        "default: one is made",
+    )
+    made.add_argument("--passphrase", action="store_true", help="ask for one that closes the keys")
+    passphrase.add_option(made)
+    listed = add_command(commands, "roster", "make a roster of identities, or read one", _roster)
+    listed.add_argument("files", type=Path, nargs="+", help="identities, or one roster")
+    listed.add_argument("--out", type=Path, help="file for the roster of these identities")
+    words = "write what a relay reads, from a roster; one that runs reads it again"
+    relay = add_command(commands, "relay", words, _relay)
+    relay.add_argument("roster", type=Path, help="the consortium's roster")
+    relay.add_argument("--relay", help="its URL; default: the roster's")
+    relay.add_argument(
+        "--out", type=Path, default=HOME / RELAY, help=f"its folder; default {HOME / RELAY}"
+    )
+    approved = add_command(commands, "approve", "approve a study at this party", _approve)
+    approved.add_argument("study", type=Path, help="the study's TOML file")
+    approved.add_argument("--roster", type=Path, help="the consortium's roster")
+    approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
+    approved.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
+    approved.add_argument("--yes", action="store_true", help="do not ask")
+    approved.add_argument(
+        "--new-roster", action="store_true", help="this roster replaces the one that is there"
+    )
+    approved.add_argument("--withdraw", action="store_true", help="take an approval back instead")
+    passphrase.add_option(approved)
+
+
+def _keygen(options: argparse.Namespace) -> int:
+    from hubbub.network.host import named_relay
+
+    if options.role != "aggregator" and (options.relay or options.relay_certificate):
+        raise UserError("expected --relay of an aggregator alone, got another role; leave it out")
+    closed = passphrase.chosen(options)
+    folder = options.home / RELAY
+    relay, key = named_relay(folder, options.relay, options.relay_certificate)
+    site = PartyFolder.made(
+        options.home, options.name, options.role, passphrase=closed, relay=relay, relay_key=key
+    )
+    identity = site.keys.identity
+    path, shown = options.home / IDENTITY, fingerprint(identity)
+    answer(
+        options,
+        {"name": site.name, "role": site.role, "fingerprint": shown, "identity": str(path)},
+        f"{site.name} ({site.role}): keys in {options.home}, for this party alone",
+        f"fingerprint {shown}",
+        f"give {path} to whoever makes the roster, and read the fingerprint out",
+    )
+    return 0
+
+
+def _roster(options: argparse.Namespace) -> int:
+    if len(options.files) == 1 and options.out is None:
+        roster = read_roster(options.files[0])
+    else:
+        roster = roster_of([read_identity(path) for path in options.files])
+    if options.out is not None:
+        with writing(options.out):
+            write_text(options.out, roster_toml(roster), mode=PUBLIC)
+    relay = roster.parties[0].relay
+    if options.json:
+        parties = [
+            dict(zip(("name", "role", "fingerprint"), row, strict=True)) for row in _rows(roster)
+        ]
+        emit({"digest": roster.digest.hex(), "relay": relay, "parties": parties})
+        return 0
+    _show_roster(roster)
+    say("write this into the study, so that its id stands for these keys:")
+    say("    [parties]")
+    say(f'    roster = "{roster.digest.hex()}"')
+    return 0
+
+
+def _rows(roster: Roster) -> list[tuple[str, str, str]]:
+    return [(one.name, one.role, fingerprint(one)) for one in roster.parties]
+
+
+def _show_roster(roster: Roster) -> None:
+    title = "The roster: compare every fingerprint with its owner"
+    table(title, ("party", "role", "keys"), _rows(roster))
+    aggregator = roster.parties[0]
+    vouched = aggregator.relay_key.hex()[:16] or "of a public CA"
+    if aggregator.relay:
+        say(f"relay {aggregator.relay}, its certificate's key {vouched}")
+
+
+def _relay(options: argparse.Namespace) -> int:
+    from hubbub.network.host import RelayFiles
+
+    made = RelayFiles.written(options.out, read_roster(options.roster), options.relay)
+    found = {
+        "configuration": str(made.configuration),
+        "certificate": str(made.certificate.path),
+        "days_left": made.certificate.days_left,
+        "reloaded": made.reloaded,
+    }
+    words = (
+        "the relay that runs with it was told"
+        if made.reloaded
+        else (f"run it with: nats-server -c {made.configuration}")
+    )
+    answer(
+        options,
+        found,
+        f"{made.configuration}: one user for each party, from public keys alone",
+        f"certificate valid for {made.certificate.days_left:.0f} days",
+        words,
+    )
+    return 0
+
+
+def _approve(options: argparse.Namespace) -> int:
+    site = PartyFolder.opened(options.home, passphrase.unlock(options))
+    study = Study.load(options.study)
+    if options.withdraw:
+        there = site.withdraw(study.id)
+        words = "withdrawn" if there else "it was not approved here"
+        answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
+        return 0 if there else 1
+    if options.roster is None:
+        raise UserError("expected --roster, the file that all parties compared, got none; name it")
+    roster = read_roster(options.roster)
+    if not options.json:
+        _show(study, roster, options.ledger or options.home / LEDGER)
+    if not options.yes and not _asked(f"May {site.name} take part in {study.name}?", options):
+        say("not approved; nothing was changed")
+        return 1
+    path = site.approve(study, roster, new_roster=options.new_roster)
+    named = {"study_id": study.id.hex(), "own_code": study.own_code}
+    found = {**named, "approved": True, "file": str(path)}
+    answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
+    return 0
+
+
+def _show(study: Study, roster: Roster, ledger: Path) -> None:
+    """Everything that is approved: with whom, what is trained on what, and what it costs."""
+    _show_roster(roster)
+    said = tomllib.loads(study.as_toml())
+    table("The study, word by word", ("", ""), list(_flat(said)))
+    if not study.own_code:
+        say("code that runs at this party: that of hubbub alone")
+    if "evaluate" not in said["training"]:
+        say("no evaluation on the silos' records")
+    made = plan(study)
+    show_plan(made)
+    if ledger.is_file():
+        with Ledger(ledger) as found:
+            tally, cap = found.tally, found.cap
+        say(f"{ledger}: " + (capped(tally, cap) if cap else "no cap is set"))
+        say(f"this study spends at most epsilon {made.stated.epsilon:.4g} of it")
+    else:
+        say(f"no ledger in {ledger} yet: nothing is spent, and no cap is set (hubbub budget set)")
+
+
+def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Every key of a study with its value."""
+    for key, value in said.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for place, one in enumerate(value):
+                yield from _flat(one, f"{before}{key}[{place}].")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield f"{before}{key}", shown
+
+
+def _asked(question: str, options: argparse.Namespace) -> bool:
+    """Whether the person at the keyboard says yes."""
+    if options.json or not sys.stdin.isatty():
+        raise UserError("expected somebody to ask, found no terminal; say --yes to approve")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -1,0 +1,183 @@
+"""The aggregator's process: its folder, a relay of its own or another's, and the study.
+
+Where no relay is named, one is started here, from public keys and on the port that the roster says;
+it is a process of its own, ends with this one, and is started again when it ends alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hubbub.errors import HubbubError, UserError
+from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
+from hubbub.network.join import relay_of
+from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
+from hubbub.network.party_folder import RELAY, PartyFolder, alone
+from hubbub.network.timeouts import Timeouts
+from hubbub.protocol import Roster
+from hubbub.study import Study, sources
+
+
+def host(
+    site: PartyFolder,
+    study: Study,
+    event_log: EventLog,
+    *,
+    url: str | None = None,
+    data: Path | None = None,
+    timeouts: Timeouts | None = None,
+) -> Path:
+    """Run a study as its aggregator, or go on with it.
+
+    Args:
+        site: the aggregator's folder.
+        study: approved there.
+        event_log: where events go.
+        url: of a relay that runs; one is started here if None.
+        data: the folder that the public test set is in; the home if None.
+        timeouts: how long to wait for whom.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        UserError: it cannot begin: another process is at it, the port is taken, a file is missing.
+        HubbubError: as for `serve`.
+    """
+    check(site, study, data)
+    out = site.run(study.id)
+
+    def told(up: bool, why: str) -> None:
+        if up:
+            event_log.note("connected")
+            event_log.state(state=WAITING, last_error="")
+        else:
+            event_log.warn("unconnected", why=why)
+            event_log.state(state=LOST)
+
+    with alone(site.home):
+        event_log.state(state=CONNECTING)
+        relay = relay_of(site, url)
+        with _relayed(site, relay, url, event_log) as reached:
+            carrier = Carrier(reached, site.keys, site.roster, told)
+            with carrier:
+                from hubbub.network.serve import serve
+
+                try:
+                    serve(
+                        site,
+                        study,
+                        out,
+                        carrier.phase,
+                        event_log=event_log,
+                        data=data,
+                        timeouts=timeouts,
+                    )
+                except HubbubError as error:
+                    event_log.warn("stopped", said=str(error))
+                    event_log.state(state=LOST)
+                    raise
+        event_log.state(state=DONE)
+    return out
+
+
+def check(site: PartyFolder, study: Study, data: Path | None) -> None:
+    """Whether a study can be served here.
+
+    Raises:
+        UserError, DataError: it cannot.
+    """
+    if site.role != "aggregator":
+        raise UserError(f"expected the aggregator's folder, got that of a {site.role}; use join")
+    if site.study(study.id) is None:
+        raise UserError(
+            f"expected a study that was approved in {site.home.resolve()}, got {study.name}, which "
+            "was not; hubbub approve it"
+        )
+    if study.data.test:
+        sources.check_file(study, sources.TEST, data or site.home)
+
+
+@contextmanager
+def _relayed(
+    site: PartyFolder, relay: Relay, url: str | None, event_log: EventLog
+) -> Iterator[Relay]:
+    """A relay that runs, and how it is reached from here."""
+    if url is not None:
+        yield relay
+        return
+    folder = site.home / RELAY
+    certificate = RelayFiles.written(folder, site.roster, None).certificate
+    if notice := certificate.notice:
+        event_log.warn("relay", said=notice)
+    server = Server(folder, relay.port, lambda said: event_log.warn("relay", said=said))
+    server.start()
+    try:
+        scheme = "wss" if relay.web else "tls"
+        near = f"{scheme}://127.0.0.1:{relay.port}"
+        yield replace(relay, urls=(near,), name=None if relay.pin else relay.host)
+    finally:
+        server.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelayFiles:
+    """What a relay reads.
+
+    Args:
+        configuration: of the server.
+        certificate: with its key.
+        reloaded: whether a server that runs was told.
+    """
+
+    configuration: Path
+    certificate: RelayCertificate
+    reloaded: bool
+
+    @classmethod
+    def written(cls, folder: Path, roster: Roster, url: str | None) -> RelayFiles:
+        """Write them into a folder; a certificate is renewed, and its key stays.
+
+        Raises:
+            UserError: no relay is named, or its key is not the one in the folder.
+        """
+        named = roster.parties[0]
+        if not (url or named.relay):
+            raise UserError("expected the relay's URL with --relay, the roster names none; name it")
+        relay = Relay.of(url or named.relay, named.relay_key)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        certificate = RelayCertificate.found(folder)
+        if relay.pin and certificate.pin != relay.pin:
+            raise UserError(
+                f"expected the relay's key that the roster names in {certificate.key.resolve()}, "
+                "found another; put it there, or name a relay that runs elsewhere with --relay"
+            )
+        if relay.pin and certificate.ours:
+            certificate = RelayCertificate.made(folder, relay.host)
+        path, reloaded = write_server(folder, roster, relay, certificate)
+        return cls(configuration=path, certificate=certificate, reloaded=reloaded)
+
+
+def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple[str, bytes]:
+    """What an aggregator's identity says of its relay: the URL, and the key of its certificate.
+
+    Args:
+        folder: where a certificate is made, if none is named.
+        url: of the relay; nothing is said if None.
+        certificate: a PEM file, or "public".
+    """
+    if not url:
+        return "", b""
+    relay = Relay.of(url)
+    if certificate == "public":
+        return ",".join(relay.urls), b""
+    if certificate is not None:
+        made = RelayCertificate(path=Path(certificate), key=Path(certificate))
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        made = RelayCertificate.made(folder, relay.host)
+    return ",".join(relay.urls), made.pin

@@ -1,0 +1,178 @@
+"""A silo's or a compute node's process: its folder, its line, and the loop between them.
+
+What can be checked without the others is checked before anything else: the approved studies, the
+files of records. The line is connected while the libraries for models are still being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubbub.errors import StudyError, UserError
+from hubbub.network.endpoint import Endpoint
+from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
+from hubbub.network.nats import Answering, Relay
+from hubbub.network.party_folder import LEDGER, PartyFolder, alone
+from hubbub.protocol import Roster
+from hubbub.study import sources
+
+_STEP = 1.0  # seconds
+_SILENCE = 20.0  # seconds after which an aggregator at work is missed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a party's administrator says of this machine.
+
+    Args:
+        data: the folder that a study's file names are relative to; the home if None.
+        ledger: of the silo's data set; in the home if None.
+        device: where gradients are made.
+    """
+
+    data: Path | None = None
+    ledger: Path | None = None
+    device: str = "auto"
+
+
+def relay_of(site: PartyFolder, url: str | None, roster: Roster | None = None) -> Relay:
+    """Where the relay is: as the roster says, or at another URL.
+
+    Args:
+        site: the party's folder.
+        url: of the relay, if it is another.
+        roster: of a party that has approved nothing yet, and so has none in its folder.
+
+    Raises:
+        UserError: none of them says it.
+    """
+    named = (roster or site.roster).parties[0]
+    if not (url or named.relay):
+        raise UserError(
+            "expected the relay's URL with --relay, got none, and the roster names none; ask the "
+            "aggregator"
+        )
+    return Relay.of(url or named.relay, named.relay_key)
+
+
+def join(
+    site: PartyFolder,
+    relay: Relay,
+    place: Place,
+    event_log: EventLog,
+    *,
+    until: Callable[[], bool] = lambda: False,
+) -> None:
+    """Take part, until asked to end.
+
+    Args:
+        site: the party's folder.
+        relay: where the relay is.
+        place: what belongs to the party on this machine.
+        event_log: where events go.
+        until: whether to end; asked every second.
+
+    Raises:
+        UserError: it is the aggregator's folder, or another process works with it.
+        DataError: a file of records is not there.
+    """
+    check(site, place)
+    with alone(site.home):
+        event_log.state(state=CONNECTING)
+        _Joined(site, relay, place, event_log).run(until)
+
+
+def check(site: PartyFolder, place: Place) -> list[str]:
+    """Whether what is approved can be run here; the studies' names.
+
+    Raises:
+        UserError, DataError: it cannot.
+    """
+    if site.role == "aggregator":
+        raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
+    if not site.keys.identity.transport:
+        raise StudyError(
+            f"expected a transport key of {site.name}, found none in {site.home}; make its keys "
+            "with this version of hubbub keygen"
+        )
+    studies = site.studies()
+    if site.role == "silo":
+        for study in studies:
+            sources.check_file(study, site.name, place.data or site.home)
+    return [study.name for study in studies]
+
+
+class _Joined:
+    """A party that takes part."""
+
+    def __init__(self, site: PartyFolder, relay: Relay, place: Place, event_log: EventLog) -> None:
+        self._site, self._place, self._log = site, place, event_log
+        self._endpoint: Endpoint | None = None
+        self._silent = False
+        self._line = Answering(relay, site.keys, self._answer, self._told, self._left)
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Answer, until asked to end."""
+        try:
+            with self._line:
+                self._endpoint = _endpoint(self._site, self._place, self._log)
+                while not until():
+                    self._line.step(_STEP)
+                    self._listen()
+        finally:
+            if self._endpoint is not None:
+                self._endpoint.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        assert self._endpoint is not None  # noqa: S101 (made before the first step)
+        return self._endpoint.answer(request)
+
+    def _told(self, up: bool, why: str) -> None:
+        """The line comes up, or goes down."""
+        before = self._log.current("state")
+        if up:
+            self._log.note("connected")
+            at_work = self._endpoint is not None and self._endpoint.at_work
+            after = TRAINING if at_work else WAITING
+            self._log.state(last_error="")
+        else:
+            self._log.warn("unconnected", why=why)
+            after = CONNECTING if before == CONNECTING else LOST
+        if before != DONE:
+            self._log.state(state=after)
+
+    def _left(self) -> None:
+        """The aggregator says goodbye."""
+        if self._log.current("state") != DONE:
+            self._log.note("left")
+            self._log.state(state=WAITING)
+
+    def _listen(self) -> None:
+        """Miss an aggregator that is not heard any more, in the middle of its study."""
+        silence = self._line.silence
+        silent = silence is not None and silence > _SILENCE
+        if silent == self._silent or (silent and self._log.current("state") != TRAINING):
+            return
+        self._silent = silent
+        if silent:
+            self._log.warn("silent", seconds=silence)
+        self._log.state(state=LOST if silent else TRAINING)
+
+
+def _endpoint(site: PartyFolder, place: Place, event_log: EventLog) -> Endpoint:
+    """A silo's or a compute node's endpoint."""
+    if site.role == "node":
+        from hubbub.network.node_endpoint import NodeEndpoint
+
+        return NodeEndpoint(site, event_log)
+    from hubbub.network.silo_endpoint import SiloEndpoint
+
+    return SiloEndpoint(
+        site,
+        event_log,
+        data=place.data or site.home,
+        ledger=place.ledger or site.home / LEDGER,
+        device=place.device,
+    )

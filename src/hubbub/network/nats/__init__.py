@@ -1,0 +1,16 @@
+"""NATS as the engine: envelopes in pieces over a server that can run nothing.
+
+`pieces` is what travels, `link` what two ends make of it however many pieces are lost, `line` a
+party's one connection, outward, to an `address`; `tls` is what of the server is believed, `server`
+what it is told, and how it is kept up. `carrier` is the aggregator's phase over all of it,
+`answering` a party's loop. Nothing here knows what is in an envelope.
+"""
+
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.answering import Answering
+from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.line import Line
+from hubbub.network.nats.server import Server, write_server
+from hubbub.network.nats.tls import RelayCertificate
+
+__all__ = ["Answering", "Carrier", "Line", "Relay", "RelayCertificate", "Server", "write_server"]

@@ -1,0 +1,109 @@
+"""A party's loop: requests from its line to its endpoint, one at a time, and answers back.
+
+A request that was answered is answered with the same bytes when it comes again, never anew: they
+are kept while memory allows, by the request's hash. Requests without parts look alike, such as that
+for a sign of life: those are told apart by their numbers too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from hubbub.network.envelope import is_bare
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.line import Line, Told
+from hubbub.network.nats.link import Message
+from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
+from hubbub.protocol import Keys
+
+_KEPT_BYTES = 1 << 25
+_AGGREGATOR = "aggregator"
+
+
+class KeptAnswers:
+    """The newest answers, up to so many bytes; the last one however large.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int = _KEPT_BYTES) -> None:
+        self._most = most
+        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The answer to a request."""
+        return self._kept.get(key)
+
+    def keep(self, key: bytes, answer: bytes) -> None:
+        """Keep an answer."""
+        self._kept[key] = answer
+        while len(self._kept) > 1 and sum(map(len, self._kept.values())) > self._most:
+            self._kept.popitem(last=False)
+
+
+class Answering:
+    """A party at its line.
+
+    Args:
+        relay: where the relay is.
+        keys: the party's.
+        answer: from a request to an answer.
+        told: told when the line comes up or goes down.
+        left: told when the aggregator says goodbye.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        keys: Keys,
+        answer: Callable[[bytes], bytes],
+        told: Told,
+        left: Callable[[], None],
+    ) -> None:
+        me = keys.identity
+        ends = {_AGGREGATOR: (asked_of(me), answers_of(me))}
+        self._line = Line(relay, seed_of(keys), ends, replies=False, arrived=self._take, told=told)
+        self._answer, self._left, self._kept = answer, left, KeptAnswers()
+        self._requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
+
+    def __enter__(self) -> Answering:
+        self._line.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._line.stop()
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since the aggregator was last heard of; None if it is not known to be there."""
+        return self._line.silence(_AGGREGATOR) if self._line.present(_AGGREGATOR) else None
+
+    def step(self, seconds: float) -> bool:
+        """Answer the newest request, if one comes within so many seconds; whether one came."""
+        try:
+            request = self._requests.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        while not self._requests.empty():  # nobody waits for the answers to the others
+            request = self._requests.get()
+        key = hashlib.sha256(request.data).digest()
+        if is_bare(request.data):
+            key += request.number.to_bytes(8, "little")
+        answer = self._kept.get(key)
+        if answer is None:
+            answer = self._answer(request.data)
+            self._kept.keep(key, answer)
+        self._line.send(_AGGREGATOR, request.number, answer, hashlib.sha256(answer).digest())
+        return True
+
+    def _take(self, _name: str, message: Message | None) -> None:
+        """What comes of the aggregator, on the line's thread."""
+        if message is None:
+            self._left()
+        else:
+            self._requests.put(message)

@@ -1,0 +1,81 @@
+"""The aggregator's phase over a line: one message to each party, and their answers.
+
+Messages are numbered by the clock, so that those of an aggregator that was started again are newer
+than those before. A party that has said goodbye is not waited for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hubbub.network.engine import Missing
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.line import Line, Told
+from hubbub.network.nats.link import Message
+from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
+from hubbub.protocol import Keys, Roster
+
+_LEFT = "it has left"
+
+
+class Carrier:
+    """Carries phases.
+
+    Args:
+        relay: where the relay is.
+        keys: the aggregator's.
+        roster: everybody.
+        told: told when the line comes up or goes down.
+    """
+
+    def __init__(self, relay: Relay, keys: Keys, roster: Roster, told: Told) -> None:
+        ends = {one.name: (answers_of(one), asked_of(one)) for one in roster.parties[1:]}
+        self._line = Line(relay, seed_of(keys), ends, replies=True, arrived=self._take, told=told)
+        self._number = time.time_ns()
+        self._arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
+
+    def __enter__(self) -> Carrier:
+        self._line.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._line.stop()
+
+    def phase(
+        self, _name: str, requests: Mapping[str, bytes], deadline: float
+    ) -> Iterator[tuple[str, bytes | Missing]]:
+        """See `Phase`."""
+        self._number += 1
+        arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
+        self._arrived = arrived
+        end, waiting = time.monotonic() + deadline, set(requests)
+        digests = {id(blob): hashlib.sha256(blob).digest() for blob in requests.values()}
+        for name, blob in requests.items():
+            if self._line.present(name) is False:
+                arrived.put((name, Missing(why=_LEFT)))
+            else:
+                self._line.send(name, self._number, blob, digests[id(blob)])
+        try:
+            while waiting:
+                try:
+                    name, found = arrived.get(timeout=max(0.0, end - time.monotonic()))
+                except queue.Empty:
+                    break
+                if name in waiting:
+                    waiting.discard(name)
+                    yield name, found
+            yield from ((name, Missing(why=self._line.missing(name))) for name in sorted(waiting))
+        finally:
+            for name in requests:
+                self._line.settle(name)
+
+    def _take(self, name: str, message: Message | None) -> None:
+        """What comes of a party, on the line's thread."""
+        if message is None:
+            self._arrived.put((name, Missing(why=_LEFT)))
+        elif message.number == self._number:
+            self._arrived.put((name, message.data))

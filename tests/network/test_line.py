@@ -1,0 +1,530 @@
+"""Lines over a real relay: who may do what, what is refused, and what survives its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.errors import StudyError, UserError
+from hubbub.network import envelope
+from hubbub.network.nats import Relay, RelayCertificate, Server, tls, write_server
+from hubbub.network.nats.answering import Answering, KeptAnswers
+from hubbub.network.nats.link import Message
+from hubbub.network.nats.server import LOG, binary, configuration
+from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
+from hubbub.network.nats.tls import client_context
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.session.ask import Call
+from network.lines import NAMES, Proxy, Relayed, asked, come, free_port, missing, relayed, wait
+
+pytest.importorskip("nats", reason="needs nats-py: pip install 'hubbub[net]'")
+MEMBERS = [name for name in NAMES if name != "aggregator"]
+BIG = random.Random(1).randbytes(3_000_000)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relayed]:
+    with relayed(tmp_path_factory.mktemp("relay")) as found:
+        yield found
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Relayed]:
+    """A relay that a test may end or change."""
+    with relayed(tmp_path) as found:
+        yield found
+
+
+# Rights ----------------------------------------------------------------------------------------
+
+
+def probe(here: Relayed, keys: Keys, act: Any) -> list[str]:
+    """Log in with a key and do something; what the server says against it."""
+
+    async def probed() -> list[str]:
+        from nats.aio.client import Client
+
+        errors: list[str] = []
+
+        async def failed(error: Exception) -> None:
+            errors.append(str(error))
+            if not client.is_connected:
+                raise error
+
+        client = Client()
+        try:
+            await client.connect(
+                here.relay.urls[0],
+                error_cb=failed,
+                allow_reconnect=False,
+                tls=client_context(here.relay.pin),
+                tls_handshake_first=True,
+                nkeys_seed_str=seed_of(keys),
+            )
+            await act(client)
+            await client.flush()
+            await asyncio.sleep(0.02)
+        finally:
+            await client.close()
+            client._transport._bare_io_writer.transport.abort()
+            await asyncio.sleep(0.01)
+        return errors
+
+    return asyncio.run(probed())
+
+
+async def nothing(_message: Any) -> None:
+    """A subscriber who does not care."""
+
+
+def others_subjects(here: Relayed, name: str) -> list[str]:
+    """Everything that is not a party's own."""
+    whose = [here.keys[one].identity for one in MEMBERS if one != name]
+    made = [subject(one) for one in whose for subject in (asked_of, answers_of)]
+    return [*made, ">", "hubbub.>", "*.*.*", "$SYS.>", "$JS.>", "_INBOX.>", "_INBOX.x", "else"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_key_may_subscribe_to_what_is_its_own_and_nothing_else(here: Relayed, name: str) -> None:
+    keys = here.keys[name]
+    members = [here.keys[one].identity for one in MEMBERS]
+    if name == "aggregator":
+        allowed = [answers_of(one) for one in members]
+        refused = [*(asked_of(one) for one in members), ">", "hubbub.>", "$SYS.>", "_INBOX.x"]
+    else:
+        allowed, me = [asked_of(keys.identity)], keys.identity
+        refused = [answers_of(me), *others_subjects(here, name)]
+    for subject, good in [*((one, True) for one in allowed), *((one, False) for one in refused)]:
+        said = probe(here, keys, lambda client, s=subject: client.subscribe(s, cb=nothing))
+        assert bool(said) is not good, (subject, said)
+        assert good or "ermissions violation" in said[0].lower()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_key_may_publish_to_what_is_its_own_and_nowhere_else(here: Relayed, name: str) -> None:
+    keys = here.keys[name]
+    members = [here.keys[one].identity for one in MEMBERS]
+    if name == "aggregator":
+        allowed = [asked_of(one) for one in members]
+        refused = [*(answers_of(one) for one in members), "$SYS.REQ.SERVER.PING", "_INBOX.x"]
+    else:
+        allowed, me = [answers_of(keys.identity)], keys.identity
+        others = [one for one in others_subjects(here, name) if "*" not in one and ">" not in one]
+        refused = [asked_of(me), *others, "$SYS.REQ.SERVER.PING", "$JS.API.INFO"]
+    for subject, good in [*((one, True) for one in allowed), *((one, False) for one in refused)]:
+        said = probe(here, keys, lambda client, s=subject: client.publish(s, b"x"))
+        assert bool(said) is not good, (subject, said)
+
+
+def test_an_unknown_key_is_refused(here: Relayed) -> None:
+    stranger = Keys.generate("ann", "silo").networked()
+    with pytest.raises(Exception, match=r"uthorization|Broken pipe|reset"):
+        probe(here, stranger, lambda client: client.publish("x", b""))
+    other = replace(here, keys={**here.keys, "ann": stranger})
+    party = other.party("ann")
+    wait(lambda: party.said)
+    party.stop()
+    assert "does not know" in party.said[0]
+
+
+def test_nobody_comes_in_without_tls_1_3(here: Relayed) -> None:
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    where = ("127.0.0.1", here.relay.port)
+    with socket.create_connection(where, 5) as bare, pytest.raises(ssl.SSLError):
+        old.wrap_socket(bare)
+    with socket.create_connection(("127.0.0.1", here.relay.port), 5) as bare:
+        bare.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            bare.recv(1)  # not a word before the handshake
+
+
+def test_the_servers_own_check_accepts_the_configuration(here: Relayed) -> None:
+    command = [binary(), "-t", "-c", str(here.folder / "nats.conf")]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_the_configuration_holds_public_keys_alone(here: Relayed) -> None:
+    text = configuration(here.folder, here.roster, here.relay, here.certificate)
+    assert all(nkey_of(keys.identity) in text for keys in here.keys.values())
+    assert not any(seed_of(keys) in text for keys in here.keys.values())
+    assert "jetstream" not in text
+
+
+def test_keys_are_written_as_nats_writes_them() -> None:
+    nkeys = pytest.importorskip("nkeys")
+    keys = Keys.generate("ann", "silo").networked()
+    pair = nkeys.from_seed(seed_of(keys).encode())
+    assert pair.public_key.decode() == nkey_of(keys.identity)
+
+
+def test_a_party_without_a_transport_key_has_no_place_at_a_relay(here: Relayed) -> None:
+    bare = Keys.generate("bob", "silo")
+    roster = Roster.of([here.keys["aggregator"], bare])
+    with pytest.raises(StudyError, match="expected a transport key of bob"):
+        configuration(here.folder, roster, here.relay, here.certificate)
+
+
+# Phases ----------------------------------------------------------------------------------------
+
+
+def test_requests_and_answers_of_any_size(here: Relayed) -> None:
+    parties = [here.party(name) for name in MEMBERS]
+    carrier, _ = here.carrier()
+    with carrier:
+        for content in (b"", b"x", BIG):
+            found = asked(carrier, dict.fromkeys(MEMBERS, content))
+            assert found == dict.fromkeys(MEMBERS, content[::-1])
+    for party in parties:
+        party.stop()
+
+
+def test_who_does_not_answer_is_missing_at_the_deadline_and_why(here: Relayed) -> None:
+    hold = threading.Event()
+    party = here.party("ann", lambda _: b"late" if hold.wait(10) else b"")
+    carrier, _ = here.carrier()
+    with carrier:
+        come(carrier, "ann")
+        found = asked(carrier, dict.fromkeys(["ann", "bob"], b"x"), 0.3)
+        assert missing(found["ann"]) == "no answer in time"
+        assert missing(found["bob"]) == "it has not connected"
+        hold.set()
+        assert asked(carrier, {"ann": b"y"}) == {"ann": b"late"}
+    party.stop()
+
+
+def test_a_goodbye_is_told_at_once_and_taken_back(here: Relayed) -> None:
+    hold = threading.Event()
+    party = here.party("ann", lambda _: b"late" if hold.wait(20) else b"")
+    carrier, _ = here.carrier()
+    with carrier:
+        come(carrier, "ann")
+        threading.Timer(0.2, party.answering._line.stop).start()
+        began = time.monotonic()
+        assert missing(asked(carrier, {"ann": b"x"}, 60.0)["ann"]) == "it has left"
+        assert missing(asked(carrier, {"ann": b"x"}, 60.0)["ann"]) == "it has left"
+        assert time.monotonic() - began < 20
+        hold.set()
+        party.stop()
+        again = here.party("ann")
+        come(carrier, "ann")
+        assert asked(carrier, {"ann": b"abc"}) == {"ann": b"cba"}
+        again.stop()
+
+
+def test_parties_hear_the_aggregators_goodbye(here: Relayed) -> None:
+    party = here.party("ann")
+    carrier, _ = here.carrier()
+    with carrier:
+        come(carrier, "ann")
+    wait(lambda: "left" in party.said)
+    party.stop()
+
+
+def test_a_server_that_is_killed_in_the_middle_loses_nothing(own: Relayed) -> None:
+    """It is started again by itself, everybody comes back, and what was on its way is sent on."""
+    slow = threading.Event()
+    parties = [own.party(name, lambda r: (slow.wait(0.05), r[::-1])[1]) for name in MEMBERS]
+    carrier, said = own.carrier()
+    with carrier:
+        come(carrier, *MEMBERS)
+        for turn in range(3):
+            threading.Timer(0.02 * turn, own.kill).start()
+            found = asked(carrier, dict.fromkeys(MEMBERS, BIG))
+            assert found == dict.fromkeys(MEMBERS, BIG[::-1])
+            wait(lambda turn=turn: said.count("up") == turn + 2)
+    assert any("started again" in one for one in own.told)
+    for party in parties:
+        party.stop()
+
+
+def test_lines_that_are_cut_lose_nothing_and_ask_nothing_twice(here: Relayed) -> None:
+    proxy = Proxy(here.relay.port)
+    through = replace(here.relay, urls=(f"tls://127.0.0.1:{proxy.port}",))
+    party = here.party("ann", relay=through)
+    carrier, _ = here.carrier()
+    rng = random.Random(3)
+    with carrier:
+        come(carrier, "ann")
+        for number in range(6):
+            content = number.to_bytes(1, "big") + BIG
+            for _ in range(2):
+                threading.Timer(rng.uniform(0.0, 0.1), proxy.cut).start()
+            assert asked(carrier, {"ann": content}) == {"ann": content[::-1]}
+    party.stop()
+    proxy.close()
+    assert len(party.seen) == len(set(party.seen)) == 6
+
+
+def test_a_line_that_is_held_up_goes_on(here: Relayed) -> None:
+    proxy = Proxy(here.relay.port)
+    through = replace(here.relay, urls=(f"tls://127.0.0.1:{proxy.port}",))
+    party = here.party("ann", relay=through)
+    carrier, _ = here.carrier()
+    with carrier:
+        come(carrier, "ann")
+        proxy.held = True
+        threading.Timer(0.5, lambda: setattr(proxy, "held", False)).start()
+        assert asked(carrier, {"ann": BIG}) == {"ann": BIG[::-1]}
+    party.stop()
+    proxy.close()
+
+
+def test_strangers_who_say_nothing_disturb_nobody(own: Relayed) -> None:
+    idle = [socket.create_connection(("127.0.0.1", own.relay.port), 5) for _ in range(300)]
+    party = own.party("ann")
+    carrier, _ = own.carrier()
+    with carrier:
+        come(carrier, "ann")
+        assert asked(carrier, {"ann": b"abc"}) == {"ann": b"cba"}
+    party.stop()
+    for one in idle:
+        one.close()
+
+
+# A request that was answered -------------------------------------------------------------------
+
+
+def answering(here: Relayed, answered: list[bytes]) -> Answering:
+    """A party whose line never begins."""
+
+    def answer(request: bytes) -> bytes:
+        answered.append(request)
+        return len(answered).to_bytes(4, "big")
+
+    return Answering(here.relay, here.keys["ann"], answer, lambda *_: None, lambda: None)
+
+
+def sent(party: Answering, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bytes]]:
+    """What it says from now on."""
+    party._line.stop()
+    found: list[tuple[int, bytes]] = []
+    monkeypatch.setattr(
+        party._line, "send", lambda _n, number, data, _d: found.append((number, data))
+    )
+    return found
+
+
+def test_a_replayed_request_is_answered_with_the_same_bytes(
+    here: Relayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever number it has now: it is not answered anew, and nothing is charged again."""
+    answered: list[bytes] = []
+    party = answering(here, answered)
+    said = sent(party, monkeypatch)
+    request = envelope.request(Call.MODEL, bytes(16), [b"a model"])
+    for number in (1, 1, 2, 99):
+        party._take("aggregator", Message(number=number, data=request))
+        assert party.step(0.0)
+    assert len(answered) == 1
+    assert said == [(number, said[0][1]) for number in (1, 1, 2, 99)]
+
+
+@pytest.mark.parametrize("call", [Call.PING, Call.LIST])
+def test_requests_that_look_alike_are_told_apart_by_their_numbers(
+    here: Relayed, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    """A sign of life now and later, one list and the next."""
+    answered: list[bytes] = []
+    party = answering(here, answered)
+    said = sent(party, monkeypatch)
+    bare = envelope.request(call, bytes(16))
+    for number in (1, 1, 2):
+        party._take("aggregator", Message(number=number, data=bare))
+        party.step(0.0)
+    assert len(answered) == 2
+    assert said[0][1] == said[1][1] != said[2][1]
+
+
+def test_of_requests_that_pile_up_the_newest_is_answered(
+    here: Relayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[bytes] = []
+    party = answering(here, answered)
+    sent(party, monkeypatch)
+    for number in range(5):
+        party._take("aggregator", Message(number=number, data=bytes([number])))
+    assert party.step(0.0)
+    assert not party.step(0.0)
+    assert answered == [b"\x04"]
+
+
+def test_answers_are_kept_up_to_a_size_and_the_last_whatever_its_size() -> None:
+    kept = KeptAnswers(most=100)
+    names = [hashlib.sha256(bytes([one])).digest() for one in range(5)]
+    for name in names[:4]:
+        kept.keep(name, bytes(40))
+    assert [kept.get(name) is not None for name in names[:4]] == [False, False, True, True]
+    kept.keep(names[4], bytes(1000))
+    assert kept.get(names[4]) == bytes(1000)
+    assert kept.get(names[3]) is None
+
+
+# Certificates ----------------------------------------------------------------------------------
+
+
+def test_another_servers_certificate_is_refused_and_told(here: Relayed) -> None:
+    party = here.party("ann", relay=replace(here.relay, pin=bytes(32)))
+    wait(lambda: party.said, 10)
+    party.stop()
+    assert party.said[0].startswith("expected the relay's key 0000000000000000 of the roster, got")
+
+
+def test_a_self_signed_certificate_that_nobody_pinned_is_refused(here: Relayed) -> None:
+    party = here.party("ann", relay=replace(here.relay, pin=b""))
+    wait(lambda: party.said, 10)
+    party.stop()
+    assert "self-signed" in party.said[0] or "self signed" in party.said[0]
+
+
+def test_an_expired_certificate_is_refused_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Past(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) - timedelta(days=400)
+
+    monkeypatch.setattr(tls, "datetime", Past)
+    made = Relayed.made(tmp_path)
+    monkeypatch.undo()
+    try:
+        party = made.party("ann")
+        wait(lambda: party.said, 10)
+        party.stop()
+        assert "expected the relay's certificate to be valid today" in party.said[0]
+        assert "expired on" in made.certificate.notice
+    finally:
+        made.server.stop()
+
+
+def test_a_certificate_is_renewed_with_the_same_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = RelayCertificate.made(tmp_path, "hub.example.org")
+    first, key = made.path.read_bytes(), made.pin
+    assert RelayCertificate.made(tmp_path, "hub.example.org").path.read_bytes() == first
+    assert made.notice == ""
+    assert (made.key.stat().st_mode & 0o777, made.path.stat().st_mode & 0o777) == (0o600, 0o644)
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(UTC) + timedelta(days=350)
+
+    monkeypatch.setattr(tls, "datetime", Later)
+    assert "expires in 15 days" in made.notice
+    renewed = RelayCertificate.made(tmp_path, "hub.example.org")
+    assert renewed.path.read_bytes() != first
+    assert renewed.pin == key
+    assert renewed.notice == ""
+
+
+# The server's process --------------------------------------------------------------------------
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"expected port {port} to be free .*in use"):
+            Server(tmp_path, port, lambda _: None).start()
+
+
+def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed) -> None:
+    lost, other = own.party("ann"), own.party("bob")
+    carrier, _ = own.carrier()
+    with carrier:
+        come(carrier, "ann", "bob")
+        old = own.keys["ann"]
+        own.keys["ann"] = Keys.generate("ann", "silo").networked()
+        _, reloaded = write_server(own.folder, own.roster, own.relay, own.certificate)
+        assert reloaded
+        wait(lambda: any("does not know" in one for one in lost.said))
+        assert asked(carrier, {"bob": b"abc"}) == {"bob": b"cba"}
+        assert other.said == ["up"]
+    assert old != own.keys["ann"]
+    carrier, _ = own.carrier()
+    new = own.party("ann")
+    with carrier:
+        come(carrier, "ann")
+        assert asked(carrier, {"ann": b"abc"}) == {"ann": b"cba"}
+    for party in (lost, other, new):
+        party.stop()
+
+
+# WebSocket -------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
+def test_a_websocket_through_a_proxy_carries_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with relayed(tmp_path, "wss") as web:
+        proxy = Proxy(web.relay.port, connect=True)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.port}")
+        party = web.party("ann")
+        wait(lambda: party.said)
+        assert party.said == ["up"]
+        carrier, _ = web.carrier()
+        with carrier:
+            come(carrier, "ann")
+            assert asked(carrier, {"ann": BIG}) == {"ann": BIG[::-1]}
+            proxy.cut()
+            assert asked(carrier, {"ann": BIG[1:]}) == {"ann": BIG[1:][::-1]}
+        party.stop()
+        proxy.close()
+        assert set(proxy.asked) == {f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1"}
+
+
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
+def test_a_websockets_certificate_is_looked_at_too(tmp_path: Path) -> None:
+    with relayed(tmp_path, "wss") as web:
+        party = web.party("ann", relay=replace(web.relay, pin=bytes(32)))
+        wait(lambda: party.said, 10)
+        party.stop()
+        assert "expected the relay's key" in party.said[0]
+
+
+# URLs ------------------------------------------------------------------------------------------
+
+
+def test_relays_are_named_by_urls_that_all_mean_tls() -> None:
+    assert Relay.of("hub.example.org").urls == ("tls://hub.example.org:4222",)
+    assert Relay.of("nats://hub:4333").urls == ("tls://hub:4333",)
+    assert Relay.of("wss://hub").urls == ("wss://hub:443",)
+    assert Relay.of("tls://a:1, tls://b:2").urls == ("tls://a:1", "tls://b:2")
+    assert Relay.of("tls://[::1]:4222").urls == ("tls://[::1]:4222",)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ws://hub", "http://hub", "tls://", "tls://u:p@hub", "tls://hub:x", "tls://h/p?q"]
+)
+def test_other_urls_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="expected the relay as tls://HOST:PORT"):
+        Relay.of(text)
+
+
+def test_nobody_at_the_relays_port_is_told(here: Relayed) -> None:
+    nowhere = replace(here.relay, urls=(f"tls://127.0.0.1:{free_port()}",))
+    party = here.party("ann", relay=nowhere)
+    wait(lambda: party.said, 10)
+    party.stop()
+    assert party.said[0].startswith("nobody listens at tls://127.0.0.1:")
+    assert not any((here.folder / LOG).read_text().count(word) for word in ("panic", "[FTL]"))
