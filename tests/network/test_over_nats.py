@@ -16,7 +16,7 @@ import pytest
 from hubbub import learning
 from hubbub.network.event_log import EventLog
 from hubbub.network.host import RelayFiles, host, named_relay
-from hubbub.network.join import Place, join, relay_of
+from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.key_files import roster_of
 from hubbub.network.nats.carrier import Carrier
 from hubbub.network.nats.server import PROCESS_ID, Server
@@ -105,7 +105,7 @@ class Everybody:
         site = PartyFolder.opened(self.home / name)
         event_log = EventLog(party=name, folder=site.home, say=self.said.append)
         relay = replace(relay_of(site, None, self.roster), **relayed)
-        place = Place(device="cpu")
+        place = Machine(device="cpu")
         until = {"until": self.over.is_set}
         thread = threading.Thread(
             target=join, args=(site, relay, place, event_log), kwargs=until, daemon=True

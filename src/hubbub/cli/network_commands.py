@@ -117,11 +117,11 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _join(options: argparse.Namespace) -> int:
     _check_engine()
-    from hubbub.network.join import Place, check, join, relay_of
+    from hubbub.network.join import Machine, check, join, relay_of
 
     site = PartyFolder.opened(options.home, passphrase.unlock(options))
-    place = Place(data=options.data, ledger=options.ledger, device=options.device)
-    approved = check(site, place)
+    machine = Machine(data=options.data, ledger=options.ledger, device=options.device)
+    approved = check(site, machine)
     relay = relay_of(site, options.relay, options.roster and read_roster(options.roster))
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
@@ -129,7 +129,7 @@ def _join(options: argparse.Namespace) -> int:
     event_log = EventLog(party=site.name, folder=options.home, tell=_Teller(json=options.json))
     try:
         with _terminated():
-            join(site, relay, place, event_log)
+            join(site, relay, machine, event_log)
     except KeyboardInterrupt:
         pass
     return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -64,31 +64,55 @@ def _first_cuda() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-@contextmanager
-def exact_products() -> Iterator[None]:
-    """Full float32 precision in matrix products inside, whatever the process has asked for."""
+class _Shared:
+    """A setting of the whole process: made by the first thread inside, put back by the last.
+
+    Args:
+        change: makes it, and gives what puts it back.
+    """
+
+    def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
+        self._change, self._lock, self._inside = change, threading.Lock(), 0
+        self._restore: Callable[[], object] = lambda: None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._inside == 0:
+                self._restore = self._change()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._restore()
+
+
+def _exactly() -> Callable[[], object]:
+    """Full float32 precision in matrix products, whatever the process has asked for."""
     restore = _restoration()
     torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        restore()
+    return restore
 
 
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """Attention written out, layer by layer, inside.
+def _plainly() -> Callable[[], object]:
+    """Attention written out, layer by layer.
 
     For torch's fused forms vmap has no rules, and its short cut for evaluation puts zeros where a
     record is padded, so that another function is evaluated than was trained.
     """
-    short_cut = torch.backends.mha.get_fastpath_enabled()
+    inside = ExitStack()
+    inside.callback(
+        torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
+    )
     torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(short_cut)
+    inside.enter_context(sdpa_kernel(SDPBackend.MATH))
+    return inside.close
+
+
+exact_products, plain_attention = _Shared(_exactly), _Shared(_plainly)
 
 
 def _restoration() -> Callable[[], None]:

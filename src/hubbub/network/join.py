@@ -23,7 +23,7 @@ _SILENCE = 20.0  # seconds after which an aggregator at work is missed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Machine:
     """What a party's administrator says of this machine.
 
     Args:
@@ -60,7 +60,7 @@ def relay_of(site: PartyFolder, url: str | None, roster: Roster | None = None) -
 def join(
     site: PartyFolder,
     relay: Relay,
-    place: Place,
+    machine: Machine,
     event_log: EventLog,
     *,
     until: Callable[[], bool] = lambda: False,
@@ -70,7 +70,7 @@ def join(
     Args:
         site: the party's folder.
         relay: where the relay is.
-        place: what belongs to the party on this machine.
+        machine: what belongs to the party on this machine.
         event_log: where events go.
         until: whether to end; asked every second.
 
@@ -78,13 +78,13 @@ def join(
         UserError: it is the aggregator's folder, or another process works with it.
         DataError: a file of records is not there.
     """
-    check(site, place)
+    check(site, machine)
     with alone(site.home):
         event_log.state(state=CONNECTING)
-        _Joined(site, relay, place, event_log).run(until)
+        _Joined(site, relay, machine, event_log).run(until)
 
 
-def check(site: PartyFolder, place: Place) -> list[str]:
+def check(site: PartyFolder, machine: Machine) -> list[str]:
     """Whether what is approved can be run here; the studies' names.
 
     Raises:
@@ -100,15 +100,17 @@ def check(site: PartyFolder, place: Place) -> list[str]:
     studies = site.studies()
     if site.role == "silo":
         for study in studies:
-            sources.check_file(study, site.name, place.data or site.home)
+            sources.check_file(study, site.name, machine.data or site.home)
     return [study.name for study in studies]
 
 
 class _Joined:
     """A party that takes part."""
 
-    def __init__(self, site: PartyFolder, relay: Relay, place: Place, event_log: EventLog) -> None:
-        self._site, self._place, self._log = site, place, event_log
+    def __init__(
+        self, site: PartyFolder, relay: Relay, machine: Machine, event_log: EventLog
+    ) -> None:
+        self._site, self._machine, self._log = site, machine, event_log
         self._endpoint: Endpoint | None = None
         self._silent = False
         self._line = Answering(relay, site.keys, self._answer, self._told, self._left)
@@ -117,7 +119,7 @@ class _Joined:
         """Answer, until asked to end."""
         try:
             with self._line:
-                self._endpoint = _endpoint(self._site, self._place, self._log)
+                self._endpoint = _endpoint(self._site, self._machine, self._log)
                 while not until():
                     self._line.step(_STEP)
                     self._listen()
@@ -161,7 +163,7 @@ class _Joined:
         self._log.state(state=LOST if silent else TRAINING)
 
 
-def _endpoint(site: PartyFolder, place: Place, event_log: EventLog) -> Endpoint:
+def _endpoint(site: PartyFolder, machine: Machine, event_log: EventLog) -> Endpoint:
     """A silo's or a compute node's endpoint."""
     if site.role == "node":
         from hubbub.network.node_endpoint import NodeEndpoint
@@ -172,7 +174,7 @@ def _endpoint(site: PartyFolder, place: Place, event_log: EventLog) -> Endpoint:
     return SiloEndpoint(
         site,
         event_log,
-        data=place.data or site.home,
-        ledger=place.ledger or site.home / LEDGER,
-        device=place.device,
+        data=machine.data or site.home,
+        ledger=machine.ledger or site.home / LEDGER,
+        device=machine.device,
     )

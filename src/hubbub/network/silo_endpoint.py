@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
@@ -93,7 +94,9 @@ class SiloEndpoint(Endpoint):
     ) -> None:
         super().__init__(*given, **named)
         self._data, self._device, self._pace = data, device, pace
-        self._ledger = Ledger(ledger)
+        self._books = ExitStack()
+        self._ledger = self._books.enter_context(Ledger(ledger))
+        self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
         self._studies: dict[bytes, _Study] = {}
         self._told = 0.0
 
@@ -101,7 +104,7 @@ class SiloEndpoint(Endpoint):
         """Close the ledger; nothing is answered from then on."""
         with self._lock:
             self._sessions.clear()
-            self._ledger.close()
+            self._books.close()
 
     def known(self, study: bytes, session: bytes) -> bool:
         """Whether the ledger has charged a session, before this process began."""
