@@ -90,9 +90,9 @@ def _struck(run: Run, chance: random.Random, done: Counter[str]) -> bool:
     """One blow, after a step or before one; False when the run is over."""
     before = len(run.steps)
     if chance.random() > _EARLY:
-        wait(lambda: len(run.steps) > before or run.server.poll() is not None, 180.0)
+        wait(lambda: len(run.steps) > before or run.server.returncode is not None, 180.0)
     time.sleep(chance.uniform(0.0, 1.0))
-    if run.server.poll() is not None:
+    if run.server.returncode is not None:
         if run.server.returncode == 0:
             return False
         run.serve()

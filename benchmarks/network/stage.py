@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ import tomli_w
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.nats.server import PROCESS_ID
 from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.network.party_process import PartyProcess
 from hubbub.network.roster_files import read_roster
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.study import Study
@@ -57,7 +57,7 @@ class Run:
     stage: Stage
     study: Study
     options: tuple[str, ...]
-    server: subprocess.Popen[bytes] = field(init=False)
+    server: PartyProcess = field(init=False)
     served: int = 0
     said: str = ""
     _place: int = 0
@@ -97,19 +97,15 @@ class Run:
 
     def reach(self, step: int, seconds: float) -> bool:
         """Wait for a step, or the end; whether the step was made."""
-        wait(lambda: self.step >= step or self.server.poll() is not None, seconds)
+        wait(lambda: self.step >= step or self.server.returncode is not None, seconds)
         return self.step >= step
 
     def end(self, seconds: float) -> int | None:
         """The exit code of the aggregator's process; None if it had to be ended."""
-        try:
-            output, _ = self.server.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self.server.send_signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                self.server.communicate(timeout=30.0)
+        if self.server.wait(seconds) is None:
+            self.server.end(30.0)
             return None
-        self.said = output.decode(errors="replace").strip()
+        self.said = self.server.output.read_text(errors="replace").strip()
         return self.server.returncode
 
     @property
@@ -153,7 +149,7 @@ class Stage:
         self.runs.append(Run(stage=self, study=study, options=options))
         return self.runs[-1]
 
-    def serve(self, study: Study, options: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    def serve(self, study: Study, options: tuple[str, ...]) -> PartyProcess:
         """Start `hubbub serve`."""
         (self.consortium.folder / "study.toml").write_text(study.as_toml(), encoding="utf-8")
         return self.consortium.serve(*options)
@@ -177,7 +173,7 @@ class Stage:
     def clear(self) -> None:
         """End everything that belongs to this stage."""
         for run in self.runs:
-            if run.server.poll() is None:
+            if run.server.returncode is None:
                 run.end(0.0)
         self.consortium.end()
 

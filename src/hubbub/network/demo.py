@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +24,9 @@ from hubbub.errors import HubbubError, UserError
 from hubbub.network.host import named_relay
 from hubbub.network.key_files import roster_of, roster_toml
 from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.network.party_process import PartyProcess, read_libraries
 from hubbub.study import Study
 
-_HUBBUB = "import sys; from hubbub.cli.main import main; sys.exit(main())"
 _END_SECONDS = 10.0
 
 Told = Callable[[str], None]
@@ -49,7 +46,7 @@ class DemoConsortium:
     folder: Path
     study: Study
     members: tuple[str, ...]
-    joined: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
+    joined: dict[str, PartyProcess] = field(default_factory=dict, repr=False)
 
     @classmethod
     def made(cls, folder: Path, toml: str, nodes: int, told: Told) -> DemoConsortium:
@@ -89,35 +86,25 @@ class DemoConsortium:
 
     def join(self, name: str) -> None:
         """Start a silo's or a node's process."""
-        self.joined[name] = self._process("join", "--home", str(self.folder / name))
+        self.joined[name] = self._process(name, "join", "--home", str(self.folder / name))
 
-    def serve(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start the aggregator's process."""
+    def serve(self, *options: str) -> PartyProcess:
+        """Start the aggregator's process, which prints a JSON object."""
         home = ("--home", str(self.folder / "aggregator"))
         toml = str(self.folder / "study.toml")
-        return self._process("serve", toml, *home, "--json", *options, output=True)
+        return self._process("aggregator", "serve", toml, *home, "--json", *options)
 
-    def _process(self, *arguments: str, output: bool = False) -> subprocess.Popen[bytes]:
-        """hubbub in a process of its own; what it prints goes to a file, or to us."""
-        with (self.folder / "processes.log").open("ab") as log:
-            return subprocess.Popen(  # noqa: S603 (hubbub itself)
-                [sys.executable, "-c", _HUBBUB, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if output else log,
-                stderr=log,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
+    def _process(self, name: str, *arguments: str) -> PartyProcess:
+        """hubbub in a process of its own, whose words go to files in the party's folder."""
+        home = self.folder / name
+        return PartyProcess(arguments, output=home / "output.txt", log=home / "errors.txt")
 
     def end(self) -> None:
         """Ask all processes to end, and wait for them."""
         for process in self.joined.values():
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
         for process in self.joined.values():
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            process.end(_END_SECONDS)
 
 
 def run_demo(folder: Path, toml: str, *, nodes: int, told: Told) -> dict[str, Any]:
@@ -132,31 +119,24 @@ def run_demo(folder: Path, toml: str, *, nodes: int, told: Told) -> dict[str, An
     """
     if importlib.util.find_spec("nats") is None:
         raise UserError("expected the library nats-py to be installed; pip install 'hubbub[net]'")
+    read_libraries()
     folder.mkdir(parents=True, exist_ok=True)
     consortium = DemoConsortium.made(folder, toml, nodes, told)
     with ExitStack() as stack:
         stack.callback(consortium.end)
         told("aggregator: hubbub serve study.toml --home aggregator")
         process = consortium.serve()
-        stack.callback(_ended, process)
+        stack.callback(process.end, _END_SECONDS)
         told(f"{len(consortium.members)} parties: hubbub join --home NAME")
         for name in consortium.members:
             consortium.join(name)
-        output, _ = process.communicate()
-        if process.returncode:
+        if process.wait():
             raise HubbubError(
                 f"expected the demo to end well, it ended with code {process.returncode}; see "
-                f"{folder / 'processes.log'} and {folder / 'aggregator' / 'events.jsonl'}"
+                f"{folder}/*/errors.txt and {folder / 'aggregator' / 'events.jsonl'}"
             )
-    found: dict[str, Any] = json.loads(output)
+    found: dict[str, Any] = json.loads(process.output.read_text(encoding="utf-8"))
     return found
-
-
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
 
 
 def _free_port() -> int:
