@@ -48,7 +48,7 @@ def for_machines() -> Iterator[None]:
 
 def emit(content: dict[str, Any]) -> None:
     """One JSON object on stdout."""
-    print(json.dumps(content, allow_nan=False), file=_machine.get() or sys.stdout)
+    print(json.dumps(content, allow_nan=False), file=_machine.get() or sys.stdout, flush=True)
 
 
 def answer(options: argparse.Namespace, content: dict[str, Any], *lines: str) -> None:
