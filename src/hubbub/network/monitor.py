@@ -82,6 +82,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     """Each request has a thread: who holds a connection open keeps nobody else from being heard."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def handle_error(self, *_: Any) -> None:
         """Who asked has left, or never said what."""
