@@ -31,8 +31,8 @@ from hubbub.version import VERSION
 _GIB = 1 << 30
 _DISK = _GIB // 2  # bytes for ledger, event log and models
 _LIBRARIES = _GIB // 2  # bytes of memory for torch and what it needs at a step
-_UNPACKED = 16  # bytes of memory for each of a file of records, while it is read
-_READ_WHOLE = 1 << 26  # bytes of a file that is read in a second or two
+_UNPACKED = 20  # bytes of memory for each of a file of records, while it is read
+_READ_WHOLE = 1 << 24  # bytes of a file that is read in a few seconds
 _SKEW = timedelta(days=1)  # as much as `tls.check` allows
 _MEMORY = Path("/proc/meminfo")
 
