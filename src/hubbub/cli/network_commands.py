@@ -169,7 +169,7 @@ def _checked(
         emit({"well": well, "checks": [asdict(one) for one in findings]})
         return 0 if well else 1
     rows = [(one.check, one.found if one.well else "see below", _OK[one.well]) for one in findings]
-    table("Whether this party could take part", ("check", "found", "ok?"), rows)
+    table("Whether this party could take part", ("check", "found", "ok?"), rows, texts=3)
     for one in findings:
         if not one.well:
             say(f"{one.check}: {one.found}")

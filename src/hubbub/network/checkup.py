@@ -163,7 +163,7 @@ def _data(site: PartyFolder, machine: Machine) -> str:
     for study in studies:
         check_records(site, study, machine)
         _try_records(study, site.name, machine.data or site.home)
-    return f"readable, for {len(studies)} approved studies"
+    return "readable" if studies else "nothing is approved that has any"
 
 
 def _try_records(study: Study, party: str, folder: Path) -> None:
