@@ -18,6 +18,7 @@ from typing import Any
 
 import tomli_w
 
+from hubbub.cli.main import main
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.nats.server import PROCESS_ID
 from hubbub.network.party_folder import RELAY, PartyFolder
@@ -126,7 +127,7 @@ class Stage:
     def set(cls, folder: Path, nodes: int) -> Iterator[Stage]:
         """Keys and everybody's `hubbub join`; all ended at the end."""
         first = tomli_w.dumps(study_of("the first", 10))
-        consortium = DemoConsortium.made(folder, first, nodes, lambda _: None)
+        consortium = DemoConsortium.made(folder, first, nodes, lambda _: None, main)
         stage = cls(consortium=consortium, roster=read_roster(folder / "roster.toml"))
         try:
             for name in consortium.members:

@@ -30,7 +30,7 @@ def free_port() -> int:
         return port
 
 
-def wait(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"

@@ -189,6 +189,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _demo_network(options: argparse.Namespace) -> int:
     """The same study twice: among processes over NATS, and in this one."""
+    from hubbub.cli.main import main
     from hubbub.network.demo import run_demo
     from hubbub.training.run_study import run
 
@@ -197,7 +198,7 @@ def _demo_network(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     out = options.out or _new_folder("demo-network")
     told = (lambda _: None) if options.json else say
-    apart = run_demo(out, _heart(), nodes=_NODES, told=told)
+    apart = run_demo(out, _heart(), nodes=_NODES, told=told, command=main)
     began = time.perf_counter()
     study = Study.load(out / "study.toml")
     study = replace(study, toml="", parties=replace(study.parties, roster=""))  # keys of this run

@@ -24,7 +24,7 @@ from hubbub.errors import HubbubError, UserError
 from hubbub.network.host import named_relay
 from hubbub.network.key_files import roster_of, roster_toml
 from hubbub.network.party_folder import RELAY, PartyFolder
-from hubbub.network.party_process import PartyProcess, read_libraries
+from hubbub.network.party_process import Command, PartyProcess, read_libraries
 from hubbub.study import Study
 
 _END_SECONDS = 10.0
@@ -40,16 +40,20 @@ class DemoConsortium:
         folder: new.
         study: what all have approved.
         members: silos and nodes.
+        command: hubbub's, for the processes.
         joined: their processes.
     """
 
     folder: Path
     study: Study
     members: tuple[str, ...]
+    command: Command = field(repr=False)
     joined: dict[str, PartyProcess] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def made(cls, folder: Path, toml: str, nodes: int, told: Told) -> DemoConsortium:
+    def made(
+        cls, folder: Path, toml: str, nodes: int, told: Told, command: Command
+    ) -> DemoConsortium:
         """Keys, the roster and the approvals.
 
         Args:
@@ -57,6 +61,7 @@ class DemoConsortium:
             toml: a study, whose compute nodes and roster are filled in.
             nodes: compute nodes.
             told: told each thing that is done.
+            command: hubbub's, for the processes.
         """
         said = tomllib.loads(toml)
         members = dict.fromkeys(said["parties"]["names"], "silo")
@@ -77,7 +82,7 @@ class DemoConsortium:
         told("each party: hubbub approve study.toml --roster roster.toml --home NAME")
         for site in sites:
             site.approve(study, roster)
-        return cls(folder=folder, study=study, members=tuple(members))
+        return cls(folder=folder, study=study, members=tuple(members), command=command)
 
     @property
     def run(self) -> Path:
@@ -97,7 +102,9 @@ class DemoConsortium:
     def _process(self, name: str, *arguments: str) -> PartyProcess:
         """hubbub in a process of its own, whose words go to files in the party's folder."""
         home = self.folder / name
-        return PartyProcess(arguments, output=home / "output.txt", log=home / "errors.txt")
+        return PartyProcess(
+            self.command, arguments, output=home / "output.txt", log=home / "errors.txt"
+        )
 
     def end(self) -> None:
         """Ask all processes to end, and wait for them."""
@@ -107,7 +114,9 @@ class DemoConsortium:
             process.end(_END_SECONDS)
 
 
-def run_demo(folder: Path, toml: str, *, nodes: int, told: Told) -> dict[str, Any]:
+def run_demo(
+    folder: Path, toml: str, *, nodes: int, told: Told, command: Command
+) -> dict[str, Any]:
     """The whole thing, from keys to a model.
 
     Returns:
@@ -119,9 +128,9 @@ def run_demo(folder: Path, toml: str, *, nodes: int, told: Told) -> dict[str, An
     """
     if importlib.util.find_spec("nats") is None:
         raise UserError("expected the library nats-py to be installed; pip install 'hubbub[net]'")
-    read_libraries()
+    read_libraries(command)
     folder.mkdir(parents=True, exist_ok=True)
-    consortium = DemoConsortium.made(folder, toml, nodes, told)
+    consortium = DemoConsortium.made(folder, toml, nodes, told, command)
     with ExitStack() as stack:
         stack.callback(consortium.end)
         told("aggregator: hubbub serve study.toml --home aggregator")

@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import forkserver, get_context
 from pathlib import Path
 
+# From the words after "hubbub" to the exit code.
+Command = Callable[[Sequence[str]], int]
+
 _CONTEXT = get_context("forkserver")
-_READ_FIRST = ["hubbub.cli.main", "hubbub.learning", "hubbub.network.host", "nats"]
+_READ_FIRST = ["hubbub.learning", "hubbub.network.host", "nats"]
 
 
-def read_libraries() -> None:
+def read_libraries(command: Command) -> None:
     """Start the process that forks; it reads the libraries while others work."""
-    _CONTEXT.set_forkserver_preload(_READ_FIRST)
+    _CONTEXT.set_forkserver_preload([command.__module__, *_READ_FIRST])
     forkserver.ensure_running()
 
 
@@ -27,14 +30,17 @@ class PartyProcess:
     """A command of hubbub's, running.
 
     Args:
+        command: hubbub's.
         arguments: of the command.
         output: file for what it prints.
         log: file to which its errors are added.
     """
 
-    def __init__(self, arguments: Sequence[str], *, output: Path, log: Path) -> None:
+    def __init__(
+        self, command: Command, arguments: Sequence[str], *, output: Path, log: Path
+    ) -> None:
         self.output = output
-        given = (list(arguments), str(output), str(log))
+        given = (command, list(arguments), str(output), str(log))
         self._process = _CONTEXT.Process(target=_run, args=given, daemon=True)
         self._process.start()
 
@@ -66,10 +72,8 @@ class PartyProcess:
         return self.wait()
 
 
-def _run(arguments: Sequence[str], output: str, log: str) -> None:
+def _run(command: Command, arguments: Sequence[str], output: str, log: str) -> None:
     """In the new process: nothing is read, and what is printed goes to files."""
-    from hubbub.cli.main import main
-
     for number, path, flags in (
         (0, os.devnull, os.O_RDONLY),
         (1, output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
@@ -79,4 +83,4 @@ def _run(arguments: Sequence[str], output: str, log: str) -> None:
         os.dup2(opened, number)
         os.close(opened)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(main(list(arguments)))
+    sys.exit(command(arguments))
