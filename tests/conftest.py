@@ -29,13 +29,25 @@ LONG = {
     "test_a_study_that_sends_ten_numbers_of_twenty_seven_trains": ("gaussian",),
     "test_every_step_is_taken_along_the_lifted_sum": ("gaussian-0", "sign-0"),
     "test_the_revealed_numbers_have_the_planned_noise": ("gaussian",),
-    "test_every_sum_and_step_of_an_honest_run_is_made_again": ("gaussian-projection",),
+    "test_every_sum_and_step_of_an_honest_run_is_made_again": (
+        *("gaussian-projection", "sign-projection"),
+    ),
     "test_a_defect_is_found": ("sampled more often",),
     "test_a_sound_study_is_not_contradicted": ("some nodes each", "nodes and drop-outs", "poisson"),
     "test_every_experiment_writes_table_figure_and_how_it_was_made": (
         *("utility", "projection", "effective_rate"),
     ),
-    "test_every_experiment_writes_table_summary_figure_and_how_it_was_made": ("fat_clients",),
+    "test_every_experiment_writes_table_summary_figure_and_how_it_was_made": (
+        *("fat_clients", "scaling"),
+    ),
+    "test_a_finished_run_is_not_made_again": ("utility", "projection"),
+    "test_the_decoded_sum_is_the_sum_of_what_was_encoded": ("100-0-32", "100-0-64"),
+    "test_no_random_schedule_breaks_a_law": ("pairwise-25",),
+    "test_projection_at_the_papers_noise": ("100-0.937-1.83-0.930", "1000-1.260-1.62-1.259"),
+    "test_the_gathered_mixture_is_above_the_whole_one_by_little": (
+        *("substitute-0-exchange_stick-2.0-10", "substitute-0-exchange_stick-2.0-400"),
+    ),
+    "test_a_joint_seed_that_could_have_been_chosen_is_found": ("revealed_late--",),
     "test_a_leak_that_is_planted_on_purpose_is_found": ("keeps_coded", "prints", "warns"),
     "test_nothing_planted_leaves_a_silo_in_a_whole_run": ("0",),
     "test_the_certificate_is_added_to_every_exposure_and_at_every_step": ("one2",),
