@@ -1,4 +1,4 @@
-"""python -m benchmarks.network kills | endurance; see each file."""
+"""python -m benchmarks.network kills | endurance | crowd; see each file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,17 @@ def _endurance(options: Options) -> Sequence[Any]:
     return endurance.measured(options.nodes, options.steps)
 
 
+def _crowd(options: Options) -> Sequence[Any]:
+    from benchmarks.network import crowd
+
+    return crowd.measured(options.silos, options.steps)
+
+
 # What is measured, and over how many steps.
 _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "kills": (_kills, 600),
     "endurance": (_endurance, 1000),
+    "crowd": (_crowd, 20),
 }
 
 
@@ -35,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=_WHAT)
     parser.add_argument("--nodes", type=int, default=2, help="compute nodes; 0: pairwise masks")
+    parser.add_argument("--silos", type=int, default=30, help="crowd: how many")
     parser.add_argument("--kills", type=int, default=200, help="kills: how many")
     parser.add_argument("--seed", type=int, default=1, help="kills: of chance")
     parser.add_argument("--minutes", type=float, default=60.0, help="kills: at most")
