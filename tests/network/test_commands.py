@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from hubbub import disk
 from hubbub.cli import main, network_commands
 from hubbub.errors import UserError
 from hubbub.network.event_log import EventLog
@@ -350,7 +349,7 @@ def test_a_full_disk_leaves_no_half_of_a_key_file(command, tmp_path, monkeypatch
         file.write(content[: len(content) // 2])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(disk, "write_all", full)
+    monkeypatch.setattr("hubbub.disk.write.write_all", full)
     with pytest.raises(OSError, match="No space left"):
         PartyFolder.made(tmp_path / "x", "x", "silo")
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["lock"]
