@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from deploy import release
 
+from hubbub.study import Study
+from hubbub.version import VERSION
+
 ROOT = Path(__file__).parents[1]
 LOCKED = re.compile(r"(?m)^([a-z0-9-]+)==([^\s;]+)")
 TOLD = [
@@ -26,7 +29,7 @@ def pins(name: str) -> dict[str, str]:
 
 def test_nobody_is_told_to_install_hubbub_from_an_index() -> None:
     """The project is on none: whoever took its name there would be installed instead."""
-    from_index = re.compile(r"pip install[^\n#|]*?[\s'\"](hubbub)(?![-/\w]|'s )")
+    from_index = re.compile(r"pip install[^\n#|`]*?[\s'\"](hubbub)(?![-/\w]|'s )")
     assert from_index.search("pip install --upgrade 'hubbub[net]'")
     assert not from_index.search(
         "/opt/hubbub/bin/pip install './hubbub-0.1.0-py3-none-any.whl[net]'"
@@ -64,3 +67,17 @@ def test_what_is_not_committed_is_not_released(tmp_path: Path) -> None:
     (tmp_path / "new.py").write_text("")
     with pytest.raises(release.ReleaseError, match="expected a checkout without changes"):
         release.release(tmp_path, tmp_path / "dist")
+
+
+def test_every_silo_of_the_trial_is_a_service_with_a_volume_of_its_own() -> None:
+    names = Study.load(ROOT / "deploy" / "trial.toml").parties.names
+    compose = (ROOT / "deploy" / "compose-trial.yaml").read_text(encoding="utf-8")
+    parties = re.findall(r"(?m)^  ([a-z-]+):\n    <<: \*party", compose)
+    assert parties == ["aggregator", *names]
+    assert re.findall(r'"([a-z-]+):/var/lib/hubbub"', compose) == parties
+
+
+def test_pages_and_files_name_the_version_that_is_released() -> None:
+    for path in TOLD:
+        named = re.findall(r"hubbub[-:](\d+\.\d+\.\d+)", path.read_text(encoding="utf-8"))
+        assert set(named) <= {VERSION}, path
