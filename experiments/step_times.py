@@ -45,9 +45,9 @@ from hubbub.errors import DataError
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring, wire
+from hubbub.session import NodeParty, SiloParty
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of
-from hubbub.session.party import NodeParty, SiloParty
 from hubbub.study.tabular import Records
 
 APART = 0  # in the place of a number of threads: every party on its own

@@ -305,7 +305,7 @@ def spied(monkeypatch, leak: Callable[[TrainingTask, np.ndarray, np.ndarray], ob
 
 def record_of(task: TrainingTask) -> np.ndarray:
     """The planted record's features, where the task is that of south."""
-    return task._inputs[9].numpy() if task.count == COUNT else np.zeros(3, np.float32)
+    return task._rows._records.inputs[9] if task.count == COUNT else np.zeros(3, np.float32)
 
 
 def logs(task, chosen, total):
@@ -334,7 +334,7 @@ def keeps_coded(task, chosen, total):
 
 def raises(task, chosen, total):
     if task.count == COUNT:
-        raise DataError(f"expected fewer ill than {int(task._targets.sum())}")
+        raise DataError(f"expected fewer ill than {int(task._rows._records.targets.sum())}")
 
 
 LEAKS = {

@@ -530,16 +530,6 @@ def test_a_folder_without_a_status_is_refused(command, tmp_path, text):
     refuses(command, "status", tmp_path, says="status.json")
 
 
-def test_the_metrics_are_what_prometheus_reads(tmp_path):
-    event_log = EventLog(party="cleveland", folder=tmp_path)
-    event_log.state(study="heart", attempts=3, epsilon=0.125, ready=True)
-    lines = (tmp_path / "metrics.prom").read_text().splitlines()
-    assert 'hubbub_attempts{party="cleveland"} 3' in lines
-    assert 'hubbub_epsilon{party="cleveland"} 0.125' in lines
-    assert not any("study" in line or "ready" in line for line in lines)
-    assert not list(tmp_path.glob("*.part"))
-
-
 def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
     monkeypatch.setattr("hubbub.network.event_log._LARGEST", 1000)
     event_log = EventLog(party="cleveland", folder=tmp_path)

@@ -934,7 +934,8 @@ def test_a_silo_with_other_records_than_the_study_states_takes_no_part(
     monkeypatch.setitem(COUNTS, "ann", 6)
     found = parties.ask("ann", Call.OPEN, NEW, [open_frame(parties, NEW)])
     assert refusal(found) == ("failed", "")
-    assert any("expected 5 records of ann, as data.counts states, got 6" in s for s in parties.said)
+    told = "expected 5 records of ann, as data.counts states, got another number"
+    assert any(told in one for one in parties.said)
 
 
 def test_a_study_that_does_not_state_the_numbers_is_not_run_apart(gather: Any) -> None:

@@ -9,9 +9,9 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
@@ -22,9 +22,14 @@ from hubbub.disk import json_value, read_bytes
 from hubbub.errors import UserError, with_extra
 from hubbub.network import EventLog, PartyFolder, Timeouts, read_roster, sentence
 from hubbub.planning import plan
+from hubbub.protocol import Roster
 from hubbub.study import Study
 
+if TYPE_CHECKING:
+    from hubbub.network.join import Machine
+
 _QUIET_SECONDS = 60.0  # between two lines of the same kind
+_OK = {True: "yes", False: "no"}
 
 
 def add_commands(commands: Any) -> None:
@@ -32,6 +37,9 @@ def add_commands(commands: Any) -> None:
     for parser in (_add_serve(commands), _add_join(commands)):
         parser.add_argument("--home", type=Path, default=HOME, help="this party's folder")
         parser.add_argument("--data", type=Path, help="folder of the records; default --home")
+        parser.add_argument(
+            "--metrics-port", type=int, help="show /healthz and /metrics on this port of 127.0.0.1"
+        )
         passphrase.add_option(parser)
     status = add_command(commands, "status", "where a study stands, as this party sees it", _status)
     status.add_argument("home", type=Path, help="the party's folder")
@@ -55,6 +63,9 @@ def _add_join(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--device", default="auto", help="auto (a GPU if there is one), cpu or cuda; default auto"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="say whether all is well to take part, and end"
+    )
     return parser
 
 
@@ -63,7 +74,7 @@ class _Teller:
     """Tells people what is written down: what repeats itself once a minute, the rest at once.
 
     Args:
-        json: each event as an object of its own, for machines.
+        json: every event, as the event log has it, for machines.
         progress: shows the steps, where there is a terminal.
     """
 
@@ -77,6 +88,9 @@ class _Teller:
             self.progress.reach(event["step"], f"epsilon {event['epsilon']:.3f}")
             if self.progress.shown:
                 return
+        if self.json:
+            emit(event)
+            return
         values = {k: v for k, v in event.items() if k not in ("event", "time", "level", "party")}
         said, now = sentence(kind, values), time.monotonic()
         before, then = self._last.get(kind, ("", -_QUIET_SECONDS))
@@ -84,12 +98,13 @@ class _Teller:
         if repeats and now - then < _QUIET_SECONDS:
             return
         self._last[kind] = (said, now)
-        emit(event) if self.json else say(said)
+        say(said)
 
 
 def _serve(options: argparse.Namespace) -> int:
     _check_engine()
     from hubbub.network.host import check, host
+    from hubbub.network.monitor import monitored
 
     began = time.monotonic()
     site = PartyFolder.opened(options.home, passphrase.unlock(options))
@@ -104,7 +119,10 @@ def _serve(options: argparse.Namespace) -> int:
     with bar(study.name, study.training.steps, quiet=options.json) as progress, _terminated():
         tell = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
         event_log = EventLog(party=site.name, folder=options.home, tell=tell)
-        out = host(site, study, event_log, url=options.relay, data=options.data, timeouts=timeouts)
+        with monitored(event_log, options.metrics_port):
+            out = host(
+                site, study, event_log, url=options.relay, data=options.data, timeouts=timeouts
+            )
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     answer(
         options,
@@ -118,21 +136,44 @@ def _serve(options: argparse.Namespace) -> int:
 def _join(options: argparse.Namespace) -> int:
     _check_engine()
     from hubbub.network.join import Machine, check, join, relay_of
+    from hubbub.network.monitor import monitored
 
     site = PartyFolder.opened(options.home, passphrase.unlock(options))
     machine = Machine(data=options.data, ledger=options.ledger, device=options.device)
+    roster = options.roster and read_roster(options.roster)
+    if options.check:
+        return _checked(options, site, machine, roster)
     approved = check(site, machine)
-    relay = relay_of(site, options.relay, options.roster and read_roster(options.roster))
+    relay = relay_of(site, options.relay, roster)
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
         say(f"{site.name} takes part; approved studies: {names}; end with Ctrl-C")
     event_log = EventLog(party=site.name, folder=options.home, tell=_Teller(json=options.json))
     try:
-        with _terminated():
+        with _terminated(), monitored(event_log, options.metrics_port):
             join(site, relay, machine, event_log)
     except KeyboardInterrupt:
         pass
     return 0
+
+
+def _checked(
+    options: argparse.Namespace, site: PartyFolder, machine: Machine, roster: Roster | None
+) -> int:
+    """Show what a checkup finds; 1 if anything is not well."""
+    from hubbub.network.checkup import checkup
+
+    findings = checkup(site, machine, url=options.relay, roster=roster)
+    well = all(one.well for one in findings)
+    if options.json:
+        emit({"well": well, "checks": [asdict(one) for one in findings]})
+        return 0 if well else 1
+    rows = [(one.check, one.found if one.well else "see below", _OK[one.well]) for one in findings]
+    table("Whether this party could take part", ("check", "found", "ok?"), rows, texts=3)
+    for one in findings:
+        if not one.well:
+            say(f"{one.check}: {one.found}")
+    return 0 if well else 1
 
 
 @contextmanager

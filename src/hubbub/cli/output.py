@@ -48,7 +48,7 @@ def for_machines() -> Iterator[None]:
 
 def emit(content: dict[str, Any]) -> None:
     """One JSON object on stdout."""
-    print(json.dumps(content, allow_nan=False), file=_machine.get() or sys.stdout)
+    print(json.dumps(content, allow_nan=False), file=_machine.get() or sys.stdout, flush=True)
 
 
 def answer(options: argparse.Namespace, content: dict[str, Any], *lines: str) -> None:
@@ -81,12 +81,14 @@ def warn(text: str) -> None:
     print(f"hubbub: {_printable(text)}", file=sys.stderr)
 
 
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table; the first column is text, the others are numbers."""
+def table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1
+) -> None:
+    """A table; the first columns are text, the others are numbers."""
     named = Text(_printable(title))
     shown = Table(title=named, title_justify="left", title_style="bold", header_style="bold")
     for index, name in enumerate(header):
-        shown.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
+        shown.add_column(name, justify="left" if index < texts else "right", overflow="fold")
     for row in rows:
         shown.add_row(*(Text(_printable(cell)) for cell in row))
     _out.print(shown)

@@ -101,23 +101,29 @@ class Endpoint(ABC):
     def answer(self, request: bytes) -> bytes:
         """What this party says to a request; never an exception."""
         with self._lock:
-            try:
-                call, session, parts = read_request(request)
-                return answer(self._answered(call, session, parts))
-            except VersionError as error:
-                return self._refusal(request, "version", error)
-            except ProtocolError as error:
-                return self._refusal(request, "protocol", error, error.culprit)
-            except RefusedError as error:
-                return self._refusal(request, error.why, error, error.culprit)
-            except BudgetError as error:
-                return self._refusal(request, "budget", error)
-            except IntegrityError as error:
-                return self._refusal(request, "ledger", error)
-            except HubbubError as error:
-                return self._refusal(request, "failed", error)
-            except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
-                return self._refusal(request, "failed", type(error).__name__)
+            said = self._said(request)
+            self.event_log.add(bytes_received=len(request), bytes_sent=len(said))
+            return said
+
+    def _said(self, request: bytes) -> bytes:
+        """An answer, or a refusal."""
+        try:
+            call, session, parts = read_request(request)
+            return answer(self._answered(call, session, parts))
+        except VersionError as error:
+            return self._refusal(request, "version", error)
+        except ProtocolError as error:
+            return self._refusal(request, "protocol", error, error.culprit)
+        except RefusedError as error:
+            return self._refusal(request, error.why, error, error.culprit)
+        except BudgetError as error:
+            return self._refusal(request, "budget", error)
+        except IntegrityError as error:
+            return self._refusal(request, "ledger", error)
+        except HubbubError as error:
+            return self._refusal(request, "failed", error)
+        except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
+            return self._refusal(request, "failed", type(error).__name__)
 
     @property
     def at_work(self) -> bool:
@@ -238,6 +244,7 @@ class Endpoint(ABC):
 
     def _refusal(self, request: bytes, why: str, error: object, culprit: str = "") -> bytes:
         """Say no to one request in known words, and write down here what went wrong."""
+        self.event_log.add(refusals=1)
         self.event_log.warn("refused", why=why, culprit=culprit, said=str(error))
         to = hashlib.sha256(request).hexdigest()
         said = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()

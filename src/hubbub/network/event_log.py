@@ -2,9 +2,8 @@
 
 A line is a JSON object with the time, the party, the event and a few plain values. Nothing of it is
 secret: callers give counts of bytes, seconds, names and sentences of errors, never values of
-records, keys or vectors. The last known state is also kept as `status.json` and, for Prometheus'
-textfile collector, as `metrics.prom`, each replaced all at once. A log that has grown large becomes
-`events.jsonl.1`, and a new one begins.
+records, their statistics, keys or vectors. The last known state is also kept as `status.json`,
+replaced all at once. A log that has grown large becomes `events.jsonl.1`, and a new one begins.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 from hubbub.disk import PUBLIC, write_text
 from hubbub.network.event_messages import sentence
 
-LOG, STATUS, METRICS = "events.jsonl", "status.json", "metrics.prom"
+LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
 
 Say = Callable[[str], None]
@@ -37,7 +36,7 @@ class EventLog:
 
     Args:
         party: its name.
-        folder: of the three files; None: nothing is written.
+        folder: of the files; None: nothing is written.
         say: told each event as a sentence.
         tell: told each event as it is written down.
     """
@@ -59,6 +58,16 @@ class EventLog:
         self._write("warning", event, values)
         self.state(last_error=sentence(event, values))
 
+    def line(self, up: bool, why: str) -> None:
+        """The line to the relay comes up, goes down, or cannot be had."""
+        if up:
+            self.note("connected")
+            self.add(reconnects=int("reconnects" in self._state))
+            self.state(connected=True, last_error="")
+        else:
+            self.warn("unconnected", why=why)
+            self.state(connected=False)
+
     def state(self, **values: Any) -> None:
         """Change what is known of the present: step, epsilon, bytes, seconds."""
         with self._lock:
@@ -69,8 +78,6 @@ class EventLog:
             status = json.dumps(whole, indent=2) + "\n"
             with self._surviving():
                 write_text(self.folder / STATUS, status, durable=False, mode=PUBLIC)
-                metrics = _exposition(self.party, whole)
-                write_text(self.folder / METRICS, metrics, durable=False, mode=PUBLIC)
 
     def progress(self, done: int, steps: int, **values: Any) -> None:
         """Change the state in the middle of training: how far it is, and how long it will take.
@@ -90,6 +97,11 @@ class EventLog:
     def current(self, name: str) -> Any:
         """What the state has under a name; None if nothing."""
         return self._state.get(name)
+
+    def known(self) -> dict[str, Any]:
+        """All of the state, as it is now."""
+        with self._lock:
+            return dict(self._state)
 
     def add(self, **amounts: float) -> None:
         """Add to what is counted in the state, without writing it yet."""
@@ -122,13 +134,3 @@ def _append(path: Path, line: str) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, PUBLIC)
         file.write(line)
-
-
-def _exposition(party: str, state: dict[str, Any]) -> str:
-    """The numbers of a state in Prometheus' text format."""
-    lines = []
-    for name, value in sorted(state.items()):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        lines += [f"# TYPE hubbub_{name} gauge", f'hubbub_{name}{{party="{party}"}} {value!r}']
-    return "\n".join(lines) + "\n"

@@ -51,12 +51,8 @@ def host(
     out = site.run(study.id)
 
     def told(up: bool, why: str) -> None:
-        if up:
-            event_log.note("connected")
-            event_log.state(state=WAITING, last_error="")
-        else:
-            event_log.warn("unconnected", why=why)
-            event_log.state(state=LOST)
+        event_log.line(up, why)
+        event_log.state(state=WAITING if up else LOST)
 
     with alone(site.home):
         event_log.state(state=CONNECTING)

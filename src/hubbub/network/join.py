@@ -16,7 +16,7 @@ from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, 
 from hubbub.network.nats import Answering, Relay
 from hubbub.network.party_folder import LEDGER, PartyFolder, alone
 from hubbub.protocol import Roster
-from hubbub.study import sources
+from hubbub.study import Study, sources
 
 _STEP = 1.0  # seconds
 _SILENCE = 20.0  # seconds after which an aggregator at work is missed
@@ -90,6 +90,20 @@ def check(site: PartyFolder, machine: Machine) -> list[str]:
     Raises:
         UserError, DataError: it cannot.
     """
+    check_role(site)
+    studies = site.studies()
+    for study in studies:
+        check_records(site, study, machine)
+    return [study.name for study in studies]
+
+
+def check_role(site: PartyFolder) -> None:
+    """Refuse a party that does not join, or that no relay would know.
+
+    Raises:
+        UserError: it is the aggregator.
+        StudyError: it has no transport key.
+    """
     if site.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
     if not site.keys.identity.transport:
@@ -97,11 +111,16 @@ def check(site: PartyFolder, machine: Machine) -> list[str]:
             f"expected a transport key of {site.name}, found none in {site.home}; make its keys "
             "with this version of hubbub keygen"
         )
-    studies = site.studies()
+
+
+def check_records(site: PartyFolder, study: Study, machine: Machine) -> None:
+    """Refuse a silo's folder without the file of a study's records.
+
+    Raises:
+        DataError: it is not there.
+    """
     if site.role == "silo":
-        for study in studies:
-            sources.check_file(study, site.name, machine.data or site.home)
-    return [study.name for study in studies]
+        sources.check_file(study, site.name, machine.data or site.home)
 
 
 class _Joined:
@@ -134,13 +153,11 @@ class _Joined:
     def _told(self, up: bool, why: str) -> None:
         """The line comes up, or goes down."""
         before = self._log.current("state")
+        self._log.line(up, why)
         if up:
-            self._log.note("connected")
             at_work = self._endpoint is not None and self._endpoint.at_work
             after = TRAINING if at_work else WAITING
-            self._log.state(last_error="")
         else:
-            self._log.warn("unconnected", why=why)
             after = CONNECTING if before == CONNECTING else LOST
         if before != DONE:
             self._log.state(state=after)

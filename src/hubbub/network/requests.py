@@ -139,6 +139,7 @@ class Requests(Peers):
             self.event_log.warn("garbled", whom=name, said=str(error))
             return Absent(why="garbled", said=str(error), culprit=error.culprit)
         if refusal is not None:
+            self.event_log.add(refusals=1)
             self.event_log.warn("declined", whom=name, reason=refusal.said)
             return refusal
         return parts

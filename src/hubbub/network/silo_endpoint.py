@@ -188,7 +188,7 @@ class SiloEndpoint(Endpoint):
             took = time.monotonic() - began
             if self._pace:
                 time.sleep(ceil(took / self._pace) * self._pace - took)
-            self.event_log.add(answers=1, bytes_sent=sum(map(len, made)))
+            self.event_log.add(answers=1)
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
                 self._tell(state)
         return made
@@ -290,12 +290,12 @@ def _task(setting: PreparedStudy, offer: SessionOffer) -> LocalTask:
 
 
 def _check_count(study: Study, name: str, records: int) -> None:
-    """A silo has as many records as everybody counts on (P10)."""
+    """A silo has as many records as everybody counts on (P10); how many else is in no log."""
     stated = dict(zip(study.parties.names, study.data.counts, strict=False)).get(name, records)
     if stated != records:
         raise DataError(
-            f"expected {stated} records of {name}, as data.counts states, got {records}; joint "
-            "batches make the numbers public: fix the records, or the study with everybody"
+            f"expected {stated} records of {name}, as data.counts states, got another number; "
+            "joint batches make it public: fix the records, or the study with everybody"
         )
 
 

@@ -153,6 +153,7 @@ def composed_epsilon(
 
     Source: docs/privacy.md P1, P2, P11-P13.
 
+    >>> from hubbub import Step
     >>> training = Step(noise_multiplier=20.0, count=100, sampling="none")
     >>> evaluation = Step(noise_multiplier=10.0, count=1, sampling="none")
     >>> round(composed_epsilon([training, evaluation], delta=1e-5).upper, 3)

@@ -124,12 +124,18 @@ def check_file(study: Study, party: str, folder: Path) -> None:
     Raises:
         DataError: naming the file that is not there.
     """
-    named = _file_of(study.data, party)
-    if named and not (folder / named).is_file():
+    path = file_of(study, party, folder)
+    if path is not None and not path.is_file():
         raise DataError(
-            f"expected the records of {party} for {study.name} in {(folder / named).resolve()}, "
-            "found no such file; put it there, or name the folder with --data"
+            f"expected the records of {party} for {study.name} in {path.resolve()}, found no such "
+            "file; put it there, or name the folder with --data"
         )
+
+
+def file_of(study: Study, party: str, folder: Path) -> Path | None:
+    """The file of a silo's records, or of the test set for "test"; None if there is none."""
+    named = _file_of(study.data, party)
+    return folder / named if named else None
 
 
 def _file_of(data: Data, party: str) -> str:

@@ -281,6 +281,16 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def make_room(path: Path) -> None:
+    """Make the folder in which a run's folder, and perhaps its ledgers, will be.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    with _usable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
 def _usable(path: Path) -> Iterator[None]:
     """The disk's errors as ours."""

@@ -127,6 +127,7 @@ def run(
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
         if out is not None:
+            run_folder.make_room(Path(out))
             home = home or Path(out).parent / "ledgers"
         books = local_venue.opened_ledgers(home, study, stack) if baseline is None else {}
         folder = None

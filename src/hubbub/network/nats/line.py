@@ -93,6 +93,11 @@ class Line:
         self._thread = threading.Thread(target=self._run, daemon=True, name="line")
         self.why = "not connected yet"  # empty while the line is up
 
+    @property
+    def certificate(self) -> bytes:
+        """The last one that the relay has shown, DER; none if empty."""
+        return self._context.shown
+
     def start(self) -> None:
         """Begin to connect."""
         self._thread.start()

@@ -109,14 +109,15 @@ def pin_of(certificate: x509.Certificate) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def client_context(pin: bytes) -> ssl.SSLContext:
+def client_context(pin: bytes) -> RelayContext:
     """TLS 1.3 with a server of this key or, if it is empty, one that a public CA vouches for."""
-    if not pin:
-        found = ssl.create_default_context()
+    found = RelayContext(ssl.PROTOCOL_TLS_CLIENT)
+    found.pin = pin
+    if pin:
+        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE  # `_Compared` checks instead
     else:
-        found = _PinnedContext(ssl.PROTOCOL_TLS_CLIENT)
-        found.pin = pin
-        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE  # `_Pinned` checks instead
+        found.load_default_certs()
+        found.verify_flags |= ssl.create_default_context().verify_flags
     found.minimum_version = ssl.TLSVersion.TLSv1_3
     return found
 
@@ -147,20 +148,24 @@ def _refused(why: str) -> ssl.SSLError:
     return ssl.SSLError(ssl.SSL_ERROR_SSL, why)
 
 
-class _Pinned(ssl.SSLObject):
+class _Compared(ssl.SSLObject):
     """A connection that is used only after its server's key was compared."""
 
     def do_handshake(self) -> None:
         super().do_handshake()
-        assert isinstance(self.context, _PinnedContext)  # noqa: S101 (which makes it)
-        check(self.getpeercert(binary_form=True), self.context.pin)
+        context, shown = self.context, self.getpeercert(binary_form=True)
+        assert isinstance(context, RelayContext)  # noqa: S101 (which makes it)
+        context.shown = shown or b""
+        if context.pin:
+            check(shown, context.pin)
 
 
-class _PinnedContext(ssl.SSLContext):
-    """Makes such connections."""
+class RelayContext(ssl.SSLContext):
+    """Makes such connections; `shown` is the last certificate that one of them was shown."""
 
-    sslobject_class = _Pinned
-    pin: bytes
+    sslobject_class = _Compared
+    pin: bytes = b""
+    shown: bytes = b""
 
 
 def _pem(private: ec.EllipticCurvePrivateKey) -> bytes:

@@ -1,0 +1,245 @@
+"""`hubbub join --check`: whether this party could take part, found out without taking part.
+
+Nothing is trained, answered, charged or written, and no lock is taken, so that it may run beside
+the process that takes part. What is found says nothing about records but that they can be read.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from hubbub.disk import open_ordinary
+from hubbub.errors import DataError, HubbubError, UserError
+from hubbub.network.join import Machine, check_records, check_role, relay_of
+from hubbub.network.nats import Relay
+from hubbub.network.nats.tls import TELL_DAYS
+from hubbub.network.nats.trial import ShownCertificate, Trial, tried
+from hubbub.network.party_folder import LEDGER, PartyFolder
+from hubbub.protocol import Roster
+from hubbub.study import Study, sources
+from hubbub.version import VERSION
+
+_GIB = 1 << 30
+_DISK = _GIB // 2  # bytes for ledger, event log and models
+_LIBRARIES = _GIB // 2  # bytes of memory for torch and what it needs at a step
+_UNPACKED = 20  # bytes of memory for each of a file of records, while it is read
+_READ_WHOLE = 1 << 24  # bytes of a file that is read in a few seconds
+_SKEW = timedelta(days=1)  # as much as `tls.check` allows
+_MEMORY = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What came of one check.
+
+    Args:
+        check: its name.
+        found: in words; if it is not well, a sentence with what to do.
+        well: whether it is as it should be.
+    """
+
+    check: str
+    found: str
+    well: bool = True
+
+
+def checkup(
+    site: PartyFolder, machine: Machine, *, url: str | None = None, roster: Roster | None = None
+) -> list[Finding]:
+    """Look at everything that taking part needs, in some ten seconds at most.
+
+    Args:
+        site: the party's folder.
+        machine: what belongs to the party on this machine.
+        url: of the relay, if it is another than the roster's.
+        roster: of a party that has approved nothing yet.
+
+    Raises:
+        UserError: it is the aggregator's folder.
+        StudyError: the party has no transport key.
+    """
+    check_role(site)
+    with ThreadPoolExecutor(1) as pool:
+        relayed = pool.submit(lambda: list(_relay(site, url, roster)))
+        own = [
+            _found("approval", lambda: _approval(site)),
+            *([_found("data", lambda: _data(site, machine))] if site.role == "silo" else []),
+            _found("disk", lambda: _disk(site.home, (machine.ledger or site.home / LEDGER).parent)),
+            _found("memory", lambda: _memory(site, machine)),
+            _found("versions", lambda: _versions(site.role)),
+        ]
+        return [*relayed.result(), *own]
+
+
+def _found(check: str, look: Callable[[], str]) -> Finding:
+    """What a look finds, or what is wrong."""
+    try:
+        return Finding(check=check, found=look())
+    except HubbubError as error:
+        return Finding(check=check, found=str(error), well=False)
+
+
+def _relay(site: PartyFolder, url: str | None, roster: Roster | None) -> Iterator[Finding]:
+    """What is found of the relay, by one log-in to each of its servers."""
+    try:
+        relay = relay_of(site, url, roster)
+        trials = tried(relay, site.keys)
+    except HubbubError as error:
+        yield Finding(check="reachability", found=str(error), well=False)
+        return
+    for one in trials:
+        yield _found("reachability", partial(_reachability, one))
+        yield _found("certificate", partial(_certificate, relay, one))
+    yield _found("clock", lambda: _clock([one.certificate for one in trials if one.certificate]))
+
+
+def _reachability(trial: Trial) -> str:
+    if trial.why:
+        raise UserError(
+            f"expected to log in to the relay, got: {trial.why}; see with whoever runs it that it "
+            "is up, that firewalls let this machine out to it, and that it has this roster"
+        )
+    return f"logged in at {trial.url}"
+
+
+def _certificate(relay: Relay, trial: Trial) -> str:
+    shown = trial.certificate
+    if shown is None:
+        raise UserError(
+            f"expected a certificate of {trial.url} that is believed, got none; see what is said "
+            "of its reachability"
+        )
+    if relay.pin and shown.pin != relay.pin:
+        raise UserError(
+            f"expected the relay's key {relay.pin.hex()[:16]} of the roster, got "
+            f"{shown.pin.hex()[:16]}; ask the aggregator which is right before anything else"
+        )
+    left = (shown.ends - datetime.now(UTC)) / timedelta(days=1)
+    if left < TELL_DAYS:
+        raise UserError(
+            f"expected the relay's certificate to hold for {TELL_DAYS} days or more, it ends on "
+            f"{shown.ends:%F}; have it renewed with hubbub relay, where the relay runs"
+        )
+    vouched = "the key is the roster's" if relay.pin else "a public CA vouches for it"
+    return f"{shown.begins:%F} to {shown.ends:%F}, {left:.0f} days left; {vouched}"
+
+
+def _clock(shown: list[ShownCertificate]) -> str:
+    """A relay tells no time: its certificate's dates are all that this clock is compared with."""
+    now = datetime.now(UTC)
+    if not shown:
+        raise UserError(
+            f"expected the relay's certificate to compare this clock with ({now:%F %T} UTC), got "
+            "none; see what is said of its reachability"
+        )
+    for one in shown:
+        if not one.begins - _SKEW <= now <= one.ends:
+            raise UserError(
+                f"expected this clock within the relay's certificate, {one.begins:%F} to "
+                f"{one.ends:%F}, got {now:%F %T} UTC; set the clock, or have it renewed"
+            )
+    return f"{now:%F %T} UTC, within the dates of the relay's certificate; the relay tells no time"
+
+
+def _approval(site: PartyFolder) -> str:
+    names = [study.name for study in site.studies()]
+    if not names:
+        raise UserError("expected a study that is approved here, found none; hubbub approve it")
+    return ", ".join(names)
+
+
+def _data(site: PartyFolder, machine: Machine) -> str:
+    """Whether each study's records can be had; files of some size are opened, not read."""
+    studies = site.studies()
+    for study in studies:
+        check_records(site, study, machine)
+        _try_records(study, site.name, machine.data or site.home)
+    return "readable" if studies else "nothing is approved that has any"
+
+
+def _try_records(study: Study, party: str, folder: Path) -> None:
+    path = sources.file_of(study, party, folder)
+    if path is None:
+        sources.named_object(study.data.source, "data.source")
+        return
+    try:
+        open_ordinary(path).close()
+    except OSError as error:
+        raise DataError(
+            f"expected to read {path.resolve()}, got: {error.strerror}; see who may read it"
+        ) from None
+    if path.stat().st_size <= _READ_WHOLE:
+        sources.records(study, party, folder=folder)
+
+
+def _disk(*folders: Path) -> str:
+    free = []
+    for folder in folders:
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise UserError(
+                f"expected {folder.resolve()} to be a folder that can be written, it is not; make "
+                "it, or see who may write there"
+            )
+        free.append(shutil.disk_usage(folder).free)
+        if free[-1] < _DISK:
+            raise UserError(
+                f"expected {_DISK / _GIB:g} GiB free where {folder.resolve()} lies, found "
+                f"{free[-1] / _GIB:.2f}; make room: a ledger that cannot be written answers nothing"
+            )
+    return f"{min(free) / _GIB:.1f} GiB free"
+
+
+def _memory(site: PartyFolder, machine: Machine) -> str:
+    """Roughly; to whole GiB, so that nothing finer of the records' size is told."""
+    free, need = _available(), 0
+    if site.role == "silo":
+        need = -(-(_LIBRARIES + _UNPACKED * _largest(site, machine)) // _GIB)
+    if free is None:
+        return "not known on this system"
+    if free < need * _GIB:
+        raise UserError(
+            f"expected some {need} GiB of memory for torch and the records, found "
+            f"{free / _GIB:.1f} available; end what else runs here, or add memory"
+        )
+    return f"{free / _GIB:.1f} GiB available"
+
+
+def _largest(site: PartyFolder, machine: Machine) -> int:
+    """Bytes of the largest file of records."""
+    folder = machine.data or site.home
+    paths = [sources.file_of(study, site.name, folder) for study in site.studies()]
+    return max((path.stat().st_size for path in paths if path and path.is_file()), default=0)
+
+
+def _available() -> int | None:
+    """Bytes of memory, as the system estimates them; None if it does not."""
+    try:
+        lines = _MEMORY.read_text(encoding="utf-8").splitlines()
+        return next(int(one.split()[1]) << 10 for one in lines if one.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def _versions(role: str) -> str:
+    torch, nats = _version("torch"), _version("nats-py")
+    if role == "silo" and torch is None:
+        raise UserError("expected torch to be installed at a silo; pip install 'hubbub[learn,net]'")
+    libraries = {"hubbub": VERSION, "Python": platform.python_version()}
+    libraries |= {"torch": torch or "none", "nats-py": nats or "none"}
+    return ", ".join(f"{name} {version}" for name, version in libraries.items())
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,93 @@
+"""Whether the servers of a relay would take a party, found out by logging in and leaving.
+
+Nothing is subscribed to and nothing published: a process of the same party that takes part is not
+disturbed, and nobody else hears of it.
+"""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+
+from cryptography import x509
+
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.line import Line
+from hubbub.network.nats.subjects import seed_of
+from hubbub.network.nats.tls import pin_of
+from hubbub.protocol import Keys
+
+_SECONDS = 7.0  # with the time to end, ten
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownCertificate:
+    """What a server has shown of itself.
+
+    Args:
+        begins, ends: its dates.
+        pin: SHA-256 of its public key.
+    """
+
+    begins: datetime
+    ends: datetime
+    pin: bytes = field(repr=False)
+
+    @classmethod
+    def read(cls, data: bytes) -> ShownCertificate | None:
+        """The certificate in DER; None if it is none."""
+        try:
+            found = x509.load_der_x509_certificate(data)
+        except ValueError:
+            return None
+        return cls(
+            begins=found.not_valid_before_utc, ends=found.not_valid_after_utc, pin=pin_of(found)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What came of a log-in.
+
+    Args:
+        url: of the server.
+        why: it failed; empty if it did not.
+        certificate: that the server has shown, believed or not; None if it came to none.
+    """
+
+    url: str
+    why: str
+    certificate: ShownCertificate | None
+
+
+def tried(relay: Relay, keys: Keys) -> list[Trial]:
+    """Log in to each server with a party's transport key, and leave, within ten seconds.
+
+    Raises:
+        StudyError: the party has no transport key.
+    """
+    with ThreadPoolExecutor(len(relay.urls)) as pool:
+        return list(pool.map(partial(_tried, relay, seed_of(keys)), relay.urls))
+
+
+def _tried(relay: Relay, seed: str, url: str) -> Trial:
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    line = Line(
+        replace(relay, urls=(url,)),
+        seed,
+        {},
+        replies=False,
+        arrived=lambda *_: None,
+        told=lambda _, why: said.put(why),
+    )
+    line.start()
+    try:
+        why = said.get(timeout=_SECONDS)
+    except queue.Empty:
+        why = f"no answer from {url} within {_SECONDS:g} s"
+    finally:
+        line.stop()
+    return Trial(url=url, why=why, certificate=ShownCertificate.read(line.certificate))
