@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,17 @@ def test_every_package_of_the_image_has_the_version_of_the_tests_and_a_hash() ->
         packages = re.split(r"(?m)^(?=[a-z0-9-]+==)", text)[1:]
         assert len(packages) == len(locked) > 0
         assert [one for one in packages if "--hash=sha256:" not in one] == []
+
+
+def test_what_a_party_imports_is_in_the_locks() -> None:
+    """`make lock` was run after the last change of the dependencies."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["learn"], *extras["net"]]
+    image = {package for name in release.LOCKS for package in pins(f"deploy/{name}")}
+    assert {re.split("[=<>~ ]", one)[0] for one in needed} <= image
+    every = {re.split("[=<>~ ]", one)[0] for one in sum(extras.values(), needed)}
+    assert every <= pins("constraints.txt").keys()
 
 
 def test_two_builds_that_differ_are_no_release() -> None:
