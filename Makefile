@@ -7,6 +7,8 @@
 #   make check   formatting, lint, types and layers only
 #   make bench   measure this machine against its physical limits
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
+#   make release   wheel, sdist, SBOM and SHA256SUMS of the last commit in dist/, built twice and compared
+#   make lock    write constraints.txt and deploy/requirements.txt anew; ARGS=--upgrade for newer versions
 #   make clean   remove .venv and all that the tools left behind
 #
 # PYTHON=python3.12 picks another interpreter; ARGS="..." is handed to hubbub or to pytest, where
@@ -32,8 +34,17 @@ CREATED := $(VENV)/.created
 RUNTIME := $(VENV)/.installed-runtime
 ENGINE := $(VENV)/.installed-engine
 TOOLS := $(VENV)/.installed-tools
+RELEASE := $(VENV)/.installed-release
 
-.PHONY: help demo demo-network test test-all check bench experiments clean
+# One version of each package for all Pythons and systems. What torch's build for GPUs needs is left
+# out: it names those versions itself, and the build for CPUs needs none of them.
+COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --no-config \
+  --universal --python-version 3.11 --fork-strategy fewest --prerelease disallow --no-annotate \
+  $(addprefix --no-emit-package ,triton cuda-bindings cuda-pathfinder cuda-toolkit \
+    $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
+      cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
+
+.PHONY: help demo demo-network test test-all check bench experiments release lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -75,6 +86,17 @@ experiments: $(TOOLS)
 	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling utility; do \
 	  $(BIN)/python -m experiments.$$name $(ARGS) || exit 1; done
 
+release: $(RELEASE)
+	$(SAY) building the last commit twice
+	@$(BIN)/python deploy/release.py
+
+lock: $(RELEASE)
+	@$(COMPILE) --all-extras --output-file constraints.txt $(ARGS) pyproject.toml
+	@$(COMPILE) --extra learn --extra net --constraints constraints.txt --generate-hashes \
+	  --no-emit-package torch --output-file deploy/requirements.txt $(ARGS) pyproject.toml
+	@echo setuptools | $(COMPILE) --constraints constraints.txt --generate-hashes \
+	  --output-file deploy/requirements-build.txt $(ARGS) -
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -101,4 +123,9 @@ $(ENGINE): $(RUNTIME)
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
 	@$(INSTALL) --editable '.[learn,net,parquet,experiments,dev]'
+	@touch $@
+
+$(RELEASE): $(CREATED) pyproject.toml constraints.txt
+	$(SAY) installing the tools for releases
+	@$(INSTALL) 'build' 'hatchling' 'cyclonedx-bom' 'uv'
 	@touch $@

@@ -720,5 +720,5 @@ def test_training_without_torch_says_what_to_install(name, tmp_path):
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "hubbub[learn]" in done.stderr
+    assert "pip install '.[learn]'" in done.stderr
     assert done.stderr.count("\n") == 1

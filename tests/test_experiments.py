@@ -15,8 +15,8 @@ import pytest
 
 from hubbub.study.datasets import HEART_COLUMNS
 
-pytest.importorskip("torch", reason="training needs pip install hubbub[learn]")
-pytest.importorskip("matplotlib", reason="figures need pip install hubbub[experiments]")
+pytest.importorskip("torch", reason="training needs the extra learn")
+pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"

@@ -16,7 +16,7 @@ from scipy.stats import binom, norm
 
 import hubbub
 
-pytest.importorskip("matplotlib", reason="figures need pip install hubbub[experiments]")
+pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"

@@ -15,8 +15,8 @@ import pytest
 from hubbub.planning.mask_degree import mask_degree
 from hubbub.study import Study
 
-torch = pytest.importorskip("torch", reason="training needs pip install hubbub[learn]")
-pytest.importorskip("matplotlib", reason="figures need pip install hubbub[experiments]")
+torch = pytest.importorskip("torch", reason="training needs the extra learn")
+pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"

@@ -275,12 +275,12 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_pyarrow)
-    with pytest.raises(DataError, match=r"pip install hubbub\[parquet\]"):
+    with pytest.raises(DataError, match=r"pip install '\.\[parquet\]'"):
         read_table(tmp_path / "silo.parquet", target="y")
 
 
 def test_parquet_and_csv_of_the_same_table_give_the_same_records(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
     parquet = pytest.importorskip("pyarrow.parquet")
     columns = [
         Column(name="age", low=20, high=90, default=50, indicator=True),
@@ -296,7 +296,7 @@ def test_parquet_and_csv_of_the_same_table_give_the_same_records(tmp_path):
 
 
 def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
     parquet = pytest.importorskip("pyarrow.parquet")
     twice = pyarrow.table([[1.0, 2.0], [0.0, 0.0], [1, 0]], names=["age", "age", "y"])
     parquet.write_table(twice, tmp_path / "silo.parquet")
@@ -305,7 +305,7 @@ def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):
 
 
 def test_parquet_columns_that_are_not_declared_may_hold_anything(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
     parquet = pytest.importorskip("pyarrow.parquet")
     far = pyarrow.array([2**60, 5], pyarrow.timestamp("us"))  # a year that Python has no date for
     odd = {"age": [1, 2], "y": [0, 1], "seen": far, "scans": [[1.5], []], "age.unit": ["a", "b"]}
@@ -319,7 +319,7 @@ def test_parquet_columns_that_are_not_declared_may_hold_anything(tmp_path):
 
 
 def test_a_parquet_cell_that_python_cannot_hold_is_not_quoted(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
     parquet = pytest.importorskip("pyarrow.parquet")
     far = pyarrow.array([2**62 // 1000, 0], type=pyarrow.duration("ms"))
     table = pyarrow.table({"stay": far, "y": pyarrow.array([1, 0])})
@@ -330,7 +330,7 @@ def test_a_parquet_cell_that_python_cannot_hold_is_not_quoted(tmp_path):
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):
-    pytest.importorskip("pyarrow", reason="pip install hubbub[parquet]")
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
     path = _csv(tmp_path, "age,y\n1,0\n", name="silo.parquet")
     with pytest.raises(DataError, match=r"silo\.parquet"):
         read_table(path, target="y")

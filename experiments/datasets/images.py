@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from experiments.datasets.archive import Archive, damaged, fill, member
 from experiments.datasets.dealing import TEST, part_of
-from hubbub.errors import DataError
+from hubbub.errors import DataError, with_extra
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.tabular import Records
 
@@ -178,8 +178,8 @@ def _decoded(png: bytes) -> NDArray[Any]:
         from PIL import Image
     except ImportError:
         raise DataError(
-            "expected Pillow to decode the CIFAR-10 archive, found that it is not installed; run "
-            "pip install hubbub[experiments], or put the official binary batches in place"
+            "expected Pillow to decode the CIFAR-10 archive, found that it is not installed; "
+            f"put the official binary batches in place, or {with_extra('experiments')}"
         ) from None
     guard, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # the archive is pinned
     try:

@@ -1,7 +1,7 @@
 """hubbub: one model from many silos, with differential privacy that nobody has to be trusted for.
 
 The accountant, the study and the plan need numpy, scipy and cryptography only. What trains
-(`hubbub.run`, `hubbub.learning`) is loaded when it is first used and needs `hubbub[learn]`.
+(`hubbub.run`, `hubbub.learning`) is loaded when it is first used and needs the extra `learn`.
 """
 
 from __future__ import annotations

@@ -60,3 +60,12 @@ class EffortError(HubbubError):
 
 class IntegrityError(HubbubError):
     """A stored file was altered, truncated or half-written."""
+
+
+def with_extra(name: str) -> str:
+    """How a missing extra is installed: the end of an error's sentence.
+
+    Args:
+        name: of the extra, as pyproject.toml calls it; several with commas.
+    """
+    return f"pip install '.[{name}]', the dot being hubbub's source folder or a release's wheel"

@@ -22,7 +22,7 @@ from hubbub.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
 from network.test_over_nats import Everybody
 
-pytest.importorskip("nats", reason="needs nats-py: pip install 'hubbub[net]'")
+pytest.importorskip("nats", reason="needs the extra net")
 CHECKS = ["reachability", "certificate", "clock", "approval", "data", "disk", "memory", "versions"]
 ROWS = "a,b,c,d,x\n" + "0.5,0.25,0.125,1,1\n" * 20
 
@@ -266,7 +266,7 @@ def no_torch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     [
         (nothing_free, "disk", "make room"),
         (no_memory, "memory", "add memory"),
-        (no_torch, "versions", "pip install 'hubbub[learn,net]'"),
+        (no_torch, "versions", "pip install '.[learn,net]'"),
     ],
 )
 def test_a_machine_that_lacks_something(

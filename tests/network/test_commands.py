@@ -466,8 +466,8 @@ def test_without_the_engine_its_commands_say_what_to_install(command, home, monk
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name: None if name == "nats" else real(name)
     )
-    refuses(command, "join", "--home", home / "cleveland", says="hubbub[net]")
-    refuses(command, *serving(home), says="hubbub[net]")
+    refuses(command, "join", "--home", home / "cleveland", says="'.[net]'")
+    refuses(command, *serving(home), says="'.[net]'")
     refuses(command, "demo", "--network", "--out", home / "demo", says="net]")
     assert not (home / "demo").exists()
 

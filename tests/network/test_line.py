@@ -30,7 +30,7 @@ from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.session.ask import Call
 from network.lines import NAMES, Proxy, Relayed, asked, come, free_port, missing, relayed, wait
 
-pytest.importorskip("nats", reason="needs nats-py: pip install 'hubbub[net]'")
+pytest.importorskip("nats", reason="needs the extra net")
 MEMBERS = [name for name in NAMES if name != "aggregator"]
 BIG = random.Random(1).randbytes(3_000_000)
 

@@ -198,7 +198,7 @@ def test_a_list_for_every_step_comes_over_a_real_relay_too(
     gather: Any, drawn: Drawn, tmp_path: Path
 ) -> None:
     """Requests for one list and the next look alike there; each is answered for itself."""
-    pytest.importorskip("nats", reason="needs nats-py: pip install 'hubbub[net]'")
+    pytest.importorskip("nats", reason="needs the extra net")
     parties = gather("per-step", 0)
     folder = tmp_path / "relay"
     folder.mkdir()

@@ -25,7 +25,7 @@ from hubbub.network.party_folder import PartyFolder
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody
 
-parser = pytest.importorskip("prometheus_client.parser", reason="pip install 'hubbub[net]'")
+parser = pytest.importorskip("prometheus_client.parser", reason="needs the extra net")
 COUNT, CELL = 4177, "73193.5"
 
 

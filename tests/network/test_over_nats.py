@@ -32,7 +32,7 @@ from network.lines import free_port, over_nats, wait
 from network.relay import HASTY, tiny
 from network.test_same_bits import apart, named, together
 
-pytest.importorskip("nats", reason="needs nats-py: pip install 'hubbub[net]'")
+pytest.importorskip("nats", reason="needs the extra net")
 
 
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])

@@ -25,7 +25,7 @@ from hubbub.cli import (
     training_commands,
 )
 from hubbub.cli.output import for_machines, warn
-from hubbub.errors import HubbubError, UserError
+from hubbub.errors import HubbubError, UserError, with_extra
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "safetensors"):
             raise
-        warn(f"expected {error.name} to be installed for this command; pip install 'hubbub[learn]'")
+        warn(f"expected {error.name} to be installed for this command; {with_extra('learn')}")
         return 2
     except KeyboardInterrupt:
         warn("interrupted; what the ledger holds has been charged")

@@ -19,7 +19,7 @@ from hubbub.cli.consortium_commands import HOME
 from hubbub.cli.output import Bar, add_command, answer, bar, emit, number, say, table
 from hubbub.cli.training_commands import AUDIT_WORDS
 from hubbub.disk import json_value, read_bytes
-from hubbub.errors import UserError
+from hubbub.errors import UserError, with_extra
 from hubbub.network import EventLog, PartyFolder, Timeouts, read_roster, sentence
 from hubbub.planning import plan
 from hubbub.protocol import Roster
@@ -214,4 +214,4 @@ def _cell(value: object) -> str:
 
 def _check_engine() -> None:
     if importlib.util.find_spec("nats") is None:
-        raise UserError("expected the library nats-py to be installed; pip install 'hubbub[net]'")
+        raise UserError(f"expected the library nats-py to be installed; {with_extra('net')}")

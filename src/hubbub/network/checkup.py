@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from hubbub.disk import open_ordinary
-from hubbub.errors import DataError, HubbubError, UserError
+from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
 from hubbub.network.nats import Relay
 from hubbub.network.nats.tls import TELL_DAYS
@@ -232,7 +232,7 @@ def _available() -> int | None:
 def _versions(role: str) -> str:
     torch, nats = _version("torch"), _version("nats-py")
     if role == "silo" and torch is None:
-        raise UserError("expected torch to be installed at a silo; pip install 'hubbub[learn,net]'")
+        raise UserError(f"expected torch to be installed at a silo; {with_extra('learn,net')}")
     libraries = {"hubbub": VERSION, "Python": platform.python_version()}
     libraries |= {"torch": torch or "none", "nats-py": nats or "none"}
     return ", ".join(f"{name} {version}" for name, version in libraries.items())

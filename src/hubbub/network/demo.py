@@ -20,7 +20,7 @@ from typing import Any
 import tomli_w
 
 from hubbub.disk import PUBLIC, write_text
-from hubbub.errors import HubbubError, UserError
+from hubbub.errors import HubbubError, UserError, with_extra
 from hubbub.network.host import named_relay
 from hubbub.network.key_files import roster_of, roster_toml
 from hubbub.network.party_folder import RELAY, PartyFolder
@@ -127,7 +127,7 @@ def run_demo(
         HubbubError: the run did not end well; the folder's logs say why.
     """
     if importlib.util.find_spec("nats") is None:
-        raise UserError("expected the library nats-py to be installed; pip install 'hubbub[net]'")
+        raise UserError(f"expected the library nats-py to be installed; {with_extra('net')}")
     read_libraries(command)
     folder.mkdir(parents=True, exist_ok=True)
     consortium = DemoConsortium.made(folder, toml, nodes, told, command)

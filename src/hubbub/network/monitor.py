@@ -14,7 +14,7 @@ from socketserver import ThreadingMixIn
 from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from hubbub.errors import UserError
+from hubbub.errors import UserError, with_extra
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 
 _HOST = "127.0.0.1"
@@ -135,7 +135,7 @@ def _page(event_log: EventLog) -> Callable[..., Iterable[bytes]]:
     except ImportError:
         raise UserError(
             "expected the library prometheus-client to be installed for --metrics-port; "
-            "pip install 'hubbub[net]'"
+            + with_extra("net")
         ) from None
     registry = CollectorRegistry()
     registry.register(_Collected(event_log))

