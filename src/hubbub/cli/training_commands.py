@@ -191,7 +191,6 @@ def _demo_network(options: argparse.Namespace) -> int:
     """The same study twice: among processes over NATS, and in this one."""
     from hubbub.cli.main import main
     from hubbub.network.demo import run_demo
-    from hubbub.training.run_study import run
 
     if options.splits is not None:
         raise UserError("expected --network without --splits, got both; it makes one run, leave it")
@@ -199,6 +198,10 @@ def _demo_network(options: argparse.Namespace) -> int:
     out = options.out or _new_folder("demo-network")
     told = (lambda _: None) if options.json else say
     apart = run_demo(out, _heart(), nodes=_NODES, told=told, command=main)
+    from hubbub.training.run_study import (
+        run,  # reads torch, which those processes did for themselves
+    )
+
     began = time.perf_counter()
     study = Study.load(out / "study.toml")
     study = replace(study, toml="", parties=replace(study.parties, roster=""))  # keys of this run
