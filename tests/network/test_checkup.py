@@ -14,7 +14,7 @@ import pytest
 
 from hubbub.cli import main
 from hubbub.network import checkup as checkups
-from hubbub.network.checkup import Finding, checkup
+from hubbub.network.checkup import Checked, checkup
 from hubbub.network.host import RelayFiles
 from hubbub.network.join import Machine, relay_of
 from hubbub.network.nats import Server, tls, trial
@@ -62,12 +62,12 @@ def listens(everybody: Everybody) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def looked(site: PartyFolder, machine: Machine | None = None, **more: Any) -> dict[str, Finding]:
+def looked(site: PartyFolder, machine: Machine | None = None, **more: Any) -> dict[str, Checked]:
     found = checkup(site, machine or Machine(), **more)
     return {one.check: one for one in found}
 
 
-def wrong(found: dict[str, Finding]) -> list[str]:
+def wrong(found: dict[str, Checked]) -> list[str]:
     return [name for name, one in found.items() if not one.well]
 
 

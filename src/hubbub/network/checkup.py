@@ -22,7 +22,7 @@ from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
 from hubbub.network.nats import Relay
 from hubbub.network.nats.tls import TELL_DAYS
-from hubbub.network.nats.trial import ShownCertificate, Trial, tried
+from hubbub.network.nats.trial import LoginTrial, ShownCertificate, tried
 from hubbub.network.party_folder import LEDGER, PartyFolder
 from hubbub.protocol import Roster
 from hubbub.study import Study, sources
@@ -38,7 +38,7 @@ _MEMORY = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Checked:
     """What came of one check.
 
     Args:
@@ -54,7 +54,7 @@ class Finding:
 
 def checkup(
     site: PartyFolder, machine: Machine, *, url: str | None = None, roster: Roster | None = None
-) -> list[Finding]:
+) -> list[Checked]:
     """Look at everything that taking part needs, in some ten seconds at most.
 
     Args:
@@ -80,21 +80,21 @@ def checkup(
         return [*relayed.result(), *own]
 
 
-def _found(check: str, look: Callable[[], str]) -> Finding:
+def _found(check: str, look: Callable[[], str]) -> Checked:
     """What a look finds, or what is wrong."""
     try:
-        return Finding(check=check, found=look())
+        return Checked(check=check, found=look())
     except HubbubError as error:
-        return Finding(check=check, found=str(error), well=False)
+        return Checked(check=check, found=str(error), well=False)
 
 
-def _relay(site: PartyFolder, url: str | None, roster: Roster | None) -> Iterator[Finding]:
+def _relay(site: PartyFolder, url: str | None, roster: Roster | None) -> Iterator[Checked]:
     """What is found of the relay, by one log-in to each of its servers."""
     try:
         relay = relay_of(site, url, roster)
         trials = tried(relay, site.keys)
     except HubbubError as error:
-        yield Finding(check="reachability", found=str(error), well=False)
+        yield Checked(check="reachability", found=str(error), well=False)
         return
     for one in trials:
         yield _found("reachability", partial(_reachability, one))
@@ -102,7 +102,7 @@ def _relay(site: PartyFolder, url: str | None, roster: Roster | None) -> Iterato
     yield _found("clock", lambda: _clock([one.certificate for one in trials if one.certificate]))
 
 
-def _reachability(trial: Trial) -> str:
+def _reachability(trial: LoginTrial) -> str:
     if trial.why:
         raise UserError(
             f"expected to log in to the relay, got: {trial.why}; see with whoever runs it that it "
@@ -111,7 +111,7 @@ def _reachability(trial: Trial) -> str:
     return f"logged in at {trial.url}"
 
 
-def _certificate(relay: Relay, trial: Trial) -> str:
+def _certificate(relay: Relay, trial: LoginTrial) -> str:
     shown = trial.certificate
     if shown is None:
         raise UserError(

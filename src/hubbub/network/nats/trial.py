@@ -49,7 +49,7 @@ class ShownCertificate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class LoginTrial:
     """What came of a log-in.
 
     Args:
@@ -63,7 +63,7 @@ class Trial:
     certificate: ShownCertificate | None
 
 
-def tried(relay: Relay, keys: Keys) -> list[Trial]:
+def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:
     """Log in to each server with a party's transport key, and leave, within ten seconds.
 
     Raises:
@@ -73,7 +73,7 @@ def tried(relay: Relay, keys: Keys) -> list[Trial]:
         return list(pool.map(partial(_tried, relay, seed_of(keys)), relay.urls))
 
 
-def _tried(relay: Relay, seed: str, url: str) -> Trial:
+def _tried(relay: Relay, seed: str, url: str) -> LoginTrial:
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     line = Line(
         replace(relay, urls=(url,)),
@@ -90,4 +90,4 @@ def _tried(relay: Relay, seed: str, url: str) -> Trial:
         why = f"no answer from {url} within {_SECONDS:g} s"
     finally:
         line.stop()
-    return Trial(url=url, why=why, certificate=ShownCertificate.read(line.certificate))
+    return LoginTrial(url=url, why=why, certificate=ShownCertificate.read(line.certificate))
