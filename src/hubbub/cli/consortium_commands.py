@@ -14,7 +14,7 @@ from hubbub.cli import passphrase
 from hubbub.cli.ledger_commands import capped
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.cli.training_commands import show_plan
-from hubbub.disk import PUBLIC, write_text
+from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.network import (
     IDENTITY,
@@ -106,7 +106,7 @@ def _roster(options: argparse.Namespace) -> int:
         roster = roster_of([read_identity(path) for path in options.files])
     if options.out is not None:
         with writing(options.out):
-            write_text(options.out, roster_toml(roster), mode=PUBLIC)
+            write_text(options.out, roster_toml(roster))
     relay = roster.parties[0].relay
     if options.json:
         parties = [

@@ -19,7 +19,7 @@ from typing import Any
 
 import tomli_w
 
-from hubbub.disk import PUBLIC, write_text
+from hubbub.disk import write_text
 from hubbub.errors import HubbubError, UserError, with_extra
 from hubbub.network.host import named_relay
 from hubbub.network.key_files import roster_of, roster_toml
@@ -75,10 +75,10 @@ class DemoConsortium:
         sites += [PartyFolder.made(folder / name, name, role) for name, role in members.items()]
         told("somebody: hubbub roster */identity.toml --out roster.toml")
         roster = roster_of([site.keys.identity for site in sites])
-        write_text(folder / "roster.toml", roster_toml(roster), mode=PUBLIC)
+        write_text(folder / "roster.toml", roster_toml(roster))
         said["parties"] |= {"compute_nodes": nodes, "roster": roster.digest.hex()}
         study = Study.parse(tomli_w.dumps(said))
-        write_text(folder / "study.toml", study.as_toml(), mode=PUBLIC)
+        write_text(folder / "study.toml", study.as_toml())
         told("each party: hubbub approve study.toml --roster roster.toml --home NAME")
         for site in sites:
             site.approve(study, roster)

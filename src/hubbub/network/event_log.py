@@ -9,7 +9,6 @@ replaced all at once. A log that has grown large becomes `events.jsonl.1`, and a
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.disk import PUBLIC, write_text
+from hubbub.disk import appending, write_all, write_text
 from hubbub.network.event_messages import sentence
 
 LOG, STATUS = "events.jsonl", "status.json"
@@ -77,7 +76,7 @@ class EventLog:
             whole = {"party": self.party, "time": time.time(), **self._state}
             status = json.dumps(whole, indent=2) + "\n"
             with self._surviving():
-                write_text(self.folder / STATUS, status, durable=False, mode=PUBLIC)
+                write_text(self.folder / STATUS, status, durable=False)
 
     def progress(self, done: int, steps: int, **values: Any) -> None:
         """Change the state in the middle of training: how far it is, and how long it will take.
@@ -130,7 +129,5 @@ def _append(path: Path, line: str) -> None:
     """A line at the end of a log that everybody may read, or of a new one."""
     if path.exists() and path.stat().st_size > _LARGEST:
         path.replace(path.with_name(path.name + ".1"))
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PUBLIC)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, PUBLIC)
-        file.write(line)
+    with appending(path) as file:
+        write_all(file, line.encode())

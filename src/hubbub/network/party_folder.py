@@ -23,14 +23,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import write_audit
-from hubbub.disk import PRIVATE, write_text
+from hubbub.disk import PRIVATE, locked, write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
     Unlock,
@@ -304,10 +304,10 @@ def alone(home: Path) -> Iterator[None]:
     Raises:
         UserError: another one does.
     """
-    with (home / LOCK).open("ab") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            stack.enter_context(locked(home / LOCK))
+        except BlockingIOError:
             raise UserError(
                 f"expected to be the only process that works with {home.resolve()}, another hubbub "
                 "does; end that one, or name another --home"

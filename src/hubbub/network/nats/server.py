@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from hubbub.disk import PUBLIC, write_text
+from hubbub.disk import write_text
 from hubbub.errors import UserError, with_extra
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.pieces import LARGEST_PACKET
@@ -45,7 +45,7 @@ def write_server(
         The file, and whether a server was told.
     """
     path = folder / CONFIGURATION
-    write_text(path, configuration(folder, roster, relay, certificate), mode=PUBLIC)
+    write_text(path, configuration(folder, roster, relay, certificate))
     with contextlib.suppress(OSError, ValueError):
         process = int((folder / PROCESS_ID).read_text())
         if b"nats-server" in Path(f"/proc/{process}/cmdline").read_bytes():

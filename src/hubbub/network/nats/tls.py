@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hubbub.disk import PRIVATE, PUBLIC, write_bytes
+from hubbub.disk import PRIVATE, write_bytes
 from hubbub.errors import UserError
 
 CERTIFICATE, KEY = "relay.pem", "relay.key"
@@ -62,7 +62,7 @@ class RelayCertificate:
             private = ec.generate_private_key(ec.SECP256R1())
             write_bytes(found.key, _pem(private), mode=PRIVATE)
         if not found.path.is_file() or found.days_left < _RENEW_DAYS:
-            write_bytes(found.path, _signed(found.key, host), mode=PUBLIC)
+            write_bytes(found.path, _signed(found.key, host))
         return found
 
     @property
