@@ -79,6 +79,7 @@ from hubbub.protocol.round import (
     draw_key,
     draw_of,
     injected,
+    joint_rows,
     most_rows,
     poisson_rows,
     projection_of,

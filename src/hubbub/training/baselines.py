@@ -29,7 +29,7 @@ from hubbub.protocol import (
     chosen_records,
     clipped_sum,
     draw_of,
-    injected,
+    joint_rows,
     partition,
     poisson_rows,
     standard_normal,
@@ -152,7 +152,7 @@ class _Sums:
             rate = self.terms.sample_rate
             return poisson_rows(self.source, task.count, task.capacity, rate)
         chosen = chosen_records(batch, self.places[silo])
-        return injected(self.source, chosen, min(self.terms.batch, task.count))
+        return joint_rows(self.source, chosen, self.terms.batch, task.count)
 
     def noisy(
         self, silo: int, parameters: prepared_study.Parameters, chance: _Chance, sigma: float

@@ -124,17 +124,17 @@ class PreparedStudy:
                 margin=SUM_MARGIN,
                 method=self.method,
                 capacity=capacity,
-                rows=self._rows(capacity),
+                rows=self._rows(len(records), capacity),
                 device=self.device,
             )
             for records, capacity in zip(self.records, self.capacities, strict=True)
         ]
 
-    def _rows(self, capacity: int) -> int:
+    def _rows(self, records: int, capacity: int) -> int:
         """The public number of rows in a silo's batches."""
         rate = self.study.training.sample_rate
         if self.study.training.sampling == "without-replacement":
-            return min(joint_batch(rate, self.study.data.records), capacity)
+            return min(joint_batch(rate, self.study.data.records), records)
         return most_rows(capacity, rate)
 
     def lift(self, terms: RoundParameters) -> Lift | None:

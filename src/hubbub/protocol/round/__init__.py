@@ -4,7 +4,14 @@ They do no I/O, read no clock and draw no global randomness; whoever runs them c
 """
 
 from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.batch_rows import EMPTY, Rows, injected, most_rows, poisson_rows
+from hubbub.protocol.round.batch_rows import (
+    EMPTY,
+    Rows,
+    injected,
+    joint_rows,
+    most_rows,
+    poisson_rows,
+)
 from hubbub.protocol.round.compute_node import ComputeNode
 from hubbub.protocol.round.decoding import decoded
 from hubbub.protocol.round.masking import Attempt, Masking

@@ -60,6 +60,18 @@ def poisson_rows(source: SecureSource, records: int, capacity: int, rate: float)
     return injected(source, np.where(heads < records, heads, EMPTY), rows)
 
 
+def joint_rows(source: SecureSource, chosen: NDArray[np.intp], batch: int, records: int) -> Rows:
+    """A silo's part of a joint batch in its rows: the number of its records is public there (P19).
+
+    Args:
+        source: of the injection.
+        chosen: positions of the silo's records in the batch.
+        batch: records in the batch, of all silos.
+        records: how many the silo has.
+    """
+    return injected(source, chosen, min(batch, records))
+
+
 def injected(source: SecureSource, chosen: NDArray[np.intp], rows: int) -> Rows:
     """The chosen records in distinct rows, uniformly; the other rows are EMPTY.
 

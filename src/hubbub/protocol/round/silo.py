@@ -146,8 +146,7 @@ class Silo:
                 "expected a shuffled token list and a joint seed, got none; get them"
             )
         chosen = self._tokens.chosen(terms, self._seed, attempt.round)  # P9: joint batches
-        most = min(terms.batch, task.count)  # the number of records is public there
-        return batch_rows.injected(source, chosen, most)
+        return batch_rows.joint_rows(source, chosen, terms.batch, task.count)
 
     def _draw(self, attempt: Attempt) -> Draw | None:
         """The matrix of the attempt, where sums are projected (P8)."""
