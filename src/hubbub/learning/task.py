@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.batches import batch_of
+from hubbub.learning.batches import Loss, batch_of
 from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.models import default_loss
@@ -95,9 +95,7 @@ class TrainingTask:
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = parameters_vector(model).size
-        trial = tried(self._model, tuple(records.inputs.shape[1:]))
-        targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
-        self._loss = default_loss(trial.outputs, targets.dtype)
+        trial, targets, self._loss = _tried(self._model, records)
         self._method = method
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
@@ -233,15 +231,11 @@ class EvaluationTask:
         device: str = "cpu",
     ) -> None:
         self.capacity = len(records) if capacity is None else capacity
-        self._model, self._device = replica(model, device_of(device)), device_of(device)
-        trial = tried(self._model, tuple(records.inputs.shape[1:]))
-        targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
+        self._device = device_of(device)
+        self._model = replica(model, self._device)
+        trial, targets, self._loss = _tried(self._model, records)
         self._single = trial.outputs == 1
-        self._loss = default_loss(trial.outputs, targets.dtype)
-        size = piece_size(self.capacity, _MOST_EVALUATED)
-        with self._evaluating():
-            alone = rows_are_alone(self._piece, trial, targets, size, self._device)
-        most = size if alone else 1
+        most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = RecordRows(records, trial.null, most=most, device=self._device)
 
     def __repr__(self) -> str:
@@ -269,6 +263,15 @@ class EvaluationTask:
             load_parameters(self._model, parameters)
             return self._rows.total(rows, 3, self._piece)
 
+    def _checked(self, trial: Trial, targets: torch.Tensor, size: int) -> int:
+        """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
+        known, key = _CHECKED.setdefault(self._model, {}), ("evaluation", size, targets.dtype)
+        if key not in known:
+            with self._evaluating():
+                alone = rows_are_alone(self._piece, trial, targets, size, self._device)
+            known[key] = size, alone
+        return size if known[key][1] else 1
+
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
         """The replica in evaluation mode, while nobody else writes to it."""
@@ -290,6 +293,13 @@ class EvaluationTask:
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
         columns = torch.stack([torch.ones_like(bounded), found.double(), bounded])
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
+
+
+def _tried(model: nn.Module, records: Records) -> tuple[Trial, torch.Tensor, Loss]:
+    """Made-up records of the same shape, a target for each of them, and the loss of both."""
+    trial = tried(model, tuple(records.inputs.shape[1:]))
+    targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
+    return trial, targets, default_loss(trial.outputs, targets.dtype)
 
 
 def rows_within(margin: float) -> int:
