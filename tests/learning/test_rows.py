@@ -53,6 +53,13 @@ def records_of(inputs: np.ndarray, classes: int = 2) -> Records:
     return Records(inputs=inputs.astype(np.float32), targets=targets.astype(np.int64))
 
 
+def neighbours(generator: np.random.Generator, others: int) -> tuple[np.ndarray, Records]:
+    """A record, others that are all like it, and one more, the last."""
+    record = generator.uniform(-1, 1, WIDTH).astype(np.float32)
+    more = generator.uniform(-1, 1, WIDTH).astype(np.float32)
+    return record, records_of(np.concatenate([np.repeat(record[None], others, 0), more[None]]))
+
+
 def rows_with(generator: np.random.Generator, others: int, size: int) -> tuple[np.ndarray, ...]:
     """Others in random rows, and the same with one record more, numbered `others`."""
     order = generator.permutation(size)
@@ -71,9 +78,7 @@ def test_one_record_more_moves_the_sum_by_no_more_than_the_clip(method: str) -> 
     generator = np.random.default_rng(2)
     moved = []
     for others in (3, 7, 15):
-        record = generator.uniform(-1, 1, WIDTH).astype(np.float32)
-        more = generator.uniform(-1, 1, WIDTH).astype(np.float32)
-        records = records_of(np.concatenate([np.repeat(record[None], others, 0), more[None]]))
+        record, records = neighbours(generator, others)
         without, whole = rows_with(generator, others, 24)
         for _ in range(12):
             model, parameters = on_the_edge(generator, record)
@@ -87,9 +92,7 @@ def test_one_record_more_moves_the_sum_by_no_more_than_the_clip(method: str) -> 
 def test_one_record_more_moves_an_evaluation_by_itself_only() -> None:
     generator = np.random.default_rng(3)
     for others in (3, 7, 15):
-        record = generator.uniform(-1, 1, WIDTH).astype(np.float32)
-        more = generator.uniform(-1, 1, WIDTH).astype(np.float32)
-        records = records_of(np.concatenate([np.repeat(record[None], others, 0), more[None]]))
+        record, records = neighbours(generator, others)
         without, whole = rows_with(generator, others, 24)
         for _ in range(12):
             model, parameters = on_the_edge(generator, record)

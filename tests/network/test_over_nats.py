@@ -22,15 +22,10 @@ from hubbub.network.nats.carrier import Carrier
 from hubbub.network.nats.server import PROCESS_ID, Server
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.round import decoded
-from hubbub.session.layout import round_parameters_of
-from hubbub.session.setup import SetUp
 from hubbub.study import Study
-from hubbub.training.loop import Parameters, Summed, train
-from hubbub.training.prepared_study import PreparedStudy
 from network.lines import free_port, over_nats, wait
 from network.relay import HASTY, tiny
-from network.test_same_bits import apart, named, together
+from network.test_same_bits import apart, trained_together
 
 pytest.importorskip("nats", reason="needs the extra net")
 
@@ -40,17 +35,7 @@ def test_models_over_nats_have_the_same_bits_as_in_one_process(
     tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parties = apart(tmp_path, nodes, {})
-    setting = PreparedStudy.of(parties.study)
-    reference = together(parties, setting)
-    monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
-    terms = round_parameters_of(setting.plan, setting.initial.size, parameters=setting.initial.size)
-
-    def summation(step: int, parameters: Parameters, _left: int) -> Summed:
-        total, made = reference.rounds.round(step, parameters)
-        assert total is not None
-        return Summed(gradient=decoded(terms, total), attempts=made)
-
-    here = train(setting, summation, lambda *_: None, divisor=setting.plan.divisor)
+    _, here = trained_together(parties, monkeypatch)
     with over_nats(tmp_path, parties) as (carrier, _):
         there = parties.serve(carrier.phase, timeouts=HASTY)
     assert here.parameters.tobytes() == learning.parameters_vector(there.model).tobytes()

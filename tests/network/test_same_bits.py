@@ -20,7 +20,7 @@ from hubbub.protocol.round import decoded
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.session.setup import SetUp
-from hubbub.training.loop import Parameters, Summed, train
+from hubbub.training.loop import Parameters, State, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
 from network.relay import HASTY, Watched, opened, tiny
 
@@ -92,11 +92,8 @@ def test_the_sums_have_the_same_bits(
         model = (model + number).astype(np.float32)
 
 
-@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
-def test_the_models_have_the_same_bits(
-    tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parties = apart(tmp_path, nodes, {})
+def trained_together(parties: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[PreparedStudy, State]:
+    """The study trained in one process; whoever trains it apart afterwards has its session."""
     setting = PreparedStudy.of(parties.study)
     reference = together(parties, setting)
     monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
@@ -107,7 +104,15 @@ def test_the_models_have_the_same_bits(
         assert total is not None
         return Summed(gradient=decoded(terms, total), attempts=made)
 
-    here = train(setting, summation, lambda *_: None, divisor=setting.plan.divisor)
+    return setting, train(setting, summation, lambda *_: None, divisor=setting.plan.divisor)
+
+
+@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+def test_the_models_have_the_same_bits(
+    tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = apart(tmp_path, nodes, {})
+    setting, here = trained_together(parties, monkeypatch)
     there = parties.serve(timeouts=HASTY)
     assert here.parameters.tobytes() == learning.parameters_vector(there.model).tobytes()
     assert (here.parameters != setting.initial).all()
