@@ -18,6 +18,7 @@ from typing import Any
 
 import tomli_w
 
+from benchmarks.network.accounts import Books
 from hubbub.cli.main import main
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.nats.server import PROCESS_ID
@@ -76,6 +77,17 @@ class Run:
     def folder(self) -> Path:
         """Of the run, at the aggregator."""
         return PartyFolder.opened(self.stage.home("aggregator")).run(self.study.id)
+
+    @property
+    def books(self) -> Books:
+        """Where everybody's books are."""
+        return Books(
+            study=self.study,
+            roster=self.stage.roster,
+            homes=self.stage.consortium.folder,
+            folder=self.folder,
+            step=self.step,
+        )
 
     @property
     def events(self) -> list[dict[str, Any]]:

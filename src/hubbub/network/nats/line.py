@@ -12,7 +12,6 @@ import logging
 import random
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from hubbub.errors import ProtocolError
+from hubbub.network.clock import Clock
 from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.network.nats.link import BEAT_SECONDS, Link, Message
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
@@ -66,6 +66,7 @@ class Line:
         replies: whether these ends answer, and do not ask.
         arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
+        clock: by which it is tried again.
     """
 
     def __init__(
@@ -77,15 +78,16 @@ class Line:
         replies: bool,
         arrived: Arrived,
         told: Told,
+        clock: Clock | None = None,
     ) -> None:
-        self._relay, self._seed = relay, seed
+        self._relay, self._seed, self._clock = relay, seed, clock or Clock()
         self._arrived, self._told = arrived, told
         self._ends = {
             name: End(hears=hears, says=says, link=Link(replies=replies))
             for name, (hears, says) in ends.items()
         }
         self._context = client_context(relay.pin)
-        self._loop = asyncio.new_event_loop()
+        self._loop = self._clock.loop()
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
         self._client: Any = None  # while the line is up
@@ -115,7 +117,7 @@ class Line:
 
         def begin() -> None:
             end = self._ends[name]
-            end.link.send(number, message, digest, time.monotonic())
+            end.link.send(number, message, digest, self._clock.now())
             end.wake.set()
 
         self._call(begin)
@@ -130,7 +132,7 @@ class Line:
 
     def silence(self, name: str) -> float:
         """Seconds since somebody was last heard of."""
-        return time.monotonic() - self._ends[name].link.heard
+        return self._clock.now() - self._ends[name].link.heard
 
     def missing(self, name: str) -> str:
         """Why somebody does not answer, as far as can be seen from here."""
@@ -237,7 +239,7 @@ class Line:
             pump.add_done_callback(lambda _: lost.set())
         stopping = asyncio.create_task(self._stopping.wait())
         while client.is_connected and not any(one.done() for one in (*pumps, stopping)):
-            now = time.monotonic()
+            now = self._clock.now()
             for end in self._ends.values():
                 end.link.pass_time(now)
                 end.wake.set()
@@ -280,7 +282,7 @@ class Line:
             packet = Packet.read(message.data)
         except ProtocolError:
             return  # as if it had been lost
-        found = end.link.hear(packet, time.monotonic())
+        found = end.link.hear(packet, self._clock.now())
         end.wake.set()
         if found is not None or packet.kind is PacketKind.BYE:
             self._arrived(name, found)
