@@ -1,4 +1,4 @@
-"""python -m benchmarks.network kills | endurance | crowd; see each file."""
+"""python -m benchmarks.network kills | endurance | crowd | cuts; see each file."""
 
 from __future__ import annotations
 
@@ -29,11 +29,18 @@ def _crowd(options: Options) -> Sequence[Any]:
     return crowd.measured(options.silos, options.steps)
 
 
+def _cuts(options: Options) -> Sequence[Any]:
+    from benchmarks.network import cuts
+
+    return cuts.measured(options.nodes, options.cuts, options.seed)
+
+
 # What is measured, and over how many steps.
 _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "kills": (_kills, 600),
     "endurance": (_endurance, 1000),
     "crowd": (_crowd, 20),
+    "cuts": (_cuts, 0),
 }
 
 
@@ -44,7 +51,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2, help="compute nodes; 0: pairwise masks")
     parser.add_argument("--silos", type=int, default=30, help="crowd: how many")
     parser.add_argument("--kills", type=int, default=200, help="kills: how many")
-    parser.add_argument("--seed", type=int, default=1, help="kills: of chance")
+    parser.add_argument("--cuts", type=int, default=300, help="cuts: how many")
+    parser.add_argument("--seed", type=int, default=1, help="kills, cuts: of chance")
     parser.add_argument("--minutes", type=float, default=60.0, help="kills: at most")
     parser.add_argument("--steps", type=int, help="of the study")
     options = parser.parse_args()

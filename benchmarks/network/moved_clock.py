@@ -11,7 +11,7 @@ from typing import TypeVar
 from hubbub.network.clock import Clock
 
 _Item = TypeVar("_Item")
-_LOOK = 0.005  # seconds between looks at it
+_LOOK = 0.01  # seconds between looks at it
 
 
 class MovedClock(Clock):

@@ -1,4 +1,4 @@
-"""Ways to the relay on which something can happen: TCP on the loopback, handed on by this process."""
+"""Ways to the relay on which something can happen: TCP on the loopback, handed on here."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Ways:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._ways: list[Way] = []
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="ways")
         self._thread.start()
 
@@ -31,6 +32,9 @@ class Ways:
         """End all of them."""
 
         async def ended() -> None:
+            for way in self._ways:
+                way.close()
+            await asyncio.sleep(0.05)  # transports close some turns later
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()
@@ -39,11 +43,13 @@ class Ways:
 
         asyncio.run_coroutine_threadsafe(ended(), self._loop)
         self._thread.join(10.0)
+        self._loop.close()
 
     def to(self, port: int) -> Way:
         """A new way there."""
         way = Way(port, self._loop)
         asyncio.run_coroutine_threadsafe(way.listen(), self._loop).result()
+        self._ways.append(way)
         return way
 
 
@@ -61,8 +67,14 @@ class Way:
 
     async def listen(self) -> None:
         """Begin."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        """End, and all connections with it."""
+        self._server.close()
+        for one in self._near:
+            one.transport.abort()
 
     def happen(self, fault: Fault) -> None:
         """From now on nothing passes."""
