@@ -1,4 +1,4 @@
-"""python -m benchmarks.network kills | endurance | crowd | cuts; see each file."""
+"""python -m benchmarks.network kills | endurance | crowd | cuts | slow; see each file."""
 
 from __future__ import annotations
 
@@ -35,12 +35,19 @@ def _cuts(options: Options) -> Sequence[Any]:
     return cuts.measured(options.nodes, options.cuts, options.seed)
 
 
+def _slow(options: Options) -> Sequence[Any]:
+    from benchmarks.network import slow_line
+
+    return slow_line.measured(options.nodes, options.seed, options.darknesses, options.hidden)
+
+
 # What is measured, and over how many steps.
 _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "kills": (_kills, 600),
     "endurance": (_endurance, 1000),
     "crowd": (_crowd, 20),
     "cuts": (_cuts, 0),
+    "slow": (_slow, 0),
 }
 
 
@@ -52,7 +59,9 @@ def main() -> None:
     parser.add_argument("--silos", type=int, default=30, help="crowd: how many")
     parser.add_argument("--kills", type=int, default=200, help="kills: how many")
     parser.add_argument("--cuts", type=int, default=300, help="cuts: how many")
-    parser.add_argument("--seed", type=int, default=1, help="kills, cuts: of chance")
+    parser.add_argument("--seed", type=int, default=1, help="kills, cuts, slow: of chance")
+    parser.add_argument("--darknesses", type=int, default=4, help="slow: how many")
+    parser.add_argument("--hidden", type=int, default=0, help="slow: width of a hidden layer")
     parser.add_argument("--minutes", type=float, default=60.0, help="kills: at most")
     parser.add_argument("--steps", type=int, help="of the study")
     options = parser.parse_args()

@@ -284,6 +284,22 @@ def test_a_line_that_is_held_up_goes_on(here: Relayed) -> None:
     proxy.close()
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such thing")
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+def test_the_system_ends_a_connection_whose_other_end_is_gone(tmp_path: Path, scheme: str) -> None:
+    """Sooner than pings would find out; `benchmarks.network slow` has lines that go dark."""
+    with relayed(tmp_path, scheme) as own:
+        party = own.party("ann")
+        wait(lambda: party.said == ["up"])
+        transport = party.answering._line._client._transport
+        bare = getattr(transport, "_ws", None) or transport._bare_io_writer
+        ours = bare.get_extra_info("socket")
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 9000
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        party.stop()
+
+
 def test_strangers_who_say_nothing_disturb_nobody(own: Relayed) -> None:
     idle = [socket.create_connection(("127.0.0.1", own.relay.port), 5) for _ in range(300)]
     party = own.party("ann")

@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from hubbub.errors import ProtocolError
 from hubbub.network.clock import Clock
@@ -26,6 +23,7 @@ from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.network.nats.link import BEAT_SECONDS, Link, Message
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
+from hubbub.network.nats.transports import proxied, watch, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
@@ -178,7 +176,7 @@ class Line:
 
     async def _connected(self, url: str) -> tuple[Any, asyncio.Event]:
         """A client that is logged in; what is wrong is in `_error` or raised."""
-        with _without_web():
+        with without_web():
             from nats.aio.client import Client
         client, lost, self._error = Client(), asyncio.Event(), None
         connecting = True
@@ -193,7 +191,7 @@ class Line:
             lost.set()
 
         if url.startswith("wss:"):
-            client._transport = await _proxied(url)  # noqa: SLF001 (there is no option for it)
+            client._transport = await proxied(url)  # noqa: SLF001 (there is no option for it)
         try:
             await asyncio.wait_for(
                 client.connect(
@@ -217,6 +215,7 @@ class Line:
             for name, end in self._ends.items():
                 hear = partial(self._hear, name)
                 await client.subscribe(end.hears, cb=hear, pending_bytes_limit=_PENDING)
+            watch(client._transport)  # noqa: SLF001 (it shows its socket to nobody)
         except BaseException:
             self._abandon(client)
             raise
@@ -307,31 +306,3 @@ class Line:
         if why != self.why:
             self.why = why
             self._told(False, why)
-
-
-@contextmanager
-def _without_web() -> Iterator[None]:
-    """Import the client without its WebSocket, which takes longer than all of the rest."""
-    hidden = "aiohttp" not in sys.modules and "nats" not in sys.modules
-    if hidden:
-        sys.modules["aiohttp"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if hidden:
-            del sys.modules["aiohttp"]
-
-
-async def _proxied(url: str) -> Any:
-    """A WebSocket that goes through the environment's HTTPS proxy, if there is one."""
-    import aiohttp
-    import multidict
-    from nats.aio import transport
-
-    transport.aiohttp, transport.multidict = aiohttp, multidict  # see `_without_web`
-    made = transport.WebSocketTransport()
-    direct = proxy_bypass(urlsplit(url).hostname or "")
-    if proxy := None if direct else getproxies().get("https"):
-        await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
-        made._client = aiohttp.ClientSession(proxy=proxy)  # noqa: SLF001
-    return made
