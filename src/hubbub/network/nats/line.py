@@ -156,7 +156,8 @@ class Line:
 
     async def _live(self) -> None:
         """Connect, again and again."""
-        pause, turn = _PAUSES[0], 0
+        # Where there are several servers, parties spread over them.
+        pause, turn = _PAUSES[0], random.randrange(len(self._relay.urls))  # noqa: S311 (no secret)
         while not self._stopping.is_set():
             try:
                 client, lost = await self._connected(self._relay.urls[turn % len(self._relay.urls)])
