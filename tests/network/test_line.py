@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+import shutil
 import socket
 import ssl
 import subprocess
@@ -507,6 +508,36 @@ def test_a_websocket_through_a_proxy_carries_the_same(
         party.stop()
         proxy.close()
         assert set(proxy.asked) == {f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1"}
+
+
+@pytest.mark.skipif(shutil.which("tinyproxy") is None, reason="needs the program tinyproxy")
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
+def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with relayed(tmp_path, "wss") as web:
+        port, written = free_port(), tmp_path / "tinyproxy.conf"
+        said = tmp_path / "tinyproxy.log"
+        written.write_text(
+            f'Listen 127.0.0.1\nPort {port}\nAllow 127.0.0.1\nLogFile "{said}"\n'
+            f"LogLevel Connect\nConnectPort {web.relay.port}\n"
+        )
+        proxy = subprocess.Popen(["tinyproxy", "-d", "-c", str(written)])
+        try:
+            for name in ("NO_PROXY", "no_proxy", "https_proxy"):
+                monkeypatch.delenv(name, raising=False)
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+            party = web.party("ann")
+            wait(lambda: "up" in party.said)
+            carrier, _ = web.carrier()
+            with carrier:
+                come(carrier, "ann")
+                assert asked(carrier, {"ann": BIG}) == {"ann": BIG[::-1]}
+            party.stop()
+        finally:
+            proxy.terminate()
+            proxy.wait(10)
+        assert f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1" in said.read_text()
 
 
 @pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
