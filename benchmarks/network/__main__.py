@@ -1,4 +1,4 @@
-"""python -m benchmarks.network kills | endurance | crowd | cuts | slow; see each file."""
+"""python -m benchmarks.network kills | endurance | crowd | cuts | slow | step; see each file."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ def _slow(options: Options) -> Sequence[Any]:
     return slow_line.measured(options.nodes, options.seed, options.darknesses, options.hidden)
 
 
+def _step(options: Options) -> Sequence[Any]:
+    from benchmarks.network import step
+
+    return step.measured([100, 1000], options.steps)
+
+
 # What is measured, and over how many steps.
 _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "kills": (_kills, 600),
@@ -48,6 +54,7 @@ _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "crowd": (_crowd, 20),
     "cuts": (_cuts, 0),
     "slow": (_slow, 0),
+    "step": (_step, 12),
 }
 
 

@@ -121,7 +121,7 @@ def _run(stage: Stage, table: dict[str, Any], lines: Lines, seed: int, darknesse
         run.reach(run.step + 2, _SECONDS)
     wait(lambda: run.step >= run.study.training.steps - 1 or run.server.returncode is not None, 900)
     tcp = [retransmitted(pid) for pid in stage.processes().values()]
-    work = _processor_seconds([*stage.processes().values(), run.server.pid])
+    work = processor_seconds([*stage.processes().values(), run.server.pid])
     code = run.end(_SECONDS)
     books = account(run.books, finished=code == 0)
     times = [when for when, _ in run.steps]
@@ -170,7 +170,7 @@ def _parameters(run: Run) -> int:
     return int(PreparedStudy.of(study).initial.size)
 
 
-def _processor_seconds(pids: Sequence[int]) -> float:
+def processor_seconds(pids: Sequence[int]) -> float:
     """What these processes have used so far."""
     found = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     ticks = sum(int(one[11]) + int(one[12]) for one in found)

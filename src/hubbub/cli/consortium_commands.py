@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import Ledger
+from hubbub.assurance import Cap, Ledger, Tally
 from hubbub.cli import passphrase
 from hubbub.cli.ledger_commands import capped
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
@@ -27,7 +27,7 @@ from hubbub.network import (
     roster_of,
     roster_toml,
 )
-from hubbub.planning import plan
+from hubbub.planning import Plan, plan
 from hubbub.protocol import Roster
 from hubbub.study import Study
 
@@ -198,8 +198,19 @@ def _show(study: Study, roster: Roster, ledger: Path) -> None:
             tally, cap = found.tally, found.cap
         say(f"{ledger}: " + (capped(tally, cap) if cap else "no cap is set"))
         say(f"this study spends at most epsilon {made.stated.epsilon:.4g} of it")
+        say(_after(tally, cap, made))
     else:
         say(f"no ledger in {ledger} yet: nothing is spent, and no cap is set (hubbub budget set)")
+
+
+def _after(tally: Tally, cap: Cap | None, made: Plan) -> str:
+    """What the records will have spent in all studies once this one is over."""
+    goal = cap or made.study.privacy
+    epsilon = tally.after(made).epsilon(delta=goal.delta, relation=goal.relation)
+    words = f"with it, all studies come to epsilon {epsilon:.4g} at delta {goal.delta:g}"
+    if cap is None or epsilon <= cap.epsilon:
+        return f"{words} ({goal.relation})"
+    return f"{words} ({goal.relation}), above the cap: the ledger will refuse its last steps"
 
 
 def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
