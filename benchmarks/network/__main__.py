@@ -1,4 +1,4 @@
-"""python -m benchmarks.network kills | endurance | crowd | cuts | slow | step; see each file."""
+"""python -m benchmarks.network WHAT; see the file of that name, and slow_line for `slow`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,13 @@ def _slow(options: Options) -> Sequence[Any]:
 def _step(options: Options) -> Sequence[Any]:
     from benchmarks.network import step
 
-    return step.measured([100, 1000], options.steps)
+    return step.measured([1000, 100], options.steps)
+
+
+def _thin(options: Options) -> Sequence[Any]:
+    from benchmarks.network import thin
+
+    return thin.measured(options.steps)
 
 
 # What is measured, and over how many steps.
@@ -54,7 +60,8 @@ _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "crowd": (_crowd, 20),
     "cuts": (_cuts, 0),
     "slow": (_slow, 0),
-    "step": (_step, 12),
+    "step": (_step, 8),
+    "thin": (_thin, 12),
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -198,6 +199,13 @@ def strike(pid: int | None, sign: int = signal.SIGKILL) -> bool:
             os.kill(pid, sign)
             return True
     return False
+
+
+def free_port() -> int:
+    """A port of the loopback that is free."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait(found: Callable[[], object], seconds: float) -> bool:

@@ -25,7 +25,7 @@ import numpy as np
 import tomli_w
 
 from benchmarks.network.slow_line import processor_seconds
-from benchmarks.network.stage import Run, Stage, study_of
+from benchmarks.network.stage import Run, Stage, study_of, wait
 from benchmarks.network.table import write
 from hubbub import Records
 from hubbub.cli.main import main
@@ -42,6 +42,7 @@ from hubbub.network.party_folder import RELAY, PartyFolder
 SILOS = ("ann", "bob", "cyn")
 _RECORDS, _FEATURES = 40, 1000
 _WARM = 2  # of each kind, not counted
+_THERE = b"?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +75,9 @@ def measured(hiddens: Sequence[int], steps: int) -> list[StepCost]:
     rows = []
     for hidden in hiddens:
         for download in ("float32", "bfloat16"):
-            rows += _measured(hidden, download, steps)
-    write("network_step", rows, f"step --steps {steps}", fresh=True)
+            made = _measured(hidden, download, steps)
+            write("network_step", made, f"step --steps {steps}", fresh=not rows)
+            rows += made
     return rows
 
 
@@ -207,7 +209,7 @@ def _sent(folder: Path, way: str, asked: int, answered: int, repeats: int) -> _C
             consortium.join(name)
         stack.callback(consortium.end)
         pids = [one.pid for one in consortium.joined.values()]
-        time.sleep(3.0)  # everybody is there
+        wait((site.home / RELAY / PROCESS_ID).exists, 30.0)
         pids += [os.getpid(), int((site.home / RELAY / PROCESS_ID).read_text())]
         send = {"bare": _bare, "carried": _carried}[way]
         return send(
@@ -226,6 +228,7 @@ def _carried(
     """In hubbub's pieces."""
     walls, before = [], 0.0
     with Carrier(relay, site.keys, site.roster, lambda *_: None) as carrier:
+        wait(lambda: all(carrier._line.present(name) for name in SILOS), 60.0)  # noqa: SLF001
         for number in range(repeats + _WARM):
             before = worked() if number == _WARM else before
             blob = number.to_bytes(8, "big") + content[8:]
@@ -259,15 +262,20 @@ async def _publish(client: Any, subject: str, content: bytes) -> None:
 
 async def _answer_bare(site: PartyFolder, relay: Relay, asked: int, content: bytes) -> None:
     client, me, left = await _connected(site, relay), site.keys.identity, asked
+    begun = asyncio.Event()
 
     async def hear(message: Any) -> None:
         nonlocal left
+        begun.set()
         left -= len(message.data)
         if left <= 0:
             left = asked
             await _publish(client, answers_of(me), content)
 
     await client.subscribe(asked_of(me), cb=hear)
+    while not begun.is_set():
+        await client.publish(answers_of(me), _THERE)
+        await asyncio.sleep(0.2)
     await asyncio.Event().wait()
 
 
@@ -283,17 +291,21 @@ def _bare(
 
     async def sent() -> _Cost:
         client, whole = await _connected(site, relay), asyncio.Event()
-        left, walls, before = 0, [], 0.0
+        left, walls, before, there = 0, [], 0.0, set()
 
         async def hear(message: Any) -> None:
             nonlocal left
-            left -= len(message.data)
+            there.add(message.subject)
+            left -= len(message.data) * (message.data != _THERE)
             if left <= 0:
                 whole.set()
 
         parties = [one for one in site.roster.parties if one.name in SILOS]
         for one in parties:
             await client.subscribe(answers_of(one), cb=hear)
+        while len(there) < len(parties):
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)
         for number in range(repeats + _WARM):
             before = worked() if number == _WARM else before
             left = answered * len(parties)
