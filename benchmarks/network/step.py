@@ -76,7 +76,7 @@ def measured(hiddens: Sequence[int], steps: int) -> list[StepCost]:
     for hidden in hiddens:
         for download in ("float32", "bfloat16"):
             made = _measured(hidden, download, steps)
-            write("network_step", made, f"step --steps {steps}", fresh=not rows)
+            write("network_step", made, f"step --steps {steps} --hidden {hidden}", fresh=False)
             rows += made
     return rows
 
@@ -140,11 +140,9 @@ def _step(folder: Path, hidden: int, download: str, steps: int) -> tuple[int, in
         run = stage.begin(table)
         assert run.reach(_WARM, 600.0), "no step was made"
         pids = [*stage.processes().values(), run.server.pid]
-        first, worked = run.step, processor_seconds(pids)
-        before = _traffic(run)
+        (first, *before), worked = _traffic(run), processor_seconds(pids)
         assert run.reach(steps + _WARM, 600.0), "the steps were not made"
-        last, worked = run.step, processor_seconds(pids) - worked
-        after = _traffic(run)
+        (last, *after), worked = _traffic(run), processor_seconds(pids) - worked
         assert run.end(600.0) == 0, run.said
         times = {step: when for when, step in run.steps}
     finally:
@@ -157,11 +155,11 @@ def _step(folder: Path, hidden: int, download: str, steps: int) -> tuple[int, in
     return asked, answered, parameters, cost
 
 
-def _traffic(run: Run) -> tuple[int, int]:
-    """Bytes that the aggregator has sent and received."""
+def _traffic(run: Run) -> tuple[int, int, int]:
+    """The last step that the aggregator's status tells, and the bytes that it sent and received."""
     path = run.stage.home("aggregator") / "status.json"
     said = json.loads(path.read_text(encoding="utf-8"))
-    return int(said["bytes_sent"]), int(said["bytes_received"])
+    return int(said["step"]), int(said["bytes_sent"]), int(said["bytes_received"])
 
 
 # The same bytes --------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """What an aggregator and a relay have to do for N thin silos, fitted and carried on to 1,000.
 
 Real processes over a real relay, at a few N. Counted are bytes and messages that leave the relay,
-and processor seconds of the aggregator's process and of the relay's: in a step, and until the first
-one was made. A step is fitted as a + b N, what comes before it as a + b N + c N^2, since everybody
-learns everybody's keys.
+and processor seconds of the aggregator's process and of the relay's, in a step; bytes and the
+aggregator's seconds before the first. A step, and those seconds, are fitted as a + b N, the bytes
+before it as b N + c N^2, since everybody learns everybody's keys.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from hubbub.network.party_folder import RELAY, PartyFolder
 
 SILOS, MANY = (5, 10, 20, 40), 1000
 WHAT = ("kilobytes", "messages", "aggregator_seconds", "relay_seconds")
+BEFORE = ("kilobytes", "aggregator_seconds")  # the others grow while parties are waited for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,42 +51,40 @@ class Thin:
     aggregator_seconds: float
     relay_seconds: float
     before_kilobytes: float
-    before_messages: float
     before_aggregator_seconds: float
-    before_relay_seconds: float
 
 
-def measured(steps: int) -> list[Thin]:
-    """At each number of silos, and the fit."""
+def measured(most: int, steps: int) -> list[Thin]:
+    """At each number of silos up to the most, and the fit."""
     rows = []
-    for silos in SILOS:
+    for silos in (one for one in SILOS if one <= most):
         rows.append(_row("measured", silos, *_counted(silos, steps)))
         print(rows[-1], flush=True)
-    rows.append(_fitted(rows))
-    write("network_thin", rows, f"thin --steps {steps}", fresh=True)
+    rows.append(fitted(rows))
+    write("network_thin", rows, f"thin --silos {most} --steps {steps}", fresh=True)
     return rows
 
 
 def _row(kind: str, silos: int, step: Sequence[float], before: Sequence[float]) -> Thin:
     named = dict(zip(WHAT, step, strict=True))
-    named |= {f"before_{name}": value for name, value in zip(WHAT, before, strict=True)}
+    named |= {f"before_{name}": value for name, value in zip(BEFORE, before, strict=True)}
     return Thin(kind=kind, silos=silos, **named)
 
 
-def _fitted(rows: Sequence[Thin]) -> Thin:
-    """The many, by least squares."""
+def fitted(rows: Sequence[Thin]) -> Thin:
+    """The many, by least squares of relative errors."""
     silos = np.array([one.silos for one in rows], dtype=float)
 
-    def carried(name: str, degree: int) -> float:
-        powers = np.vander(silos, degree + 1)
+    def carried(name: str, powers: tuple[int, int]) -> float:
         found = np.array([getattr(one, name) for one in rows])
-        weights = 1 / silos  # errors in proportion
-        factors, *_ = np.linalg.lstsq(powers * weights[:, None], found * weights, rcond=None)
-        print(name, "=", " + ".join(f"{f:.3g} N^{degree - i}" for i, f in enumerate(factors)))
-        return float(np.polyval(factors, MANY))
+        terms = np.stack([silos**power for power in powers], axis=1)
+        factors, *_ = np.linalg.lstsq(terms / found[:, None], np.ones(len(rows)), rcond=None)
+        print(f"{name} = {factors[0]:.3g} N^{powers[0]} + {factors[1]:.3g} N^{powers[1]}")
+        return float(sum(f * MANY**power for f, power in zip(factors, powers, strict=True)))
 
-    step = [carried(name, 1) for name in WHAT]
-    return _row("fitted", MANY, step, [carried(f"before_{name}", 2) for name in WHAT])
+    step = [carried(name, (0, 1)) for name in WHAT]
+    before = [carried("before_kilobytes", (1, 2)), carried("before_aggregator_seconds", (0, 1))]
+    return _row("fitted", MANY, step, before)
 
 
 def _counted(silos: int, steps: int) -> tuple[list[float], list[float]]:
@@ -114,10 +113,8 @@ def _counted(silos: int, steps: int) -> tuple[list[float], list[float]]:
             looks.append((_step(site.home), _looked(port, serving.pid, process)))
         assert serving.wait(600.0) == 0, "it did not end well"
     (first, before), (last, after) = looks
-    names = WHAT
-    return [(after[one] - before[one]) / (last - first) for one in names], [
-        before[n] for n in names
-    ]
+    step = [(after[name] - before[name]) / (last - first) for name in WHAT]
+    return step, [before[name] for name in BEFORE]
 
 
 def _looked(port: int, aggregator: int, relay: int) -> Mapping[str, float]:
