@@ -2,8 +2,9 @@
 
 Three silos in processes of their own and one relay with TLS. The same requests and answers travel
 three times: by the client library alone (`bare`), in hubbub's pieces and hashes (`carried`), and as
-steps of a study, with gradients, noise, masks, signatures and ledgers (`step`). Processor time is
-that of all processes, the relay's too. A step never takes less than 0.02 s, the pace of answers.
+steps of a study, with gradients, noise, masks, signatures and ledgers (`step`); `alone` is the same
+study in one process, where nothing travels. Processor time is that of all processes, the relay's
+too. A step never takes less than 0.02 s, the pace of answers.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from hubbub.network.nats.server import PROCESS_ID
 from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
 from hubbub.network.nats.tls import client_context
 from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.study import Study
+from hubbub.training.run_study import run as run_study
 
 SILOS = ("ann", "bob", "cyn")
 _RECORDS, _FEATURES = 40, 1000
@@ -95,7 +98,7 @@ def _measured(hidden: int, download: str, steps: int) -> list[StepCost]:
             way: _sent(Path(folder) / way, way, asked, answered, steps)
             for way in ("bare", "carried")
         }
-    costs["step"] = cost
+    costs |= {"alone": _alone(hidden, download, steps), "step": cost}
     bare = costs["bare"]
     return [
         StepCost(
@@ -153,6 +156,20 @@ def _step(folder: Path, hidden: int, download: str, steps: int) -> tuple[int, in
     parameters = hidden * (_FEATURES + 1) + hidden + 1
     cost = _Cost(wall=median(walls), processor=worked / (last - first))
     return asked, answered, parameters, cost
+
+
+def _alone(hidden: int, download: str, steps: int) -> _Cost:
+    """What a step of the same study costs in one process."""
+    marks = []
+
+    def progress(_step: int, _row: object) -> None:
+        marks.append((time.perf_counter(), time.process_time()))
+
+    study = Study.parse(tomli_w.dumps(_study(hidden, download, steps + _WARM)))
+    with tempfile.TemporaryDirectory() as folder:
+        run_study(study, Path(folder) / "run", progress=progress)
+    walls = [b - a for (a, _), (b, _) in pairwise(marks[_WARM - 1 :])]
+    return _Cost(wall=median(walls), processor=(marks[-1][1] - marks[_WARM - 1][1]) / steps)
 
 
 def _traffic(run: Run) -> tuple[int, int, int]:
