@@ -7,7 +7,7 @@ because one test set of a few hundred records says little.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from hubbub.disk import write_text
 from hubbub.planning import Plan
+from hubbub.report import Arrangement, ArrangementTable, interval, promised_against
 from hubbub.study import Study
 from hubbub.training import baselines, report_of_run, run_study
 from hubbub.training.result import Result
@@ -28,26 +29,47 @@ class Comparison:
 
     Args:
         metric: "auc" or "accuracy", the first that the model has.
-        mean: by mode.
-        spread: standard deviation over the splits, by mode.
+        values: by mode, one for each split.
         first: hubbub's own run on the first split.
     """
 
     metric: str
-    mean: Mapping[str, float]
-    spread: Mapping[str, float]
+    values: Mapping[str, Sequence[float]]
     first: Result
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """By mode, over the splits."""
+        return {mode: float(np.mean(values)) for mode, values in self.values.items()}
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Standard deviation over the splits, by mode."""
+        return {mode: float(np.std(values)) for mode, values in self.values.items()}
 
     @property
     def plan(self) -> Plan:
         """The plan of the first split; those of the others differ in the split only."""
         return self.first.plan
 
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """By mode, the mean under the metric's name and the spread."""
-        return {
-            mode: {self.metric: self.mean[mode], "spread": self.spread[mode]} for mode in self.mean
-        }
+    def table(self) -> ArrangementTable:
+        """For the report: mean and 95 % interval of every mode, and whom its epsilon holds for."""
+        splits = len(self.values["federated"])
+        how = f"Scored on public test records, over {splits} splits into training and test records."
+        found = tuple(self._arrangement(mode) for mode in self.values)
+        return ArrangementTable(metric=self.metric, arrangements=found, how=how)
+
+    def _arrangement(self, mode: str) -> Arrangement:
+        low, high = interval(self.values[mode])
+        who = promised_against(self.plan.stated.adversary, mode)
+        return Arrangement(
+            name=mode,
+            mean=self.mean[mode],
+            low=low,
+            high=high,
+            epsilon=None if who is None else self.plan.stated.epsilon,
+            adversary=who,
+        )
 
 
 def compare(
@@ -82,14 +104,12 @@ def compare(
                 progress()
     assert first is not None  # noqa: S101  # splits >= 1
     metric = next(name for name in ("auc", "accuracy") if name in first.final)
-    values = {mode: [row[metric] for row in rows] for mode, rows in finals.items()}
     found = Comparison(
         metric=metric,
-        mean={mode: float(np.mean(v)) for mode, v in values.items()},
-        spread={mode: float(np.std(v)) for mode, v in values.items()},
+        values={mode: [row[metric] for row in rows] for mode, rows in finals.items()},
         first=first,
     )
     if out is not None:
-        write_text(out / report_of_run.COMPARISON, json.dumps(found.to_dict(), indent=2))
+        write_text(out / report_of_run.COMPARISON, json.dumps(found.table().to_dict(), indent=2))
         report_of_run.write_report(out)
     return found
