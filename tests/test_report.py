@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from html.parser import HTMLParser
+from importlib.resources import files
 from math import isclose, nan
 from pathlib import Path
 from typing import Any
@@ -667,6 +668,38 @@ def test_a_real_browser_shows_the_page_without_a_word_on_the_console(tmp_path: P
     assert "CONSOLE" in shown(broken)
 
 
+def palettes() -> dict[str, dict[str, str]]:
+    """The style's colours by scheme: those for light, and the changes to them."""
+    style = (files("hubbub.report") / "style.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    light, dark, paper = (dict(re.findall(r"--([\w-]+): (#\w{6})", one)) for one in blocks)
+    return {"light": light, "dark": light | dark, "print": light | paper}
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2.2."""
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear_ = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear_, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+def test_every_colour_of_text_stands_out_from_every_ground(scheme: str) -> None:
+    found = palettes()[scheme]
+    grounds, texts = ("paper", "card", "mark", "warn-card"), ("ink", "soft", "one", "two", "warn")
+    assert isclose(contrast("#ffffff", "#000000"), 21)
+    assert contrast("#777777", "#ffffff") < 4.5
+    low = {
+        (text, ground): contrast(found[text], found[ground]) for text in texts for ground in grounds
+    }
+    assert {pair: value for pair, value in low.items() if value < 4.5} == {}
+
+
 LOOK = """
 <body style="margin:0"><pre></pre><iframe style="border:0;height:900px;width:WIDTHpx"></iframe>
 <script>
@@ -718,7 +751,7 @@ LONG = "a-hospital-of-a-very-long-name-without-any-place-to-break-it-in-two"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_nothing_is_wider_than_the_window_or_cut_or_over_other_text(
     tmp_path: Path, width: int
 ) -> None:
@@ -733,6 +766,7 @@ def test_nothing_is_wider_than_the_window_or_cut_or_over_other_text(
     assert misplaced(page, tmp_path, width) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
 def test_what_is_too_wide_or_cut_is_noticed(tmp_path: Path) -> None:
     long = "<p style='white-space:nowrap'>" + "a long line " * 40 + "</p>"

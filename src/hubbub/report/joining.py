@@ -13,6 +13,11 @@ from hubbub.report.arrangements import Arrangement, ArrangementTable
 from hubbub.report.number_format import NOT_KNOWN, at_most, score
 
 _HEADING = "Is joining worth it?"
+_LINES = (
+    "Dot: the mean; line: the 95 % interval, within which the mean of very many repeats is "
+    "expected. Where lines overlap, chance alone may have made the difference."
+)
+_DOTS = "One run each, so chance alone may have made the differences."
 _NOBODY = "nobody: no promise"
 
 
@@ -43,11 +48,8 @@ def _figure(found: ArrangementTable, name: str) -> markup.Html:
     chart = charts.intervals(
         items, across, label=f"test {name}", described=f"Intervals of {name}: {words}."
     )
-    caption = (
-        f"Test {name}, further right is better. Dot: the mean; line: the 95 % interval, within "
-        "which the mean of very many repeats is expected. Where lines overlap, chance alone may "
-        "have made the difference."
-    )
+    known = any(item.ends for item in items)
+    caption = f"Test {name}, further right is better. {_LINES if known else _DOTS}"
     return markup.tag("figure", chart, markup.tag("figcaption", caption))
 
 

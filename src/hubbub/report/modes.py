@@ -102,10 +102,10 @@ FEDERATED = Mode(
         ),
         View(
             role="relay",
-            party="Relay (the network)",
-            brief="Carries sealed messages, and could add up no more than the aggregator.",
-            sees="sealed messages, masked vectors, sizes and times; it could add up what the "
-            "aggregator adds up, and so counts as an aggregator",
+            party="Relay",
+            brief="The network. Carries sealed messages; could add up no more than the aggregator.",
+            sees="as a server in the network: sealed messages, masked vectors, sizes and times; it "
+            "could add up what the aggregator adds up, and so counts as an aggregator",
             unseen="what any one silo contributed, or any key",
             against="aggregator",
         ),

@@ -52,7 +52,7 @@ def picture(plan: Plan, mode: modes.Mode) -> markup.Html:
         drawn.append(_arrow(drawn[-1].end, mode.sent))
         drawn.append(_beside(between, drawn[-1].end))
     if "aggregator" in cards:
-        drawn.append(_arrow(drawn[-1].end, "" if between else mode.sent))
+        drawn.append(_arrow(drawn[-1].end, "" if between else mode.sent, len(between)))
         drawn.append(_box(cards["aggregator"], drawn[-1].end))
     drawn.append(_arrow(drawn[-1].end, "the model" if "aggregator" in cards else mode.sent))
     drawn.append(_box(cards["outsider"], drawn[-1].end))
@@ -163,30 +163,30 @@ def _box(
     inner = left + 12
     lines = wrap(card.words, int((width - 24) / _LETTER)) or [""]
     rows = [card.bound] if below and card.bound else []
-    high = 34 + _LINE * (len(lines) + len(rows)) + room
+    high = 32 + _LINE * (len(lines) + len(rows)) + room
     parts = [
         markup.tag(
             "rect", x=left + 1, y=top, width=width - 2, height=high, rx=8, class_=card.frame
         ),
-        markup.tag("text", card.name, x=inner, y=top + 22, class_="name"),
+        markup.tag("text", card.name, x=inner, y=top + 21, class_="name"),
     ]
-    place = top + 24 + _LINE
+    place = top + 22 + _LINE
     for line in lines:
         parts.append(markup.tag("text", line, x=inner, y=place))
         place += _LINE
     if card.bound:
         kind = "none" if card.bound == _NO_PROMISE else "bound"
-        x, y, side = (inner, place, "start") if below else (left + width - 12, top + 22, "end")
+        x, y, side = (inner, place, "start") if below else (left + width - 12, top + 21, "end")
         parts.append(markup.tag("text", card.bound, x=x, y=y, text_anchor=side, class_=kind))
     return _Drawn(parts=parts, end=top + high)
 
 
-def _arrow(top: float, words: str) -> _Drawn:
-    """An arrow downwards, and what goes along it."""
-    x = 24
-    high = 34 if words else 20
-    path = f"M{x} {top + 3:g}V{top + high - 4:g}m-5 -6l5 6l5 -6"
-    parts = [markup.tag("path", d=path, class_="arrow")]
+def _arrow(top: float, words: str, count: int = 1) -> _Drawn:
+    """An arrow downwards, or one from each of some boxes, and what goes along it."""
+    high = 32 if words else 20
+    lefts = [24 + (_WIDTH + _GAP) / 2 * k for k in range(max(count, 1))]
+    paths = [f"M{x:g} {top + 3:g}V{top + high - 4:g}m-5 -6l5 6l5 -6" for x in lefts]
+    parts = [markup.tag("path", d=path, class_="arrow") for path in paths]
     if words:
-        parts.append(markup.tag("text", words, x=x + 14, y=top + 22, class_="sent"))
+        parts.append(markup.tag("text", words, x=lefts[0] + 14, y=top + 21, class_="sent"))
     return _Drawn(parts=parts, end=top + high)
