@@ -19,6 +19,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hubbub.cli import main
 from hubbub.report import Arrangement, ArrangementTable, ReportedRun, interval, render
 from hubbub.report.adversary_words import explained
 from hubbub.report.learned import running_mean
@@ -460,6 +461,26 @@ def test_runs_of_one_study_answer_whether_joining_is_worth_it() -> None:
     assert len(verdicts) == 1
     assert verdicts[0].startswith("Yes: AUC 0.861 (0.859 to 0.863) together, 0.701 (")
     assert "more than one study" in read(page).text
+
+
+def test_the_command_shows_runs_beside_the_one_that_it_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, baseline in (("mine", None), ("theirs", "alone"), ("open", "non-private")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "plan.json").write_text(json.dumps(a_plan()))
+        (folder / "run.json").write_text(json.dumps({"baseline": baseline}))
+        rows = a_run(name, baseline, 0.8).metrics
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mine, *others = (str(tmp_path / name) for name in ("mine", "theirs", "open"))
+    assert main(["report", mine, "--with", *others]) == 0
+    page = (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")
+    assert {"mine", "theirs", "open"} <= rows_of(page).keys()
+    assert rows_of(page)["open"][-2:] == ["none", "nobody: no promise"]
+    assert not (tmp_path / "theirs" / "report.html").exists()
+    assert main(["report", mine, "--with", str(tmp_path)]) == 2
+    assert "no plan.json" in capsys.readouterr().err
 
 
 PARTIES = [

@@ -1,7 +1,7 @@
 """`hubbub`: the parser of all commands, and how errors become exit codes.
 
-Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input. Errors are
-one sentence on stderr.
+Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input; 130,
+interrupted by Ctrl-C. Errors are one sentence on stderr.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hubbub.cli import (
     network_commands,
     training_commands,
 )
-from hubbub.cli.output import for_machines, warn
+from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
 
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         warn("interrupted; what the ledger holds has been charged")
-        return 1
+        return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,9 +12,21 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.cli.output import (
+    INTERRUPTED,
+    add_command,
+    answer,
+    bar,
+    emit,
+    finite,
+    number,
+    say,
+    table,
+    warn,
+)
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
+from hubbub.report import called, promised_against, spoken
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -35,6 +48,7 @@ _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
     "those that are missing here, and they count as spent"
 )
+_NO_NOISE = "no epsilon: this baseline adds no noise, and promises nothing to anybody"
 _SPLITS = 20
 _NODES = 2  # compute nodes of the demo over the network
 
@@ -75,10 +89,15 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    result = _resumed(options) if options.resume else _started(options)
+    study, out = (None, options.resume) if options.resume else _asked(options)
+    try:
+        result = _resumed(options) if study is None else _started(options, study, out)
+    except KeyboardInterrupt:
+        warn(_interrupted(out, options.baseline))
+        return INTERRUPTED
     seconds = time.perf_counter() - start
-    study, out = result.plan.study, result.folder
-    assert out is not None  # noqa: S101  # the command always names one
+    study = result.plan.study
+    who = promised_against(result.plan.stated.adversary, options.baseline)
     asked, made = study.training.steps, result.steps
     stopped = result.is_copied and made < asked
     said = f"{made} steps" if made == asked else f"{made} of {asked} steps"
@@ -92,25 +111,56 @@ def _run(options: argparse.Namespace) -> int:
             "seconds": seconds,
             "steps": made,
             "is_copied": result.is_copied,
+            "baseline": options.baseline,
+            "adversary": who,
         },
-        f"{study.name}: {said} in {seconds:.1f} s; {_note(result.final)}",
-        f"epsilon {number(result.epsilon)} at delta {study.privacy.delta:g} against the "
-        f"{result.plan.stated.adversary}",
+        f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
+        _NO_NOISE if who is None else _promise(result, options.baseline, who),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
     )
     return int(stopped)
 
 
-def _started(options: argparse.Namespace) -> Result:
-    """A new run."""
-    from hubbub.training.run_study import run
+def _title(study: Study, baseline: str | None) -> str:
+    """What is run."""
+    return study.name if baseline is None else f"{study.name}, baseline “{called(baseline)}”"
 
+
+def _promise(result: Result, baseline: str | None, who: str) -> str:
+    """The epsilon of a run, and against whom it holds."""
+    delta = result.plan.study.privacy.delta
+    words = f"epsilon {number(result.epsilon)} at delta {delta:g} against {spoken(who)}"
+    if baseline is None:
+        return words
+    return f"{words}; hubbub's holds against {spoken(result.plan.stated.adversary)}"
+
+
+def _interrupted(out: Path, baseline: str | None) -> str:
+    """What is left of a run that Ctrl-C has ended, and how to go on."""
+    if not (out / "run.json").exists():
+        return "interrupted before the run began; nothing was charged"
+    if baseline is not None:
+        return f"interrupted; what there is of the baseline is in {out}; run it anew to finish it"
+    again = f"hubbub run --resume {shlex.quote(str(out))}"
+    return f"interrupted; what was charged stays charged; the run is in {out}; go on with: {again}"
+
+
+def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
+    """The study of a new run, and its folder."""
     if options.study is None:
         raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
     study = Study.load(options.study)
-    out = options.out or _new_folder(study.name)
-    with bar(study.name, study.training.steps, quiet=options.json) as progress:
+    return study, options.out or _new_folder(study.name)
+
+
+def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
+    """A new run."""
+    from hubbub.training.run_study import run
+
+    with bar(
+        _title(study, options.baseline), study.training.steps, quiet=options.json, lines=True
+    ) as progress:
         return run(
             study,
             out,
@@ -135,7 +185,7 @@ def _resumed(options: argparse.Namespace) -> Result:
             )
     toml = options.resume / "study.toml"
     steps = Study.load(toml).training.steps if toml.is_file() else 0
-    with bar("resuming", steps, quiet=options.json) as progress:
+    with bar("resuming", steps, quiet=options.json, lines=True) as progress:
         return resume(
             options.resume,
             progress=lambda step, row: progress.reach(step, _note(row)),

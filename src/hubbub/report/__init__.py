@@ -6,6 +6,7 @@ plan, no model and no records, reads no clock, and the page loads nothing and ru
 it can be mailed, archived and printed.
 """
 
+from hubbub.report.adversary_words import spoken
 from hubbub.report.arrangements import Arrangement, ArrangementTable, interval
 from hubbub.report.markup import tag
 from hubbub.report.modes import called, promised_against

@@ -110,7 +110,7 @@ def _figures(runs: Sequence[ReportedRun], metric: str) -> markup.Html:
     scored = [one for one in runs if metric in learned.metrics_of(one.metrics)]
     up = learned.scores_of([row for one in scored for row in one.metrics])
     figures = [
-        learned.metric_figure(one.metrics, [metric], up, f"{one.folder}, {one.mode.label}")
+        learned.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")
         for one in scored[:_MOST]
     ]
     return markup.tag("div", *figures, class_="figures")
