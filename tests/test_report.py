@@ -569,6 +569,23 @@ def test_the_table_of_the_federation_is_not_shown_for_a_baseline() -> None:
     assert "aggregator + 2 silos" not in rendered(baseline="trusted")
 
 
+def test_what_silos_held_back_is_scored_where_there_are_no_test_records() -> None:
+    rows = [
+        {"step": row["step"], "epsilon": row["epsilon"], "held_back_accuracy": 1.07 - 0.05 * k}
+        for k, row in enumerate(some_metrics())
+    ]
+    rows[1].pop("held_back_accuracy")
+    page = rendered(metrics=rows, comparison=None)
+    drawn = chart(page, "Line chart: held-back accuracy")
+    assert same(
+        faint(drawn, "held-back accuracy"),
+        [(row["step"], row["held_back_accuracy"]) for row in rows if len(row) > 2],
+    )
+    text = read(page).text
+    assert "public test records" not in text
+    assert "kept out of the training" in text
+
+
 def test_every_chart_and_table_has_words_for_those_who_cannot_see_it() -> None:
     tree = read(rendered())
     assert all(one.attributes.get("aria-label") for one in tree.all("svg"))

@@ -39,7 +39,7 @@ def joining(found: ArrangementTable | None, name: str) -> markup.Html:
 
 def _figure(found: ArrangementTable, name: str) -> markup.Html:
     across = scales.scores(
-        [end for one in found.arrangements for end in _ends(one)],
+        [min(max(end, 0.0), 1.0) for one in found.arrangements for end in _ends(one)],
         charts.EDGE,
         charts.WIDTH - charts.VALUE_ROOM,
     )

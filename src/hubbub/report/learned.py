@@ -20,7 +20,14 @@ _METRICS = {
         "0.5 is guessing, 1 is perfect.",
     ),
     "accuracy": ("accuracy", "Accuracy is the share of test records that are classified rightly."),
+    "held_back_accuracy": (
+        "held-back accuracy",
+        "Held-back accuracy is the share of records that are classified rightly among those that "
+        "silos kept out of the training; it is told with noise, which ε includes.",
+    ),
 }
+_PUBLIC = ("auc", "accuracy")  # of the test records
+_CURVES = 2  # in one figure, at most
 _AVERAGED = (
     "Lines are running means, each over an evaluation and up to two before and after it; faint "
     "marks are the single evaluations, which jump up and down because of the noise. A step is one "
@@ -38,6 +45,11 @@ def name_of(metric: str) -> str:
     return _METRICS[metric][0]
 
 
+def label_of(metric: str) -> str:
+    """A metric's name, with what it was measured on."""
+    return f"test {name_of(metric)}" if metric in _PUBLIC else name_of(metric)
+
+
 def meaning_of(metric: str) -> str:
     """What a metric is, in a sentence."""
     return _METRICS[metric][1]
@@ -52,7 +64,7 @@ def learning(rows: Sequence[Row], against: str | None, cost: scales.Scale) -> ma
         cost: the axis for it.
     """
     found = metrics_of(rows)
-    figures = [metric_figure(rows, found, scores_of(rows))] if found else []
+    figures = [metric_figure(rows, found[:_CURVES], scores_of(rows))] if found else []
     if against is not None and rows:
         figures.append(_epsilon_figure(rows, against, cost))
     numbers = _metric_table(rows, found, promised=against is not None)
@@ -98,8 +110,9 @@ def _words(found: Sequence[str]) -> list[str]:
             "This run was not scored: the study names no public test records. How good the model "
             "is has to be judged elsewhere, on records that were not used for it."
         ]
-    meanings = " ".join(_METRICS[key][1] for key in found)
-    return [f"Measured on public test records, which no silo had to give up. {meanings}", _AVERAGED]
+    where = "Measured on public test records, which no silo had to give up."
+    known = [where] if any(key in _PUBLIC for key in found) else []
+    return [" ".join([*known, *map(meaning_of, found)]), _AVERAGED]
 
 
 def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:

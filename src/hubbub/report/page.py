@@ -138,8 +138,8 @@ def _lead(plan: Plan, mode: modes.Mode) -> str:
         return f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
     return (
         f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
-        "trained one model together and showed nobody a record. Every silo adds noise, that is, "
-        "random numbers, to what it sends, and only the noisy sum of all is ever seen."
+        "trained one model together and showed nobody a record. Every silo adds noise (random "
+        "numbers) to what it sends, and only the noisy sum of all is ever seen."
     )
 
 
@@ -148,8 +148,13 @@ def _learned_tile(metrics: Metrics) -> list[markup.Html]:
     if not found:
         return []
     value, step = finite(metrics[-1], found[0]), amount(metrics[-1]["step"])
-    name = f"test {learned.name_of(found[0])}"
-    return [_tile(name, score(value), f"{learned.meaning_of(found[0])} After {step} steps.")]
+    return [
+        _tile(
+            learned.label_of(found[0]),
+            score(value),
+            f"{learned.meaning_of(found[0])} After {step} steps.",
+        )
+    ]
 
 
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:

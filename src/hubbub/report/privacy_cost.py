@@ -62,8 +62,8 @@ def plainly(plan: Plan, against: str) -> str:
         return f"Against {spoken(against)} nothing is promised: who took part may be told."
     how = "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK else "perhaps"
     return (
-        f"In plain words: even somebody who sees all that {spoken(against)} can see, and knows "
-        f"everything else about a person, can {how} tell whether that person's record was used. "
+        f"In plain words: even {spoken(against)}, knowing everything else about a person, can "
+        f"{how} tell whether that person's record was used. "
         f"Whatever the odds were before, they change by at most a factor of "
         f"{at_most(exp(epsilon))}, but for a tiny probability, δ (delta) = {chance(plan['delta'])}."
     )

@@ -48,8 +48,8 @@ def linear(values: Iterable[float], start: float, end: float, *, whole: bool = F
 
 
 def scores(values: Iterable[float], start: float, end: float) -> Scale:
-    """One scale for all metrics between 0 and 1: from 0.5, or lower if need be, to 1."""
-    return linear([0.5, 1.0, *(min(max(value, 0.0), 1.0) for value in values)], start, end)
+    """One scale for all metrics: from 0.5 to 1, or further if need be."""
+    return linear([0.5, 1.0, *values], start, end)
 
 
 def bounds(values: Iterable[float], start: float, end: float) -> Scale:
