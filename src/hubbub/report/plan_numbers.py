@@ -36,7 +36,11 @@ _SIZE = (
 )
 _CERTIFICATE = (
     ("certificate: added to ε", "epsilon", "for rounding and finite precision, in every ε here"),
-    ("certificate: added to δ", "delta", "the same, and the chance that masks uncover a smaller sum"),
+    (
+        "certificate: added to δ",
+        "delta",
+        "the same, and the chance that masks uncover a smaller sum",
+    ),
 )
 
 
