@@ -138,8 +138,8 @@ def _lead(plan: Plan, mode: modes.Mode) -> str:
         return f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
     return (
         f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
-        "trained one model together and showed nobody a record. Every silo adds noise (random "
-        "numbers) to what it sends, and only the noisy sum of all is ever seen."
+        "trained one model together and showed nobody a record. Each adds noise (random "
+        "numbers) to what it sends; only the noisy sum is ever seen."
     )
 
 

@@ -163,7 +163,7 @@ def _box(
     inner = left + 12
     lines = wrap(card.words, int((width - 24) / _LETTER)) or [""]
     rows = [card.bound] if below and card.bound else []
-    high = 32 + _LINE * (len(lines) + len(rows)) + room
+    high = 35 + _LINE * (len(lines) + len(rows)) + room
     parts = [
         markup.tag(
             "rect", x=left + 1, y=top, width=width - 2, height=high, rx=8, class_=card.frame
