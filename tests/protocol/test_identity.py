@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.names import is_reserved
+from hubbub.study.names import is_reserved
 from hubbub.protocol.primitives.identity import (
     Identity,
     Keys,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.names import is_name, is_reserved
+from hubbub.study.names import is_name, is_reserved
 from hubbub.study.section import Section
 
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")

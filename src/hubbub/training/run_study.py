@@ -261,7 +261,7 @@ def _finished(
     asks = baseline is None or bool(setting.plan.queries)
     venue = local_venue.LocalVenue(
         study=setting.study,
-        keys=layout_of(setting.plan).keys() if asks else {},  # made for the run
+        keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,
