@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.training import Result, resume
-    from hubbub.training.run_study import run
+    from hubbub.training import Result, resume, run
 
 __version__ = VERSION
 
@@ -68,11 +67,11 @@ __all__ = [
 _LATER = {
     "Audit": "hubbub.assurance.audit",
     "PrivateSum": "hubbub.session.sums",
-    "Result": "hubbub.training.result",
+    "Result": "hubbub.training",
     "audit": "hubbub.assurance.audit",
     "private_sum": "hubbub.session.sums",
-    "resume": "hubbub.training.run_study",
-    "run": "hubbub.training.run_study",
+    "resume": "hubbub.training",
+    "run": "hubbub.training",
     "secure_sum": "hubbub.session.sums",
 }
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from hubbub.errors import UserError
 
+AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 _out, _err = Console(), Console(stderr=True)
 # Where `emit` writes while everything else that is printed goes to stderr.
 _machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)

@@ -11,7 +11,17 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.cli.output import (
+    AUDIT_WORDS,
+    add_command,
+    answer,
+    bar,
+    emit,
+    finite,
+    number,
+    say,
+    table,
+)
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
 from hubbub.study import Study
@@ -30,7 +40,6 @@ _PLACES = {
     "network": "each party a process, over TLS",
     "in-process": "all parties in one process",
 }
-AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
     "those that are missing here, and they count as spent"
@@ -104,7 +113,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _started(options: argparse.Namespace) -> Result:
     """A new run."""
-    from hubbub.training.run_study import run
+    from hubbub.training import run
 
     if options.study is None:
         raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
@@ -198,9 +207,7 @@ def _demo_network(options: argparse.Namespace) -> int:
     out = options.out or _new_folder("demo-network")
     told = (lambda _: None) if options.json else say
     apart = run_demo(out, _heart(), nodes=_NODES, told=told, command=main)
-    from hubbub.training.run_study import (
-        run,  # reads torch, which those processes did for themselves
-    )
+    from hubbub.training import run  # reads torch, which those processes did for themselves
 
     began = time.perf_counter()
     study = Study.load(out / "study.toml")

@@ -11,6 +11,7 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.event_messages import sentence
 from hubbub.network.key_files import fingerprint, roster_of, roster_toml
 from hubbub.network.party_folder import (
+    HOME,
     IDENTITY,
     LEDGER,
     RELAY,
@@ -20,6 +21,7 @@ from hubbub.network.roster_files import read_identity, read_roster
 from hubbub.network.timeouts import Timeouts
 
 __all__ = [
+    "HOME",
     "IDENTITY",
     "LEDGER",
     "RELAY",

@@ -266,25 +266,6 @@ class Endpoint(ABC):
             return EVERYBODY
 
 
-def check_apart(study: Study) -> None:
-    """Refuse a study that this version cannot run apart.
-
-    Raises:
-        RefusedError: it cannot.
-    """
-    if study.parties.trust != "none":
-        raise RefusedError(
-            "failed",
-            'expected trust = "none" where the parties run apart, got another study; change it',
-        )
-    if study.training.sampling == "without-replacement" and not study.data.counts:
-        raise RefusedError(
-            "failed",
-            'expected data.counts with sampling = "without-replacement" where the parties run '
-            "apart, got none; state how many records each silo has",
-        )
-
-
 def _one(parts: Sequence[bytes]) -> bytes:
     if len(parts) != 1:
         raise ProtocolError(f"expected one frame, got {len(parts)}", culprit="relay")

@@ -93,6 +93,10 @@ class EventLog:
             values["seconds_left"] = (steps - done) * (now - since) / (done - first)
         self.state(state=TRAINING, steps=steps, percent=100 * done / steps, **values)
 
+    def over(self) -> None:
+        """The study is over."""
+        self.state(state=DONE)
+
     def current(self, name: str) -> Any:
         """What the state has under a name; None if nothing."""
         return self._state.get(name)

@@ -44,6 +44,7 @@ from hubbub.protocol import Keys, Roster
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
+HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
 APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER = "lock", "relay", "ledger.sqlite"

@@ -21,11 +21,8 @@ import numpy as np
 
 from hubbub import learning
 from hubbub.assurance import Ledger, entry_of, kind_of, part_of
-from hubbub.disk import write_text
 from hubbub.errors import DataError, ProtocolError
-from hubbub.network.endpoint import Endpoint, SessionState, check_apart
-from hubbub.network.event_log import DONE
-from hubbub.network.timeouts import PACE
+from hubbub.network.endpoint import Endpoint, SessionState
 from hubbub.planning import (
     EVALUATION,
     STANDARDISATION,
@@ -53,6 +50,7 @@ from hubbub.session import (
     RefusedError,
     SessionOffer,
     SiloParty,
+    check_apart,
     lists_of,
     part_of_plan,
     purposes_of,
@@ -62,6 +60,7 @@ from hubbub.study import Study
 from hubbub.training import PreparedStudy, run_folder, standardised
 
 _TELL_EVERY = 5.0
+_PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
 
 @dataclass(kw_only=True)
@@ -89,7 +88,7 @@ class SiloEndpoint(Endpoint):
         data: Path,
         ledger: Path,
         device: str = "auto",
-        pace: float = PACE,
+        pace: float = _PACE,
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)
@@ -246,7 +245,7 @@ class SiloEndpoint(Endpoint):
         for one in self._sessions.values():  # what was signed holds
             one.closed = one.closed or one.study.id == state.study.id
         self._tell(state)
-        self.event_log.state(state=DONE)
+        self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(self, state: SessionState, plan: Plan, known: _Study, payload: bytes) -> None:
@@ -267,7 +266,7 @@ class SiloEndpoint(Endpoint):
         trained = known.plain.trained(parameters)
         run_folder.write_model(folder, plan, trained)
         if (found := state.offer.standardisation) is not None:
-            write_text(folder / "standardisation.json", found.to_json())
+            run_folder.write_standardisation(folder, found)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:

@@ -15,8 +15,7 @@ from hubbub.study.auxiliary_settings import Standardise, standardise_from
 from hubbub.study.import_path import BUILT_IN, OWN, is_built_in, is_own
 from hubbub.study.quoting import shortened
 from hubbub.study.section import Section
-from hubbub.study.tabular import Column, columns_from
-from hubbub.study.tabular.column import canonical
+from hubbub.study.tabular import Column, canonical, columns_from
 
 _KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
 _MORE = ("records", "counts", "capacity", "standardise")

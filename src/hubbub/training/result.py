@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import FILE
-from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
 from hubbub.training import loop, prepared_study, report_of_run, run_folder
@@ -90,6 +88,6 @@ def conclude(
     if folder is not None:
         run_folder.write_model(folder.path, setting.plan, result.model)
         if evidence is not None:
-            write_bytes(folder.path / FILE, evidence().encode())
+            run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
+from hubbub.assurance import AUDIT, FILE, STANDARDISED, Transcript, files, recover, write_audit
 from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
@@ -172,7 +172,7 @@ class RunFolder:
     def keep_standardisation(self, found: Standardisation) -> None:
         """Put on disk how features are standardised."""
         with _usable(self.path):
-            write_text(self.path / STANDARDISED, found.to_json())
+            write_standardisation(self.path, found)
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""
@@ -245,6 +245,16 @@ def write_model(folder: Path, plan: Plan, model: Any) -> None:
     """Put the trained model into a run's folder."""
     header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
     learning.save_model(folder / "model.safetensors", model, header)
+
+
+def write_standardisation(folder: Path, found: Standardisation) -> None:
+    """Put into a folder how features are standardised."""
+    write_text(folder / STANDARDISED, found.to_json())
+
+
+def write_evidence(folder: Path, text: str) -> None:
+    """Put the evidence into a run's folder."""
+    write_text(folder / FILE, text)
 
 
 def _line(row: Mapping[str, float]) -> str:

@@ -35,12 +35,10 @@ from hubbub.assurance.evidence import (
 )
 from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, read_header
 from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, damage
-from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
-from hubbub.assurance.verification.model_course import Course
+from hubbub.assurance.verification.model_check import course_of, initial_of, last_model, lift_for
 from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.disk import json_value
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
 from hubbub.privacy import limited
 from hubbub.protocol import RoundParameters
@@ -180,12 +178,8 @@ def _played(
         )
         return
     initial = initial_of(plan)
-    course = Course(
-        initial,
-        optimizer_of(plan.study),
-        divisor=plan.divisor,
-        starts=[first for path in training if (first := first_round(path)) is not None],
-    )
+    starts = [first for path in training if (first := first_round(path)) is not None]
+    course = course_of(plan, initial, starts)
     done: list[tuple[Header, Played]] = []
     asked: Counter[str] = Counter()
     for path in paths:
