@@ -25,7 +25,14 @@ from hubbub.planning import Plan, exposure
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
 from hubbub.protocol.projection import Draw, Projection, lift, project
-from hubbub.protocol.round import Aggregator, RoundParameters, Silo, batch_rows, decoded, silo
+from hubbub.protocol.round import (
+    Aggregator,
+    RoundParameters,
+    Silo,
+    batch_rows,
+    decoded,
+    projected_sum,
+)
 from hubbub.protocol.round import projected_sum as projected
 from hubbub.session.ask import Absent
 from hubbub.session.in_process import Federation, federate
@@ -220,7 +227,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[Draw]:
         seen.append(projected.draw_of(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(silo, "draw_of", spy)
+    monkeypatch.setattr(projected_sum, "draw_of", spy)
     return seen
 
 

@@ -13,7 +13,6 @@ from hubbub.cli import passphrase
 from hubbub.cli.ledger_commands import standing
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.cli.training_commands import show_plan
-from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.network import (
     HOME,
@@ -25,7 +24,7 @@ from hubbub.network import (
     read_identity,
     read_roster,
     roster_of,
-    roster_toml,
+    write_roster,
 )
 from hubbub.planning import plan
 from hubbub.protocol import Roster
@@ -104,7 +103,7 @@ def _roster(options: argparse.Namespace) -> int:
         roster = roster_of([read_identity(path) for path in options.files])
     if options.out is not None:
         with writing(options.out):
-            write_text(options.out, roster_toml(roster))
+            write_roster(options.out, roster)
     relay = roster.parties[0].relay
     if options.json:
         parties = [

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
 from hubbub.cli.output import AUDIT_WORDS, Bar, add_command, answer, bar, emit, number, say, table
-from hubbub.disk import json_value, read_bytes
 from hubbub.errors import UserError, with_extra
-from hubbub.network import HOME, EventLog, PartyFolder, Timeouts, read_roster, sentence
+from hubbub.network import HOME, EventLog, PartyFolder, Timeouts, last_status, read_roster, sentence
 from hubbub.planning import plan
 from hubbub.study import Study
 
@@ -180,15 +179,7 @@ def _terminated() -> Iterator[None]:
 
 
 def _status(options: argparse.Namespace) -> int:
-    path = options.home / "status.json"
-    try:
-        status: dict[str, Any] = json_value(read_bytes(path))
-        status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
-        raise UserError(
-            f"expected a party's folder that has taken part in a study, found no {path}; check the "
-            "path"
-        ) from None
+    status = last_status(options.home)
     if options.json:
         emit(status)
         return 0

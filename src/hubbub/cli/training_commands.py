@@ -172,17 +172,17 @@ def _demo(options: argparse.Namespace) -> int:
             {
                 found.metric: dict(found.mean),
                 "spread": dict(found.spread),
-                "epsilon": found.plan.stated.epsilon,
+                "epsilon": found.first.plan.stated.epsilon,
                 "delta": study.privacy.delta,
-                "adversary": found.plan.stated.adversary,
+                "adversary": found.first.plan.stated.adversary,
                 "splits": splits,
                 "seconds": seconds,
                 "out": str(out),
             }
         )
         return 0
-    show_plan(found.plan)
-    metric, epsilon = found.metric.upper(), number(found.plan.stated.epsilon, 3)
+    show_plan(found.first.plan)
+    metric, epsilon = found.metric.upper(), number(found.first.plan.stated.epsilon, 3)
     shown = dict.fromkeys(MODES, epsilon) | {"non-private": "none"}
     table(
         f"Is joining worth it? {metric} on public test data, mean of {splits} splits",

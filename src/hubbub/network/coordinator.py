@@ -16,7 +16,6 @@ from hubbub.assurance import checked_part
 from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError, UserError
 from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
-from hubbub.planning import attempts_of_list
 from hubbub.protocol import EVERYBODY, Frame, Tag, parse
 from hubbub.session import (
     Absent,
@@ -119,7 +118,7 @@ class Coordinator:
             terms=wanted.terms,
             offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation),
             counts=self.study.data.counts,
-            every=attempts_of_list(wanted.plan.study),
+            every=wanted.every,
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)

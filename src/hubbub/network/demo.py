@@ -22,7 +22,7 @@ import tomli_w
 from hubbub.disk import write_text
 from hubbub.errors import HubbubError, UserError, with_extra
 from hubbub.network.host import named_relay
-from hubbub.network.key_files import roster_of, roster_toml
+from hubbub.network.key_files import roster_of, write_roster
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.party_process import Command, PartyProcess, read_libraries
 from hubbub.study import Study
@@ -75,7 +75,7 @@ class DemoConsortium:
         sites += [PartyFolder.made(folder / name, name, role) for name, role in members.items()]
         told("somebody: hubbub roster */identity.toml --out roster.toml")
         roster = roster_of([site.keys.identity for site in sites])
-        write_text(folder / "roster.toml", roster_toml(roster))
+        write_roster(folder / "roster.toml", roster)
         said["parties"] |= {"compute_nodes": nodes, "roster": roster.digest.hex()}
         study = Study.parse(tomli_w.dumps(said))
         write_text(folder / "study.toml", study.as_toml())

@@ -12,6 +12,7 @@ import json
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
@@ -19,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from hubbub.disk import toml_table
+from hubbub.disk import toml_table, write_text
 from hubbub.errors import StudyError, UserError
 from hubbub.protocol import ROLES, Identity, Keys, Roster, identity_of, plain_identity
 
@@ -29,6 +30,11 @@ _SCRYPT = {"length": 32, "n": 1 << 17, "r": 8, "p": 1}  # as OWASP advises: 128 
 
 # Asks for a passphrase; only called where there is one.
 Unlock = Callable[[], str]
+
+
+def write_roster(path: Path, roster: Roster) -> None:
+    """Write a roster's file, all at once."""
+    write_text(path, roster_toml(roster))
 
 
 def roster_toml(roster: Roster) -> str:

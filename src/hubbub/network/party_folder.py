@@ -37,7 +37,7 @@ from hubbub.network.key_files import (
     identity_toml,
     keys_of,
     keys_toml,
-    roster_toml,
+    write_roster,
 )
 from hubbub.network.roster_files import check_roster, read_roster, text_of
 from hubbub.protocol import Keys, Roster
@@ -233,7 +233,7 @@ class PartyFolder:
             )
         path = self._approval(study.id)
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        write_text(held, roster_toml(roster))
+        write_roster(held, roster)
         write_text(path, study.as_toml())
         return path
 

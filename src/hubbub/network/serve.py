@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.assurance import evidence, files, read, read_audit, read_header
+from hubbub.assurance import evidence, read_audit
 from hubbub.errors import BudgetError, UserError
 from hubbub.network.coordinator import Coordinator
 from hubbub.planning import TRAINING
-from hubbub.protocol import Tag
 from hubbub.study import sources
 from hubbub.training import (
     PreparedStudy,
@@ -119,12 +118,7 @@ def _begun(state: State, coordinator: Coordinator, folder: RunFolder) -> State:
         BudgetError: no attempt of the study is left.
     """
     steps = coordinator.study.training.steps
-    begun = sum(
-        kept.tag is Tag.MODEL
-        for path in files(folder.path)
-        if read_header(path).purpose == TRAINING
-        for kept in read(path)
-    )
+    begun = folder.models_sent(TRAINING)
     state = replace(state, attempts=max(state.attempts, begun))
     if state.step == 0 and state.attempts >= steps:
         paid = coordinator.requests.paid.get(TRAINING, {})

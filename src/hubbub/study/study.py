@@ -18,7 +18,7 @@ from typing import Any
 
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
-from hubbub.study.contradictions import check_data, check_extras, check_parties, check_training
+from hubbub.study.contradictions import check_data, check_extras, check_training
 from hubbub.study.data import Data, data_from
 from hubbub.study.file_limits import check_size
 from hubbub.study.import_path import is_own
@@ -191,10 +191,16 @@ class Study:
             privacy=privacy_from(parts["privacy"]),
             toml=toml,
         )
-        check_parties(study.parties)
-        check_data(study.data, study.parties, study.model)
-        check_training(study.training, study.data, study.parties, study.privacy)
-        check_extras(study.training, study.data, study.privacy)
+        parties, privacy = study.parties, study.privacy
+        check_data(study.data, silos=parties.silos, outputs=study.model.outputs)
+        check_training(
+            study.training,
+            study.data,
+            silos=parties.silos,
+            dropouts=parties.dropouts,
+            relation=privacy.relation,
+        )
+        check_extras(study.training, study.data, epsilon=privacy.epsilon)
         return study
 
     def as_toml(self) -> str:

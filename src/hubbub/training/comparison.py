@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.disk import write_text
-from hubbub.planning import Plan
 from hubbub.study import Study
 from hubbub.training import baselines, report_of_run, run_study
 from hubbub.training.result import Result
@@ -30,18 +29,13 @@ class Comparison:
         metric: "auc" or "accuracy", the first that the model has.
         mean: by mode.
         spread: standard deviation over the splits, by mode.
-        first: hubbub's own run on the first split.
+        first: hubbub's own run on the first split; other plans differ in the split only.
     """
 
     metric: str
     mean: Mapping[str, float]
     spread: Mapping[str, float]
     first: Result
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the first split; those of the others differ in the split only."""
-        return self.first.plan
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """By mode, the mean under the metric's name and the spread."""

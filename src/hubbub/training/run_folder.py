@@ -27,11 +27,21 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.assurance import AUDIT, FILE, STANDARDISED, Transcript, files, recover, write_audit
+from hubbub.assurance import (
+    AUDIT,
+    FILE,
+    STANDARDISED,
+    Transcript,
+    files,
+    read,
+    read_header,
+    recover,
+    write_audit,
+)
 from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
-from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
+from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State
@@ -206,6 +216,11 @@ class RunFolder:
             terms=terms,
             purpose=purpose,
         )
+
+    def models_sent(self, purpose: str) -> int:
+        """How many attempts for a purpose were begun, answered or not: so many models were sent."""
+        mine = [path for path in files(self.path) if read_header(path).purpose == purpose]
+        return sum(kept.tag is Tag.MODEL for path in mine for kept in read(path))
 
     def last_checkpoint(self) -> Checkpoint | None:
         """Where the training stood; metrics and transcripts are put back to whole rows.

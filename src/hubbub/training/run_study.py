@@ -25,6 +25,7 @@ from hubbub.session import Notice, layout_of
 from hubbub.study import Study
 from hubbub.training import (
     auxiliary_sums,
+    baselines,
     checkpoint,
     federated,
     local_venue,
@@ -34,7 +35,6 @@ from hubbub.training import (
     run_folder,
     run_sessions,
 )
-from hubbub.training.baselines import BASELINES, alone, central
 
 
 def _tell_nobody(*_: object) -> None:
@@ -108,9 +108,10 @@ def run(
     (2, True)
     """
     Study.expect(study)
-    if baseline is not None and baseline not in BASELINES:
+    if baseline is not None and baseline not in baselines.BASELINES:
         raise StudyError(
-            f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
+            f"expected baseline to be one of {', '.join(baselines.BASELINES)}, "
+            f"got {baseline!r}; choose one"
         )
     if study.parties.roster and baseline is None:
         raise StudyError(
@@ -274,13 +275,13 @@ def _compared(
     ask = auxiliary_sums.exactly if baseline == "non-private" else auxiliary_sums.through(sessions)
     setting = auxiliary_sums.standardise(setting, ask, folder)
     if baseline == "alone":
-        trained = alone(setting, progress)
+        trained = baselines.alone(setting, progress)
         if folder is not None:
             folder.append_rows(trained)
         return setting, trained
     return setting, loop.train(
         setting,
-        central(setting, baseline),
+        baselines.central(setting, baseline),
         progress,
         divisor=setting.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,
