@@ -221,13 +221,13 @@ def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> list[Draw]:
     """The draw of every silo in every attempt."""
-    seen: list[Draw] = []
+    seen, true = list[Draw](), projected.draw_of
 
     def spy(*arguments: Any) -> Draw:
-        seen.append(projected.draw_of(*arguments))
+        seen.append(true(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(projected_sum, "draw_of", spy)
+    monkeypatch.setattr(projected, "draw_of", spy)
     return seen
 
 

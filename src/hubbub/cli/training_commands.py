@@ -205,8 +205,8 @@ def _demo_network(options: argparse.Namespace) -> int:
         raise UserError("expected --network without --splits, got both; it makes one run, leave it")
     start = time.perf_counter()
     out = options.out or _new_folder("demo-network")
-    told = (lambda _: None) if options.json else say
-    apart = run_demo(out, _heart(), nodes=_NODES, told=told, command=main)
+    tell = (lambda _: None) if options.json else say
+    apart = run_demo(out, _heart(), nodes=_NODES, tell=tell, command=main)
     from hubbub.training import run  # reads torch, which those processes did for themselves
 
     began = time.perf_counter()

@@ -150,17 +150,17 @@ class Coordinator:
         ]
         asked = dict.fromkeys(self.site.roster.silos, frames)
         parts = []
-        for index, heard in self.requests.ask(Call.CLOSE, asked, rounds.session):
-            if isinstance(heard, Absent):
+        for index, received in self.requests.ask(Call.CLOSE, asked, rounds.session):
+            if isinstance(received, Absent):
                 continue
             try:
                 frame = parse(
-                    heard[0], self.site.roster, study=rounds.study, session=rounds.session
+                    received[0], self.site.roster, study=rounds.study, session=rounds.session
                 )
                 if frame.tag is not Tag.CLOSED or frame.sender != index:
                     raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-                silo, said = self.site.roster.parties[index], json.loads(bytes(frame.payload))
-                parts.append(checked_part(said, silo, study=self.study.id, sessions=sessions))
+                silo, payload = self.site.roster.parties[index], json.loads(bytes(frame.payload))
+                parts.append(checked_part(payload, silo, study=self.study.id, sessions=sessions))
             except UNREADABLE as error:
                 name = self.site.roster.name(index)
                 self.requests.warn("garbled", whom=name, said=str(error))

@@ -89,11 +89,11 @@ def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
 
     def read(table: Mapping[str, Any]) -> Keys:
         public = dict(table)
-        told = dict(public.pop("private"))
-        if "sealed" in told:
-            told = _opened(told, unlock)
-        digest = told.pop("digest")
-        parts = {name: b64decode(part, validate=True) for name, part in told.items()}
+        private = dict(public.pop("private"))
+        if "sealed" in private:
+            private = _opened(private, unlock)
+        digest = private.pop("digest")
+        parts = {name: b64decode(part, validate=True) for name, part in private.items()}
         if _digest(parts) != digest:
             raise ValueError
         keys, identity = Keys.restored(table["name"], table["role"], **parts), identity_of(public)
@@ -113,9 +113,9 @@ def _closed(secret: Mapping[str, str], passphrase: str) -> dict[str, str]:
     return {"sealed": b64encode(salt + nonce + sealed).decode()}
 
 
-def _opened(told: Mapping[str, str], unlock: Unlock | None) -> dict[str, str]:
+def _opened(private: Mapping[str, str], unlock: Unlock | None) -> dict[str, str]:
     """What `_closed` closed."""
-    whole = b64decode(told["sealed"], validate=True)
+    whole = b64decode(private["sealed"], validate=True)
     salt, nonce, sealed = whole[:_SALT], whole[_SALT:][:_NONCE], whole[_SALT + _NONCE :]
     if unlock is None:
         raise UserError(

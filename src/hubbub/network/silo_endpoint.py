@@ -228,15 +228,15 @@ class SiloEndpoint(Endpoint):
             raise RefusedError("no-session", "expected a session that is set up, got its end")
         if len(parts) != 2:
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
-        said = self._from_aggregator(state, parts[0], Tag.CLOSE)
+        payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
         known = self._known(state.study)
-        told = {bytes.fromhex(one) for one in _sessions(said, self.roster.name(0))}
+        listed = {bytes.fromhex(one) for one in _sessions(payload, self.roster.name(0))}
         plan = known.plain.plan
         paid = {one.session for one in self._ledger.entries() if one.study == state.study.id}
         part = part_of(
             self.site.keys,
             study=state.study.id,
-            sessions=told & (paid | set(known.finished)),
+            sessions=listed & (paid | set(known.finished)),
             ledger_head=self._ledger.head,
             ledger_rows=self._ledger.rows,
             attempts=self._accounted(known),
