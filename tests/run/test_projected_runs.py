@@ -31,7 +31,6 @@ from hubbub.protocol.round import (
     Silo,
     batch_rows,
     decoded,
-    projected_sum,
 )
 from hubbub.protocol.round import projected_sum as projected
 from hubbub.session.ask import Absent
