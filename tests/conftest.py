@@ -53,6 +53,9 @@ LONG = {
     "test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch": ("static",),
     "test_rare_large_losses_leave_a_narrow_bracket": ("0.8",),
     "test_a_request_that_is_no_parcel_names_the_relay": ("a million parts-nodes",),
+    "test_a_reader_who_hangs_up_causes_no_noise": ("flag0-True", "flag1-False"),
+    "test_output_that_cannot_be_written_is_no_success": ("False",),
+    "test_training_without_torch_says_what_to_install": ("audit",),
 }
 # The other way round, where few cases are quick: each value of each parameter is in one of them.
 QUICK = {
@@ -111,6 +114,9 @@ QUICK = {
     ),
     "test_p1_no_batch_in_the_plane_exceeds_the_fifth_row": ("0.1-1.05", "0.5-0.7", "0.5-4.0"),
     "test_fifty_digits_agree": ("rem",),
+    "test_a_run_that_is_stopped_again_and_again_never_spends_more": (
+        *("per-step-3", "static-1", "per-epoch-5"),
+    ),
 }
 
 
