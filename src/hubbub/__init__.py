@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.training import Result, resume, run
+    from hubbub.training import Result, TrainedModel, fit, load, resume, run
 
 __version__ = VERSION
 
@@ -46,12 +46,15 @@ __all__ = [
     "Step",
     "Study",
     "TradeOff",
+    "TrainedModel",
     "attack_power",
     "audit",
     "composed_epsilon",
     "delta",
     "epsilon",
+    "fit",
     "learning",
+    "load",
     "malicious_epsilon",
     "noise_multiplier",
     "plan",
@@ -68,7 +71,10 @@ _LATER = {
     "Audit": "hubbub.assurance.audit",
     "PrivateSum": "hubbub.session.sums",
     "Result": "hubbub.training",
+    "TrainedModel": "hubbub.training",
     "audit": "hubbub.assurance.audit",
+    "fit": "hubbub.training",
+    "load": "hubbub.training",
     "private_sum": "hubbub.session.sums",
     "resume": "hubbub.training",
     "run": "hubbub.training",

@@ -30,6 +30,7 @@ from hubbub import learning
 from hubbub.assurance import (
     AUDIT,
     FILE,
+    MODEL,
     STANDARDISED,
     Transcript,
     files,
@@ -137,7 +138,7 @@ class RunFolder:
                 "that --out named"
             )
         with _locked(path):
-            if all((path / name).exists() for name in ("evidence.json", "report.html")):
+            if all((path / name).exists() for name in (FILE, "report.html")):
                 raise UserError(
                     f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
                 )
@@ -256,10 +257,14 @@ class RunFolder:
         write_text(self.path / "run.json", json.dumps(said, indent=2))
 
 
-def write_model(folder: Path, plan: Plan, model: Any) -> None:
-    """Put the trained model into a run's folder."""
-    header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
-    learning.save_model(folder / "model.safetensors", model, header)
+def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
+    """Put the trained model into a run's folder, with the shape of one record's features."""
+    header = {
+        "study": plan.study.id.hex(),
+        "kind": plan.study.model.kind,
+        "inputs": json.dumps(shape),
+    }
+    learning.save_model(folder / MODEL, model, header)
 
 
 def write_standardisation(folder: Path, found: Standardisation) -> None:
