@@ -21,7 +21,6 @@ import numpy as np
 
 from hubbub import learning
 from hubbub.assurance import Ledger, entry_of, kind_of, part_of
-from hubbub.disk import write_text
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState
 from hubbub.planning import (
@@ -265,7 +264,7 @@ class SiloEndpoint(Endpoint):
         folder = self.site.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         trained = known.plain.trained(parameters)
-        write_text(folder / "study.toml", plan.study.as_toml())
+        run_folder.write_study(folder, plan.study)
         run_folder.write_model(folder, plan, trained, known.plain.shape)
         if (found := state.offer.standardisation) is not None:
             run_folder.write_standardisation(folder, found)

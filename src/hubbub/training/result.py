@@ -17,8 +17,7 @@ from hubbub import report
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
-from hubbub.training import loop, prepared_study, report_of_run, run_folder
-from hubbub.training.trained_model import TrainedModel
+from hubbub.training import loop, prepared_study, report_of_run, run_folder, trained_model
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -93,9 +92,9 @@ class Result:
         return f"the {self.plan.stated.adversary}" if against == "" else against or "nobody"
 
     @property
-    def trained(self) -> TrainedModel:
+    def trained(self) -> trained_model.TrainedModel:
         """The model with what turns tables into its features."""
-        return TrainedModel(
+        return trained_model.TrainedModel(
             study=self.plan.study,
             module=self.model.eval(),
             shape=self.shape,

@@ -44,8 +44,7 @@ from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
-from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.training.loop import State
+from hubbub.training import checkpoint, loop
 
 _FORMAT = 1
 
@@ -223,7 +222,7 @@ class RunFolder:
         mine = [path for path in files(self.path) if read_header(path).purpose == purpose]
         return sum(kept.tag is Tag.MODEL for path in mine for kept in read(path))
 
-    def last_checkpoint(self) -> Checkpoint | None:
+    def last_checkpoint(self) -> checkpoint.Checkpoint | None:
         """Where the training stood; metrics and transcripts are put back to whole rows.
 
         Raises:
@@ -232,19 +231,21 @@ class RunFolder:
         with _usable(self.path):
             for path in files(self.path):
                 recover(path)
-            found = newest_checkpoint(self.path / "checkpoints")
+            found = checkpoint.newest_checkpoint(self.path / "checkpoints")
             rows = found.state.rows if found else ()
             write_text(self.path / "metrics.jsonl", "".join(_line(row) for row in rows))
         self._rows = len(rows)
         return found
 
-    def keep(self, state: State, heads: Mapping[str, bytes]) -> None:
+    def keep(self, state: loop.State, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
         self.append_rows(state)
         with _usable(self.path):
-            write_checkpoint(self.path / "checkpoints", Checkpoint(state=state, heads=heads))
+            checkpoint.write_checkpoint(
+                self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
+            )
 
-    def append_rows(self, state: State) -> None:
+    def append_rows(self, state: loop.State) -> None:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
@@ -265,6 +266,11 @@ def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) ->
         "inputs": json.dumps(shape),
     }
     learning.save_model(folder / MODEL, model, header)
+
+
+def write_study(folder: Path, study: Study) -> None:
+    """Put a study into the folder of its run."""
+    write_text(folder / "study.toml", study.as_toml())
 
 
 def write_standardisation(folder: Path, found: Standardisation) -> None:

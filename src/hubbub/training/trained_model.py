@@ -67,6 +67,18 @@ class TrainedModel:
         """A torch module that takes features as the study encodes them and gives probabilities."""
         return learning.Scorer(self.module, self.standardisation)
 
+    def to_onnx(self, path: Path) -> None:
+        """Write the scorer for other programs.
+
+        Args:
+            path: of the ONNX file, replaced if it exists.
+
+        Raises:
+            UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
+            OSError: the file cannot be written.
+        """
+        learning.write_onnx(path, self.scorer, self.shape)
+
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Probabilities of new records, which stay where they are.
 
