@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.training import Result, TrainedModel, fit, load, resume, run
+    from hubbub.training import Result, TrainedModel, fit, load, rehearse, resume, run
 
 __version__ = VERSION
 
@@ -61,6 +61,7 @@ __all__ = [
     "private_sum",
     "projected_epsilon",
     "projection_bound",
+    "rehearse",
     "resume",
     "run",
     "secure_sum",
@@ -76,6 +77,7 @@ _LATER = {
     "fit": "hubbub.training",
     "load": "hubbub.training",
     "private_sum": "hubbub.session.sums",
+    "rehearse": "hubbub.training",
     "resume": "hubbub.training",
     "run": "hubbub.training",
     "secure_sum": "hubbub.session.sums",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,14 @@ from hubbub import report
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
-from hubbub.training import loop, prepared_study, report_of_run, run_folder, trained_model
+from hubbub.training import (
+    baselines,
+    loop,
+    prepared_study,
+    report_of_run,
+    run_folder,
+    trained_model,
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -38,7 +46,7 @@ class Result:
         standardisation: what was done to the features before the model saw them; None if nothing.
         is_copied: another copy of the run's folder has made attempts of the study, which count as
             this run's and leave fewer steps to it.
-        baseline: which one was run; None for hubbub.
+        baseline: which one was run, or "rehearsal"; None for hubbub.
         shape: of one record's features.
 
     >>> from hubbub import Study, run
@@ -55,7 +63,7 @@ class Result:
     ['accuracy', 'auc', 'epsilon', 'loss', 'step']
     >>> print(result)  # doctest: +ELLIPSIS
     example: 2 of 2 steps
-    epsilon ... at delta 1e-05 against the aggregator + 1 silo
+    epsilon ... at delta 1e-05 against the aggregator together with 1 silo
     loss ..., accuracy ..., auc ...
     """
 
@@ -88,8 +96,10 @@ class Result:
     @property
     def adversary(self) -> str:
         """Against whom `epsilon` holds; "nobody" for "non-private"."""
-        against = report.MODES[self.baseline or "federated"].against
-        return f"the {self.plan.stated.adversary}" if against == "" else against or "nobody"
+        if self.baseline == baselines.REHEARSAL:
+            return "nobody: a rehearsal shows what a run would give"
+        against = report.promised_against(self.plan.stated.adversary, self.baseline)
+        return "nobody" if against is None else report.spoken(against)
 
     @property
     def trained(self) -> trained_model.TrainedModel:
@@ -102,7 +112,14 @@ class Result:
         )
 
     def predict(self, table: Any) -> NDArray[np.float32]:
-        """Probabilities of new records; see `TrainedModel.predict`."""
+        """Probabilities of new records, which stay where they are.
+
+        Args:
+            table: a file, a data frame or an array; see `TrainedModel.predict`.
+
+        Returns:
+            (n,): the probability of the second class; (n, classes) for more than two classes.
+        """
         return self.trained.predict(table)
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -121,7 +138,7 @@ class Result:
             return report_of_run.write_report(self.folder)
         file = Path(path or report_of_run.REPORT)
         plan = json.loads(self.plan.to_json())
-        page = report.render(plan, self.metrics, baseline=self.baseline, comparison={})
+        page = report.render(plan, self.metrics, baseline=self.baseline)
         write_bytes(file, page.encode())
         return file
 
@@ -149,7 +166,7 @@ def conclude(
 ) -> Result:
     """The result of a run, and what its folder holds in the end: model, evidence, report."""
     result = Result(
-        model=setting.trained(trained.parameters),
+        model=copy.deepcopy(setting.trained(trained.parameters)),
         metrics=trained.rows,
         epsilon=epsilon,
         plan=setting.plan,

@@ -151,7 +151,7 @@ def carried_out(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    watch: Watch,
+    watch: Watch | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> result.Result:
     """Train a study that is ready to run; see `run`."""
@@ -175,7 +175,7 @@ def carried_out(
             )
         if folder is not None:
             folder.begin(_heads(study, books))
-        return _finished(setting, baseline, watch, books, folder, None)
+        return _finished(setting, baseline, watch or Watch(), books, folder, None)
 
 
 def resume(
@@ -259,9 +259,10 @@ def _finished(
 ) -> result.Result:
     """Train, and put the results where they belong."""
     began = time.perf_counter()
+    asks = baseline is None or bool(setting.plan.queries)
     venue = local_venue.LocalVenue(
         study=setting.study,
-        keys=layout_of(setting.plan).keys(),  # made for the run
+        keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,

@@ -18,6 +18,7 @@ import hubbub.learning as learning
 from hubbub.assurance import MODEL, STANDARDISED
 from hubbub.disk import json_value
 from hubbub.errors import DataError, UserError
+from hubbub.learning import model_file, scoring
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
 
 
@@ -65,7 +66,7 @@ class TrainedModel:
     @property
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives probabilities."""
-        return learning.Scorer(self.module, self.standardisation)
+        return scoring.Scorer(self.module, self.standardisation)
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
@@ -77,7 +78,7 @@ class TrainedModel:
             UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
             OSError: the file cannot be written.
         """
-        learning.write_onnx(path, self.scorer, self.shape)
+        scoring.write_onnx(path, self.scorer, self.shape)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Probabilities of new records, which stay where they are.
@@ -93,7 +94,7 @@ class TrainedModel:
         Raises:
             DataError: the table cannot be read or does not fit the study.
         """
-        return learning.scores(self.scorer, self.features(table))
+        return scoring.scores(self.scorer, self.features(table))
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.
@@ -230,7 +231,7 @@ def _read_model(
         ModelError, IntegrityError: as for `load_model`.
     """
     path = folder / MODEL
-    shape = tuple(map(int, json_value(learning.stored_metadata(path).get("inputs", "[]"))))
+    shape = tuple(map(int, json_value(model_file.stored_metadata(path).get("inputs", "[]"))))
     model = built(shape)
     learning.load_model(path, model)
     return model.eval(), shape
