@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.names import is_name, is_reserved
+from hubbub.study.names import is_name, is_reserved
 from hubbub.study.section import Section
 
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")
