@@ -192,10 +192,8 @@ def _demo_network(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     out = options.out or new_folder("demo-network")
     told = (lambda _: None) if options.json else say
-    apart = run_demo(out, study_text(_FEW.file), nodes=_NODES, told=told, command=main)
-    from hubbub.training.run_study import (
-        run,  # reads torch, which those processes did for themselves
-    )
+    apart = run_demo(out, study_text(_FEW.file), nodes=_NODES, tell=told, command=main)
+    from hubbub.training import run  # reads torch, which those processes did for themselves
 
     began = time.perf_counter()
     study = Study.load(out / "study.toml")
