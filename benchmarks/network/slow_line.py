@@ -14,6 +14,7 @@ import time
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -24,13 +25,15 @@ from benchmarks.network.stage import Run, Stage, wait
 from benchmarks.network.table import write
 from benchmarks.network.tun import HUB, Lines, Quality, enter, retransmitted
 from hubbub.cli.main import main
-from hubbub.cli.training_commands import _heart
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.roster_files import read_roster
 from hubbub.study import Study
 
 _SHORTEST, _LONGEST = 5.0, 50.0  # seconds of darkness, below the deadline of a phase
 _SECONDS = 900.0
+
+
+_HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +84,12 @@ class Inside:
 
 def measured(nodes: int, seed: int, darknesses: int, hidden: int) -> list[SlowRun]:
     """Of one run."""
-    table = tomllib.loads(_heart())
+    table = tomllib.loads(_HEART)
     if hidden:
         table["model"] = {"kind": "mlp", "hidden": [hidden]}
     quality = Quality()
     with tempfile.TemporaryDirectory() as folder:
-        consortium = DemoConsortium.made(Path(folder), _heart(), nodes, lambda _: None, main)
+        consortium = DemoConsortium.made(Path(folder), _HEART, nodes, lambda _: None, main)
         roster = read_roster(consortium.folder / "roster.toml")
         with Lines(consortium.members, quality, seed).laid() as lines:
             _move_in(consortium, lines, int(roster.parties[0].relay.rpartition(":")[2]))

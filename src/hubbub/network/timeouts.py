@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from hubbub.network.clock import Clock
 from hubbub.session import Call
 
-PACE = 0.02  # a silo's answer leaves at a multiple of it
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
