@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from difflib import get_close_matches
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hubbub import __version__
 from hubbub.cli import (
@@ -20,10 +22,12 @@ from hubbub.cli import (
     assurance_commands,
     bench_command,
     consortium_commands,
+    drafting_commands,
     ledger_commands,
     network_commands,
     training_commands,
 )
+from hubbub.cli.examples import EXAMPLES
 from hubbub.cli.output import for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
 
@@ -68,7 +72,26 @@ def _forget_stdout() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses like every other part of hubbub: in one sentence."""
+    """Refuses like every other part of hubbub: in one sentence; its help ends with an example."""
+
+    def __init__(self, **options: Any) -> None:
+        example = EXAMPLES.get(options["prog"], "")
+        super().__init__(**options, epilog=f"example: {example}" if example else None)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse here what is not known, with the help of the command that does not know it."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {shlex.join(rest)}{self._near(rest[0])}")
+        return found, rest
+
+    def _near(self, word: str) -> str:
+        """The option that somebody may have meant."""
+        bare = word.lstrip("-").partition("=")[0]
+        options = [one for action in self._actions for one in action.option_strings]
+        close = [one for one in options if len(bare) > 2 and bare in one]
+        close += get_close_matches(word, options, n=1)
+        return f" (did you mean {close[0]}?)" if close and word.startswith("-") else ""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")
@@ -83,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (
+        drafting_commands,
         training_commands,
         consortium_commands,
         network_commands,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -18,7 +19,14 @@ from rich.text import Text
 
 from hubbub.errors import UserError
 
-_out, _err = Console(), Console(stderr=True)
+
+def console(**options: Any) -> Console:
+    """A console; with NO_COLOR in the environment it prints no bold letters either."""
+    plain: Any = {"color_system": None} if os.environ.get("NO_COLOR") else {}
+    return Console(**options, **plain)
+
+
+_out, _err = console(), console(stderr=True)
 # Where `emit` writes while everything else that is printed goes to stderr.
 _machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)
 
