@@ -112,7 +112,7 @@ def of_zero_and_one(rows: Rows) -> None:
 
 def missing_spellings(rows: Rows) -> None:
     spelled = ("NA", "", "?", ".", "-9", "null", "n/a", "N/A", "NaN", "-999")
-    column(rows, "age", lambda k, cell: spelled[k // 4] if k % 4 == 3 else cell)
+    column(rows, "age", lambda k, cell: spelled[k // 4 % 10] if k % 4 == 3 else cell)
     column(rows, "smoker", lambda k, cell: ("NA", "")[k % 2] if k % 5 == 0 else cell)
 
 

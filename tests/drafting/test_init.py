@@ -90,7 +90,8 @@ def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, cas
         study = Study.load("study.toml")
         for name in study.parties.names:
             read = sources.records(study, name)
-            assert read.inputs.shape[1:] == study.model.inputs
+            width = sum(column.width for column in study.data.columns)
+            assert read.inputs.shape[1:] == (width,)
             assert len(read)
 
 

@@ -29,6 +29,7 @@ def check_parties(parties: Parties) -> None:
 def check_data(data: Data, parties: Parties, model: Model) -> None:
     """Files that the model can learn, and no fewer records than silos."""
     _check_outputs(data, model)
+    _check_inputs(data, model)
     if data.records and data.records < parties.silos:
         raise StudyError(
             f"expected data.records >= {parties.silos}, the number of silos, got {data.records}; "
@@ -110,6 +111,16 @@ def _check_outputs(data: Data, model: Model) -> None:
         raise StudyError(
             f"expected model.outputs = {wanted} for a target of {classes} classes, "
             f"got {model.outputs}; set it, or fix data.classes"
+        )
+
+
+def _check_inputs(data: Data, model: Model) -> None:
+    """As many inputs as the declared columns become features; frozen layers make others."""
+    width = sum(column.width for column in data.columns)
+    if data.columns and model.inputs and not model.frozen and model.inputs != (width,):
+        raise StudyError(
+            f"expected model.inputs = [{width}], the features that data.columns become, got "
+            f"{list(model.inputs)}; leave it out"
         )
 
 

@@ -19,9 +19,10 @@ def draft_text(made: Draft) -> str:
 
 def _head(made: Draft) -> list[str]:
     return [
-        "# A first draft by hubbub init. Values marked “from records” were taken from the files:",
-        "# nobody outside may see them before you have agreed on them, or put in their place what",
-        "# is known without looking (docs/data.md). Everything else is a proposal.",
+        "# A first draft by hubbub init. Values marked “from records” were taken from files, and",
+        "# so was what is said of columns: nobody outside may see them before you have agreed on",
+        "# them, or put in their place what is known without looking (docs/data.md). Everything",
+        "# else is a proposal.",
         "",
         "[study]",
         f"name = {_text(f'{made.target.name}, {len(made.parties)} silos'[:200])}",
@@ -53,7 +54,7 @@ def _data(made: Draft) -> list[str]:
         f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
         "",
         "[data.columns]                   # bounds, categories, missing: from records",
-        *(_column(one.column, one) for one in made.used if one.column),
+        *(_column(one.column) for one in made.used if one.column),
         *[line for one in made.columns if not one.column for line in _left_out(one)],
     ]
 
@@ -74,7 +75,7 @@ def _target(made: Draft) -> list[str]:
     ]
 
 
-def _column(column: Column, one: ColumnDraft) -> str:
+def _column(column: Column) -> str:
     """The column's entry on one line, as TOML wants it."""
     parts = []
     if column.categories:
@@ -89,8 +90,7 @@ def _column(column: Column, one: ColumnDraft) -> str:
     if column.missing:
         parts.append(f"missing = {_list(column.missing)}")
     parts += [f"{key} = true" for key in ("indicator", "ignore_case") if getattr(column, key)]
-    note = f"   # {_plain(one.why)}" if one.why else ""
-    return f"{key_of(column.name)} = {{ {', '.join(parts)} }}{note}"
+    return f"{key_of(column.name)} = {{ {', '.join(parts)} }}"
 
 
 def _left_out(one: ColumnDraft) -> list[str]:
@@ -98,12 +98,8 @@ def _left_out(one: ColumnDraft) -> list[str]:
 
 
 def _model(made: Draft) -> list[str]:
-    width = sum(one.column.width for one in made.used if one.column)
     outputs = [f"outputs = {made.target.outputs}"] if made.target.outputs > 1 else []
-    return ["[model]", 'kind = "logistic"', f"inputs = [{width}]{_WIDE}", *outputs]
-
-
-_WIDE = "                     # features that the columns become: hubbub plan says if this is wrong"
+    return ["[model]", 'kind = "logistic"', *outputs]
 
 
 def _training(made: Draft) -> list[str]:

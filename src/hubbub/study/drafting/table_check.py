@@ -7,9 +7,9 @@ together.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from hubbub.errors import DataError
 from hubbub.study import sources
@@ -22,10 +22,19 @@ from hubbub.study.study import Study
 from hubbub.study.tabular import Column
 from hubbub.study.tabular.column import canonical, number_in
 
-_MOST_SPELLINGS = 8  # of one column that are listed one by one
+_MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
 
-Law = Callable[[str], tuple[str, str] | None]  # of a cell: what is wrong, and what to do
+
+class Flaw(NamedTuple):
+    """What is wrong with a cell, and what to do; cells of one kind are one fault."""
+
+    kind: str
+    what: str
+    remedy: str
+
+
+Law = Callable[[str], Flaw | None]
 
 
 def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
@@ -123,34 +132,35 @@ def _plain(table: RawTable, data: Data) -> Iterator[Fault]:
 
 
 def _rows(table: RawTable, name: str, law: Law) -> Iterator[Fault]:
-    """What a law says of a column's cells, one fault for each spelling."""
+    """What a law says of a column's cells, one fault for each kind."""
     if name not in table.header:
         return
     cells = table.column(name)
-    found = {cell: said for cell in dict.fromkeys(cells) if (said := law(cell))}
-    times = Counter(cells)
-    for cell, (what, remedy) in list(found.items())[:_MOST_SPELLINGS]:
-        row = table.numbers[cells.index(cell)]
-        yield Fault(
-            file=table.origin, column=name, what=what, remedy=remedy, row=row, count=times[cell]
-        )
-    rest = list(found)[_MOST_SPELLINGS:]
+    flaws = {cell: flaw for cell in dict.fromkeys(cells) if (flaw := law(cell))}
+    rows: dict[str, list[int]] = {}
+    for cell, row in zip(cells, table.numbers, strict=True):
+        if cell in flaws:
+            rows.setdefault(flaws[cell].kind, []).append(row)
+    said = {flaw.kind: flaw for flaw in reversed(flaws.values())}  # by the first cell of a kind
+    for kind in list(rows)[:_MOST_KINDS]:
+        yield _found(table, name, said[kind].what, said[kind].remedy, rows[kind])
+    rest = [row for kind in list(rows)[_MOST_KINDS:] for row in rows[kind]]
     if rest:
-        yield Fault(
-            file=table.origin,
-            column=name,
-            what=f"{len(rest)} other spellings are refused too",
-            remedy="correct them, or the study",
-            row=table.numbers[cells.index(rest[0])],
-            count=sum(times[cell] for cell in rest),
-        )
+        said_of_all = f"{len(rows) - _MOST_KINDS} other spellings are refused too"
+        yield _found(table, name, said_of_all, "correct them, or the study", rest)
+
+
+def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[int]) -> Fault:
+    return Fault(
+        file=table.origin, column=name, what=what, remedy=remedy, row=rows[0], count=len(rows)
+    )
 
 
 def _number_law(column: Column) -> Law:
     """Of a column with bounds."""
     absent = {"", *map(column.spelled, column.missing)}
 
-    def law(cell: str) -> tuple[str, str] | None:
+    def law(cell: str) -> Flaw | None:
         if column.spelled(cell) in absent:
             return _gap(column)
         return _wrong_number(cell)
@@ -158,20 +168,22 @@ def _number_law(column: Column) -> Law:
     return law
 
 
-def _wrong_number(cell: str) -> tuple[str, str] | None:
+def _wrong_number(cell: str) -> Flaw | None:
     """Why a cell is no number for a run."""
     if number_in(canonical(cell)) is not None:
         return None
     if not cell:
-        return "the cell is empty", "remove the record, or give the column a default"
+        return Flaw("gap", "the cell is empty", "remove the record, or give the column a default")
     if is_missing(cell):
-        return f"{cell!r} looks like a missing value", "list it in the column's missing"
+        said = f"{cell!r} looks like a missing value"
+        return Flaw(cell, said, "list it in the column's missing")
     if (number := plain_number(cell)) is not None:
         said = f"{cell!r} has a decimal comma, a thousands separator or a unit"
-        return said, f"write {number}"
+        return Flaw("number", said, f"write {number}")
     if is_date(cell):
-        return f"{cell!r} is a date", "turn it into a number, such as an age in years"
-    return f"{cell!r} is no number, or too large", "correct the cell"
+        remedy = "turn it into a number, such as an age in years"
+        return Flaw("date", f"{cell!r} is a date", remedy)
+    return Flaw(cell, f"{cell!r} is no number, or too large", "correct the cell")
 
 
 def _category_law(column: Column) -> Law:
@@ -179,7 +191,7 @@ def _category_law(column: Column) -> Law:
     known = {column.spelled(one): one for one in column.categories}
     absent = {"", *map(column.spelled, column.missing)}
 
-    def law(cell: str) -> tuple[str, str] | None:
+    def law(cell: str) -> Flaw | None:
         if column.spelled(cell) in absent:
             return _gap(column)
         if column.spelled(cell) in known:
@@ -189,10 +201,11 @@ def _category_law(column: Column) -> Law:
     return law
 
 
-def _gap(column: Column) -> tuple[str, str] | None:
+def _gap(column: Column) -> Flaw | None:
     if column.default is not None:
         return None
-    return "the cell is missing, and the column has no default", "give it one in data.columns"
+    said = "the cell is missing, and the column has no default"
+    return Flaw("gap", said, "give it one in data.columns")
 
 
 def _target_law(data: Data) -> Law:
@@ -201,9 +214,9 @@ def _target_law(data: Data) -> Law:
     spelled = set(map(canonical, known))
     lists = "data.positive nor data.negative" if data.positive else "data.classes"
 
-    def law(cell: str) -> tuple[str, str] | None:
+    def law(cell: str) -> Flaw | None:
         if not cell:
-            return "the record has no target", "remove it"
+            return Flaw("gap", "the record has no target", "remove it")
         if canonical(cell) in spelled:
             return None
         return _unknown(cell, known, lists, "add this spelling to the study")
@@ -211,16 +224,17 @@ def _target_law(data: Data) -> Law:
     return law
 
 
-def _unknown(cell: str, known: Sequence[str], lists: str, instead: str) -> tuple[str, str]:
+def _unknown(cell: str, known: Sequence[str], lists: str, instead: str) -> Flaw:
     """A spelling that no list has."""
     near = next((one for one in known if folded(one) == folded(cell)), None)
     if near is not None:
         said = f"{cell!r} differs from {near!r} in case or spaces only"
-        return said, f"write {near!r}, or {instead}"
+        return Flaw(cell, said, f"write {near!r}, or {instead}")
     if is_missing(cell):
-        return f"{cell!r} looks like a missing value", "remove the record, or list it as missing"
+        said = f"{cell!r} looks like a missing value"
+        return Flaw(cell, said, "remove the record, or list it as missing")
     said = f"{cell!r} is in neither {lists}" if " nor " in lists else f"{cell!r} is not in {lists}"
-    return said, "correct the cell, or add the spelling to the study"
+    return Flaw(cell, said, "correct the cell, or add the spelling to the study")
 
 
 def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
