@@ -639,8 +639,7 @@ def test_help_describes_the_command_and_every_option(path):
 @pytest.mark.parametrize("path", [path for path, _ in ALL], ids=" ".join)
 def test_help_ends_with_an_example_that_can_be_typed(path):
     parser = dict(ALL)[path]
-    *_, last = parser.format_help().strip().split("\n\n")
-    assert " ".join(last.split()) == f"example: {EXAMPLES[parser.prog]}"
+    assert parser.format_help().endswith(f"\n\nexample: {EXAMPLES[parser.prog]}\n")
     words = shlex.split(EXAMPLES[parser.prog])
     assert words[: 1 + len(path)] == ["hubbub", *path]
     assert PARSER.parse_args(words[1:]).command
@@ -656,7 +655,7 @@ def test_every_command_takes_json(path):
 
 
 @pytest.mark.parametrize(
-    ("line", "help", "meant"),
+    ("line", "command_help", "meant"),
     [
         (f"{EPSILON} --rate 1", "hubbub epsilon --help", "--sample-rate"),
         (f"{EPSILON} --noise-multiplyer 1", "hubbub epsilon --help", "--noise-multiplier"),
@@ -664,10 +663,12 @@ def test_every_command_takes_json(path):
         ("plan study.toml another.toml", "hubbub plan --help", ""),
     ],
 )
-def test_an_option_that_is_not_known_points_to_the_help_of_its_command(command, line, help, meant):
+def test_an_option_that_is_not_known_points_to_the_help_of_its_command(
+    command, line, command_help, meant
+):
     done = command(*line.split())
     assert_one_sentence(done, 2)
-    assert done.err.endswith(f"; see {help}\n")
+    assert done.err.endswith(f"; see {command_help}\n")
     assert f"(did you mean {meant}?)" in done.err or not meant
 
 

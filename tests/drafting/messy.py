@@ -151,7 +151,7 @@ def percent(rows: Rows) -> None:
 
 
 def empty_target(rows: Rows) -> None:
-    column(rows, "died", lambda k, cell: ("", "NA")[k % 2] if k % 9 == 0 else cell)
+    column(rows, "died", lambda k, cell: ("", "NA", "unknown")[k % 3] if k % 9 == 0 else cell)
 
 
 def ragged(rows: Rows) -> None:

@@ -282,3 +282,20 @@ def test_a_strange_word_among_numbers_is_listed_as_missing(ask):
     pressure = next(c for c in Study.load("study.toml").data.columns if c.name == "pressure")
     assert pressure.missing == ("<40",)
     assert found["ready"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "key"),
+    [
+        ([str(k) for k in range(1, 31)], True),
+        ([str(k) for k in range(90001, 90031)], True),
+        ([f"A-{k}" for k in range(30)], True),
+        ([str(k) for k in range(20, 50)], False),  # ages in order
+        ([f"{k}.5" for k in range(1, 31)], False),
+        (["1", "1", *map(str, range(2, 30))], False),
+    ],
+)
+def test_what_looks_like_a_key_of_rows(cells, key):
+    from hubbub.study.drafting.column_draft import is_key
+
+    assert is_key("value", [cells]) == key

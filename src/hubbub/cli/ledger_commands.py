@@ -221,7 +221,7 @@ def _kept(path: Path) -> Statement | Witnessed:
 
 def _set(options: argparse.Namespace) -> int:
     cap = Cap(epsilon=options.epsilon, delta=options.delta, relation=options.relation)
-    if options.new and options.ledger.exists():
+    if options.new and options.ledger.is_file():
         raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
     with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
         ledger.set_cap(cap)

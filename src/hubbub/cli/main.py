@@ -74,9 +74,10 @@ def _forget_stdout() -> None:
 class _Parser(argparse.ArgumentParser):
     """Refuses like every other part of hubbub: in one sentence; its help ends with an example."""
 
-    def __init__(self, **options: Any) -> None:
-        example = EXAMPLES.get(options["prog"], "")
-        super().__init__(**options, epilog=f"example: {example}" if example else None)
+    def format_help(self) -> str:
+        """The help, and a line that can be typed, which is not broken."""
+        example = EXAMPLES.get(self.prog)
+        return super().format_help() + (f"\nexample: {example}\n" if example else "")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse here what is not known, with the help of the command that does not know it."""

@@ -19,6 +19,8 @@ NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20
 _LONGEST = 40  # letters of a category
 _FEW_ROWS = 8  # below which nothing looks like a key
+_FIRST_CODE = 1000
+_CODES = frozenset(map(float, range(10)))
 _CODE = re.compile(r"[\w-]+")
 _KEY = re.compile(r"(?i)(^|.*[^a-z])(id|nr|key|uuid|mrn|rowid|record|case)([^a-z]|$)")
 _CAMEL_KEY = re.compile(r".*[a-z](ID|Id|Nr|No|Key)")
@@ -87,7 +89,8 @@ def _is_row_key(cells: Sequence[str]) -> bool:
         return False
     if all(re.fullmatch(r"\d{1,18}", cell) for cell in cells):
         numbers = [int(cell) for cell in cells]
-        return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        begins = numbers[0] < 2 or numbers[0] >= _FIRST_CODE  # others may be ages, in order
+        return begins and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     return all(cell_text.plain_number(cell) is None and re.search(r"\d", cell) for cell in cells)
 
 
@@ -111,7 +114,7 @@ def _number(
     if len(set(values)) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
     mended = sum(read[cell] != cell for cell in numbers)
-    if len(set(values)) == 2 and not mended and not gone:
+    if len(set(values)) == 2 and set(values) <= _CODES and not mended and not gone:
         return None  # two codes, such as 0 and 1: a third one should be refused, not clipped
     low, high = rounded_outward(*_core(values))
     absent = sorted({cell for cell in cells if cell and _is_gone(cell, read[cell], gone, strange)})

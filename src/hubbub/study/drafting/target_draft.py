@@ -116,8 +116,8 @@ def _values(cells: Sequence[str]) -> dict[str, Counter[str]]:
 
 
 def is_absent(cell: str) -> bool:
-    """Whether a record has no target; “-” alone may mean negative, and “none” a class."""
-    return is_missing(cell, number=False) and cell != "-"
+    """Whether a record has no target; “-” may mean negative, and “none” may be a class."""
+    return is_missing(cell) and folded(cell) not in ("-", "none", "nil")
 
 
 def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:

@@ -244,7 +244,14 @@ class Column:
         return self.low, self.high
 
     def spelled(self, text: str) -> str:
-        """The one spelling that stands for all that are the same in this column."""
+        """The one spelling that stands for all that are the same in this column.
+
+        Args:
+            text: a cell, or a spelling of the study.
+
+        Returns:
+            The text without spaces around it, a whole number in its shortest form.
+        """
         return canonical(text).casefold() if self.ignore_case else canonical(text)
 
     @property
