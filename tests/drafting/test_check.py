@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.drafting.messy import CASES, clean, column, lay, mixed_case, text, without
 
 import hubbub
+from drafting.messy import CASES, clean, column, lay, mixed_case, text, without
 from hubbub import Study
 from hubbub.cli import main
 from hubbub.errors import DataError

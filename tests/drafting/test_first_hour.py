@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.cli import main
-from tests.drafting.messy import (
+from drafting.messy import (
     added,
     decimal_comma,
     missing_spellings,
@@ -19,8 +18,9 @@ from tests.drafting.messy import (
     text,
     thousands,
 )
+from hubbub.cli import main
 
-MOST = 4  # invocations
+MOST = 3  # invocations
 
 
 def lay_three() -> None:
@@ -46,7 +46,7 @@ def test_three_messy_files_become_a_model_by_what_is_printed_alone(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     lay_three()
     words = ["init", "North hospital.csv", "south.csv", "west_2023.csv"]
-    for number in range(1, MOST + 1):
+    for _ in range(MOST):
         capsys.readouterr()
         assert main(words) == 0
         out = capsys.readouterr().out
@@ -55,6 +55,6 @@ def test_three_messy_files_become_a_model_by_what_is_printed_alone(tmp_path, mon
         *_, last = out.splitlines()
         assert last.startswith("    hubbub ")
         words = shlex.split(last)[1:]
-    assert (words[0], number) == ("run", 3)
+    assert words[0] == "run"
     (report,) = tmp_path.glob("runs/*/report.html")
     assert report.with_name("model.safetensors").is_file()

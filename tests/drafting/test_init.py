@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.drafting.messy import CASES, HEADER, clean, column, lay, text
 
+from drafting.messy import CASES, HEADER, clean, column, lay, text
 from hubbub import Study
 from hubbub.cli import drafting_commands, main
 from hubbub.planning import Plan, plan

@@ -10,6 +10,8 @@ EXAMPLES = {
     "hubbub demo": "hubbub demo --splits 5",
     "hubbub plan": "hubbub plan study.toml",
     "hubbub run": "hubbub run study.toml --out runs/first",
+    "hubbub predict": "hubbub predict runs/first new.csv --out scores.csv",
+    "hubbub export": "hubbub export runs/first --onnx model.onnx",
     "hubbub keygen": "hubbub keygen north --home hubbub-home",
     "hubbub roster": "hubbub roster aggregator.id north.id south.id --out roster.toml",
     "hubbub relay": "hubbub relay roster.toml --out relay",

@@ -24,6 +24,7 @@ from hubbub.cli import (
     consortium_commands,
     drafting_commands,
     ledger_commands,
+    model_commands,
     network_commands,
     training_commands,
 )
@@ -109,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     for family in (
         drafting_commands,
         training_commands,
+        model_commands,
         consortium_commands,
         network_commands,
         assurance_commands,
