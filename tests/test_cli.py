@@ -645,10 +645,6 @@ def test_help_ends_with_an_example_that_can_be_typed(path):
     assert PARSER.parse_args(words[1:]).command
 
 
-def test_no_example_is_left_of_a_command_that_is_gone():
-    assert set(EXAMPLES) == {parser.prog for _, parser in ALL}
-
-
 @pytest.mark.parametrize("path", [p for p, inner in ALL if inner.get_default("command")])
 def test_every_command_takes_json(path):
     assert any("--json" in action.option_strings for action in dict(ALL)[path]._actions)

@@ -204,3 +204,19 @@ def test_one_class_among_all_silos_is_refused_by_a_run_before_the_first_charge(h
     with pytest.raises(DataError, match="found one"):
         hubbub.run(Study.load("study.toml"), home / "run")
     assert not (home / "ledgers").exists()
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "1,5", "2 %", "1.2.2021", "word", "1e400", "3"])
+def test_without_declared_columns_every_other_one_must_be_a_number(home, cell):
+    lines = [line for line in STUDY.splitlines() if " = { " not in line]
+    study = Study.parse("\n".join(lines).replace("[data.columns]", "").replace("[4]", "[1]"))
+    rows = [["died", "age"], *([one, str(k)] for k, one in enumerate(["yes", "no"] * 15))]
+    rows[4][1] = cell
+    (home / "north.csv").write_text(text(rows))
+    faults = [one for one in checked(study, ["north"], home) if one.refused]
+    assert [one.row for one in faults] == ([] if cell == "3" else [4])
+    if faults:
+        with pytest.raises(DataError, match="row 4 after the header"):
+            sources.records(study, "north")
+    else:
+        sources.records(study, "north")
