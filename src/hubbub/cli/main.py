@@ -1,7 +1,7 @@
 """`hubbub`: the parser of all commands, and how errors become exit codes.
 
-Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input. Errors are
-one sentence on stderr.
+Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input; 130,
+interrupted by Ctrl-C. Errors are one sentence on stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from hubbub.cli import (
     accounting_commands,
     assurance_commands,
     bench_command,
+    comparison_commands,
     consortium_commands,
+    demo_command,
     drafting_commands,
     ledger_commands,
     model_commands,
@@ -29,7 +31,7 @@ from hubbub.cli import (
     training_commands,
 )
 from hubbub.cli.examples import EXAMPLES
-from hubbub.cli.output import for_machines, warn
+from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
 
 
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         warn("interrupted; what the ledger holds has been charged")
-        return 1
+        return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
         return 1
@@ -109,8 +111,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (
         drafting_commands,
+        demo_command,
         training_commands,
         model_commands,
+        comparison_commands,
         consortium_commands,
         network_commands,
         assurance_commands,
