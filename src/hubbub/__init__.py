@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.training import Result, resume
+    from hubbub.training import Result, TrainedModel, fit, load, resume
     from hubbub.training.run_study import run
 
 __version__ = VERSION
@@ -47,12 +47,15 @@ __all__ = [
     "Step",
     "Study",
     "TradeOff",
+    "TrainedModel",
     "attack_power",
     "audit",
     "composed_epsilon",
     "delta",
     "epsilon",
+    "fit",
     "learning",
+    "load",
     "malicious_epsilon",
     "noise_multiplier",
     "plan",
@@ -69,7 +72,10 @@ _LATER = {
     "Audit": "hubbub.assurance.audit",
     "PrivateSum": "hubbub.session.sums",
     "Result": "hubbub.training.result",
+    "TrainedModel": "hubbub.training.trained_model",
     "audit": "hubbub.assurance.audit",
+    "fit": "hubbub.training.in_memory",
+    "load": "hubbub.training.trained_model",
     "private_sum": "hubbub.session.sums",
     "resume": "hubbub.training.run_study",
     "run": "hubbub.training.run_study",

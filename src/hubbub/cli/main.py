@@ -21,6 +21,7 @@ from hubbub.cli import (
     bench_command,
     consortium_commands,
     ledger_commands,
+    model_commands,
     network_commands,
     training_commands,
 )
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (
         training_commands,
+        model_commands,
         consortium_commands,
         network_commands,
         assurance_commands,

@@ -7,6 +7,7 @@ it can be mailed, archived and printed.
 """
 
 from hubbub.report.markup import tag
+from hubbub.report.modes import MODES
 from hubbub.report.number_format import at_least, at_most
 from hubbub.report.page import render
 from hubbub.report.scales import bounds, linear

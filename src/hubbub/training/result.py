@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub import report
 from hubbub.assurance import FILE
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
 from hubbub.training import loop, prepared_study, report_of_run, run_folder
+from hubbub.training.trained_model import TrainedModel
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """What a run gives back.
 
@@ -33,6 +40,8 @@ class Result:
         standardisation: what was done to the features before the model saw them; None if nothing.
         is_copied: another copy of the run's folder has made attempts of the study, which count as
             this run's and leave fewer steps to it.
+        baseline: which one was run; None for hubbub.
+        shape: of one record's features.
 
     >>> from hubbub import Study, run
     >>> study = Study.parse('''
@@ -46,6 +55,10 @@ class Result:
     >>> result = run(study)
     >>> sorted(result.final)
     ['accuracy', 'auc', 'epsilon', 'loss', 'step']
+    >>> print(result)  # doctest: +ELLIPSIS
+    example: 2 of 2 steps
+    epsilon ... at delta 1e-05 against the aggregator + 1 silo
+    loss ..., accuracy ..., auc ...
     """
 
     model: Any = field(repr=False)
@@ -55,6 +68,64 @@ class Result:
     folder: Path | None = None
     standardisation: Standardisation | None = None
     is_copied: bool = False
+    baseline: str | None = None
+    shape: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{escape(repr(self))}</pre>"
+
+    def _lines(self) -> Iterator[str]:
+        study, epsilon = self.plan.study, report.at_most(self.epsilon)
+        yield f"{study.name}: {self.steps} of {study.training.steps} steps"
+        yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
+        known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
+        yield ", ".join(f"{name} {value:.3f}" for name, value in known.items()) or "not evaluated"
+        if self.folder is not None:
+            yield f"written to {self.folder}"
+
+    @property
+    def adversary(self) -> str:
+        """Against whom `epsilon` holds; "nobody" for "non-private"."""
+        against = report.MODES[self.baseline or "federated"].against
+        return f"the {self.plan.stated.adversary}" if against == "" else against or "nobody"
+
+    @property
+    def trained(self) -> TrainedModel:
+        """The model with what turns tables into its features."""
+        return TrainedModel(
+            study=self.plan.study,
+            module=self.model.eval(),
+            shape=self.shape,
+            standardisation=self.standardisation,
+        )
+
+    def predict(self, table: Any) -> NDArray[np.float32]:
+        """Probabilities of new records; see `TrainedModel.predict`."""
+        return self.trained.predict(table)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report of the run: one HTML file that loads nothing.
+
+        Args:
+            path: of the file; `report.html` in the run's folder if None, or here if it has none.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self.folder is not None and path is None:
+            return report_of_run.write_report(self.folder)
+        file = Path(path or report_of_run.REPORT)
+        plan = json.loads(self.plan.to_json())
+        page = report.render(plan, self.metrics, baseline=self.baseline, comparison={})
+        write_bytes(file, page.encode())
+        return file
 
     @property
     def steps(self) -> int:
@@ -76,6 +147,7 @@ def conclude(
     evidence: Callable[[], str] | None,
     began: float,
     is_copied: bool = False,
+    baseline: str | None = None,
 ) -> Result:
     """The result of a run, and what its folder holds in the end: model, evidence, report."""
     result = Result(
@@ -86,9 +158,11 @@ def conclude(
         folder=folder.path if folder else None,
         standardisation=setting.standardisation,
         is_copied=is_copied,
+        baseline=baseline,
+        shape=setting.shape,
     )
     if folder is not None:
-        run_folder.write_model(folder.path, setting.plan, result.model)
+        run_folder.write_model(folder.path, setting.plan, result.model, setting.shape)
         if evidence is not None:
             write_bytes(folder.path / FILE, evidence().encode())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)

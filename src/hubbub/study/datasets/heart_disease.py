@@ -25,6 +25,8 @@ HEART_SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 _NUMBERED = {f"silo-{number}": name for number, name in enumerate(HEART_SILOS, 1)}
 TEST_SHARE = 0.2
 
+HEART_TARGET = "num"
+
 _HOSPITALS = {
     "Cleveland": "cleveland",
     "Hungary": "hungary",
@@ -99,7 +101,7 @@ def heart(party: str, *, split: int = 0) -> Records:
     rows = _rows_of(party, split)
     return encode_table(
         {name: [texts[row] for row in rows] for name, texts in cells.items()},
-        target="num",
+        target=HEART_TARGET,
         columns=HEART_COLUMNS,
         positive=("1", "2", "3", "4"),
         origin="heart.csv",
