@@ -129,7 +129,7 @@ $(ENGINE): $(RUNTIME)
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,net,parquet,experiments,dev]'
+	@$(INSTALL) --editable '.[learn,net,parquet,experiments,docs,dev]'
 	@touch $@
 
 $(PAGES): $(RUNTIME)
