@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+WARDS = ROOT / "examples" / "wards.py"
+SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS})
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+COMMAND = "import sys; from hubbub.cli import main; sys.exit(main())"
+NEW = "patient,age,sex,systolic,smoker\nn1,71,F,162,yes\nn2,34,M,118,no\n"
 
 
 def python(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -40,6 +45,21 @@ def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> N
     assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     python("-c", code, folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
+    """Its commands, in order, on the made-up wards; what it shows of their answers is there."""
+    python(WARDS, folder=tmp_path)
+    (tmp_path / "new.csv").write_text(NEW, encoding="utf-8")
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?ms)^\$ hubbub (.+?)\n(.*?)^(?:```|(?=\$))", page)
+    assert len(blocks) == 6
+    for command, shown in blocks:
+        done = python("-c", COMMAND, *shlex.split(command), folder=tmp_path)
+        told = {*done.stdout.split(), *done.stderr.split()}
+        assert [word for word in shown.split() if word not in told and word != "6.1"] == []
+    assert len((tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()) == 3
 
 
 @pytest.mark.slow
