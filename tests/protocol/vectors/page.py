@@ -203,4 +203,5 @@ def _statements(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
 
 def _short(data: bytes) -> str:
     """Hex, or both ends of it."""
-    return data.hex(" ") if len(data) <= 8 else f"{data[:6].hex()} … {data[-6:].hex()}"
+    grouped = data.hex(" ") if len(data) < 4 else data.hex(" ", -4)
+    return grouped if len(data) <= 8 else f"{data[:6].hex()} … {data[-6:].hex()}"
