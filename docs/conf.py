@@ -39,7 +39,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ["Guarantees", "Requires", "Source", "Theory of operation"]
 default_role = "code"
-smartquotes = False  # would make one dash of the two before an option
+highlight_language = "text"
 
 html_theme = "furo"
 html_title = f"hubbub {release}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 MARK = "<!-- commands -->"
+_OPTION = re.compile(r"(?<![\w`-])(--[a-z][a-z-]*)")
 EVERYWHERE = {"help", "json"}  # the page says it once
 
 
@@ -61,14 +62,19 @@ def _row(action: argparse.Action) -> str:
     takes = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
     value = f" {takes}" if action.option_strings and takes else ""
     choices = f"; one of {', '.join(map(str, action.choices))}" if action.choices else ""
-    told = (action.help or "").replace("%(default)s", str(action.default)).replace("|", r"\|")
-    return f"| `{named}{value}` | {told.replace('<', '&lt;')}{choices} |"
+    told = _plain((action.help or "").replace("%(default)s", str(action.default)))
+    return f"| `{named}{value}` | {told}{choices} |"
 
 
 def _sentence(text: str) -> str:
     """A text with a large letter at its head and a full stop at its end."""
-    plain = text.replace("<", "&lt;").strip()
+    plain = _plain(text)
     return plain and plain[0].upper() + plain[1:].rstrip(".") + "."
+
+
+def _plain(text: str) -> str:
+    """A text in which Markdown finds nothing of its own but options."""
+    return _OPTION.sub(r"`\1`", text.strip().replace("<", "&lt;").replace("|", r"\|"))
 
 
 def _fill(app: Any, docname: str, source: list[str]) -> None:
