@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.training import Result, TrainedModel, fit, load, resume
+    from hubbub.training import Result, TrainedModel, fit, load, rehearse, resume
     from hubbub.training.run_study import run
 
 __version__ = VERSION
@@ -62,6 +62,7 @@ __all__ = [
     "private_sum",
     "projected_epsilon",
     "projection_bound",
+    "rehearse",
     "resume",
     "run",
     "secure_sum",
@@ -77,6 +78,7 @@ _LATER = {
     "fit": "hubbub.training.in_memory",
     "load": "hubbub.training.trained_model",
     "private_sum": "hubbub.session.sums",
+    "rehearse": "hubbub.training.rehearsal",
     "resume": "hubbub.training.run_study",
     "run": "hubbub.training.run_study",
     "secure_sum": "hubbub.session.sums",

@@ -56,7 +56,7 @@ def _csv(columns: Mapping[str, list[Any]]) -> str:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from hubbub.learning import write_onnx
+    from hubbub.learning.scoring import write_onnx
     from hubbub.training import load
 
     if options.onnx.suffix != ".onnx":

@@ -4,11 +4,10 @@ from hubbub.learning.frozen import frozen_features, through_frozen
 from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.metrics import accuracy, auc, evaluate, evaluate_records
-from hubbub.learning.model_file import load_model, save_model, stored_metadata, stored_parameters
+from hubbub.learning.model_file import load_model, save_model, stored_parameters
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.scoring import Scorer, scores, write_onnx
 from hubbub.learning.self_check import check_classes, checked_method, method_for, try_out
 from hubbub.learning.study_model import lift_of, model_of, optimizer_of
 from hubbub.learning.task import MOST_LOSS, EvaluationTask, TrainingTask, held_back
@@ -20,7 +19,6 @@ __all__ = [
     "EvaluationTask",
     "LayerProjection",
     "Optimizer",
-    "Scorer",
     "TrainingTask",
     "build_model",
     "check_classes",
@@ -36,12 +34,9 @@ __all__ = [
     "method_for",
     "parameters_vector",
     "save_model",
-    "scores",
     "stepped",
-    "stored_metadata",
     "stored_parameters",
     "threads_for",
     "through_frozen",
     "try_out",
-    "write_onnx",
 ]

@@ -35,6 +35,7 @@ from hubbub.protocol.primitives import (
     Roster,
     SecureSource,
     Tag,
+    add_noise_and_round,
     cipher_at,
     hash_of,
     identity_of,

@@ -112,6 +112,14 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     return study.data.columns, study.data.target
 
 
+def takes_split(study: Study) -> bool:
+    """Whether the study's function takes an option `split`, for a public split of its own."""
+    if study.data.source in ("", IN_MEMORY):
+        return False
+    source = named_object(study.data.source, "data.source")
+    return "split" in signature(source).parameters
+
+
 def has_test_set(study: Study) -> bool:
     """Whether the study names a public test set."""
     return study.data.source not in ("", IN_MEMORY) or bool(study.data.test)

@@ -10,6 +10,7 @@ from hubbub.training.federated import train_federated
 from hubbub.training.in_memory import fit
 from hubbub.training.loop import Progress, State
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.rehearsal import rehearse
 from hubbub.training.report_of_run import write_report
 from hubbub.training.result import Result, conclude
 from hubbub.training.run_folder import RunFolder

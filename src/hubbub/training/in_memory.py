@@ -144,7 +144,7 @@ def fit(
         prepared_study.PreparedStudy.of(study, device=device, handed=handed),
         out,
         baseline=baseline,
-        watch=run_study.Watch() if progress is None else run_study.Watch(progress=progress),
+        watch=None if progress is None else run_study.Watch(progress=progress),
     )
 
 

@@ -136,18 +136,32 @@ class PreparedStudy:
     def tasks(self) -> list[LocalTask]:
         """Every silo's records, ready for clipped sums."""
         return [
-            learning.TrainingTask(
-                self.model,
-                records,
-                clip=self.plan.record_clip,
-                margin=SUM_MARGIN,
-                method=self.method,
-                capacity=capacity,
-                rows=self._rows(len(records), capacity),
-                device=self.device,
-            )
+            self._task(records, capacity, self._rows(len(records), capacity))
             for records, capacity in zip(self.records, self.capacities, strict=True)
         ]
+
+    @property
+    def pooled_task(self) -> LocalTask:
+        """All silos' records, one silo's after the other's, for who may see them all."""
+        pairs = list(zip(self.records, self.capacities, strict=True))
+        rows = sum(self._rows(len(records), capacity) for records, capacity in pairs)
+        pooled = Records(
+            inputs=np.concatenate([one.inputs for one in self.records]),
+            targets=np.concatenate([one.targets for one in self.records]),
+        )
+        return self._task(pooled, sum(self.capacities), rows)
+
+    def _task(self, records: Records, capacity: int, rows: int) -> LocalTask:
+        return learning.TrainingTask(
+            self.model,
+            records,
+            clip=self.plan.record_clip,
+            margin=SUM_MARGIN,
+            method=self.method,
+            capacity=capacity,
+            rows=rows,
+            device=self.device,
+        )
 
     def _rows(self, records: int, capacity: int) -> int:
         """The public number of rows in a silo's batches."""

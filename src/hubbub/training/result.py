@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
 from hubbub.training import loop, prepared_study, report_of_run, run_folder
+from hubbub.training.baselines import REHEARSAL
 from hubbub.training.trained_model import TrainedModel
 
 
@@ -40,7 +42,7 @@ class Result:
         standardisation: what was done to the features before the model saw them; None if nothing.
         is_copied: another copy of the run's folder has made attempts of the study, which count as
             this run's and leave fewer steps to it.
-        baseline: which one was run; None for hubbub.
+        baseline: which one was run, or "rehearsal"; None for hubbub.
         shape: of one record's features.
 
     >>> from hubbub import Study, run
@@ -90,6 +92,8 @@ class Result:
     @property
     def adversary(self) -> str:
         """Against whom `epsilon` holds; "nobody" for "non-private"."""
+        if self.baseline == REHEARSAL:
+            return "nobody: a rehearsal shows what a run would give"
         against = report.MODES[self.baseline or "federated"].against
         return f"the {self.plan.stated.adversary}" if against == "" else against or "nobody"
 
@@ -104,7 +108,14 @@ class Result:
         )
 
     def predict(self, table: Any) -> NDArray[np.float32]:
-        """Probabilities of new records; see `TrainedModel.predict`."""
+        """Probabilities of new records, which stay where they are.
+
+        Args:
+            table: a file, a data frame or an array; see `TrainedModel.predict`.
+
+        Returns:
+            (n,): the probability of the second class; (n, classes) for more than two classes.
+        """
         return self.trained.predict(table)
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -151,7 +162,7 @@ def conclude(
 ) -> Result:
     """The result of a run, and what its folder holds in the end: model, evidence, report."""
     result = Result(
-        model=setting.trained(trained.parameters),
+        model=copy.deepcopy(setting.trained(trained.parameters)),
         metrics=trained.rows,
         epsilon=epsilon,
         plan=setting.plan,

@@ -39,6 +39,7 @@ from hubbub.assurance import (
 )
 from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
+from hubbub.learning import model_file
 from hubbub.planning import Plan
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
 from hubbub.study import Standardisation, Study
@@ -288,7 +289,7 @@ def read_model(
         ModelError, IntegrityError: as for `load_model`.
     """
     path = folder / MODEL
-    shape = tuple(map(int, json_value(learning.stored_metadata(path).get("inputs", "[]"))))
+    shape = tuple(map(int, json_value(model_file.stored_metadata(path).get("inputs", "[]"))))
     model = built(shape)
     learning.load_model(path, model)
     return model.eval(), shape

@@ -150,7 +150,7 @@ def carried_out(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    watch: Watch,
+    watch: Watch | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> result.Result:
     """Train a study that is ready to run; see `run`."""
@@ -174,7 +174,7 @@ def carried_out(
             )
         if folder is not None:
             folder.begin(_heads(study, books))
-        return _finished(setting, baseline, watch, books, folder, None)
+        return _finished(setting, baseline, watch or Watch(), books, folder, None)
 
 
 def resume(

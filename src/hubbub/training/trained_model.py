@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.assurance import STANDARDISED
 from hubbub.errors import DataError
+from hubbub.learning import scoring
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
 from hubbub.training.run_folder import read_model, study_in
 
@@ -65,7 +66,7 @@ class TrainedModel:
     @property
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives probabilities."""
-        return learning.Scorer(self.module, self.standardisation)
+        return scoring.Scorer(self.module, self.standardisation)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Probabilities of new records, which stay where they are.
@@ -81,7 +82,7 @@ class TrainedModel:
         Raises:
             DataError: the table cannot be read or does not fit the study.
         """
-        return learning.scores(self.scorer, self.features(table))
+        return scoring.scores(self.scorer, self.features(table))
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.
