@@ -30,10 +30,7 @@ extensions = [
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
-suppress_warnings = [
-    "myst.header",  # included pages begin at a level of their own
-    "toc.empty_glob",  # a pattern in a list of pages may find none
-]
+suppress_warnings = ["myst.header"]  # included pages begin at a level of their own
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

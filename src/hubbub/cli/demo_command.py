@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.cli.comparison_commands import margin
 from hubbub.cli.output import add_command, bar, emit, number, say, table
 from hubbub.cli.training_commands import new_folder, show_plan
 from hubbub.errors import DataError, UserError
@@ -67,7 +68,7 @@ _MANY = _Story(
         "non-private": "all together, no privacy at all",
     },
     repeats=100,
-    moral="with many silos hubbub is as good as a trusted aggregator, and noise for each alone is not",
+    moral="with many silos hubbub is as good as somebody trusted, and noise for each alone is not",
 )
 # The fallback where the data of _MANY cannot be fetched: the hospitals' records dealt to practices.
 _DEALT = replace(
@@ -158,7 +159,7 @@ def _show(story: _Story, found: Comparison) -> None:
         (
             words,
             f"{found.mean[mode]:.3f}",
-            "" if found.margin[mode] is None else f"{found.margin[mode]:.3f}",
+            margin(found.values[mode]),
             "none" if mode == "non-private" else epsilon,
         )
         for mode, words in story.words.items()
@@ -173,7 +174,6 @@ def _content(found: Comparison) -> dict[str, Any]:
     return {
         found.metric: found.mean,
         "spread": found.spread,
-        "margin": found.margin,
         "epsilon": plan.stated.epsilon,
         "delta": plan.study.privacy.delta,
         "adversary": plan.stated.adversary,

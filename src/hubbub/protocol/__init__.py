@@ -82,6 +82,7 @@ from hubbub.protocol.round import (
     injected,
     joint_rows,
     most_rows,
+    poisson_batches,
     poisson_rows,
     projection_of,
 )

@@ -5,7 +5,7 @@ machines, `run_sessions.py` no model; `run_study.py` puts them together in one p
 """
 
 from hubbub.training.auxiliary_sums import standardised
-from hubbub.training.comparison import MODES, compare
+from hubbub.training.comparison import MODES, Comparison, compare
 from hubbub.training.federated import train_federated
 from hubbub.training.in_memory import fit
 from hubbub.training.loop import Progress, State

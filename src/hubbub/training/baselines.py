@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol import (
-    EMPTY,
     SEED_BYTES,
     Draw,
     Lift,
@@ -37,6 +36,7 @@ from hubbub.protocol import (
     draw_of,
     joint_rows,
     partition,
+    poisson_batches,
     poisson_rows,
     ring,
     standard_normal,
@@ -191,10 +191,11 @@ class _Sums:
 
     def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:
         """The clipped sum over every silo's part of the batch, without noise."""
-        firsts = np.cumsum([0, *self.counts])
-        parts = (self.rows(silo, chance.batch) for silo in range(len(self.counts)))
-        held = [first + rows[rows != EMPTY] for first, rows in zip(firsts, parts, strict=False)]
-        return clipped_sum(self.terms, self.task, parameters, np.concatenate(held), chance.draw)
+        batch = chance.batch
+        if batch is None:
+            rate = self.terms.sample_rate
+            batch = poisson_batches(self.source, self.counts, self.capacities, rate)
+        return clipped_sum(self.terms, self.task, parameters, batch, chance.draw)
 
     def noise(self, sigma: float) -> Array:
         """Gaussian noise on every number of a sum."""

@@ -10,21 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
 from hubbub.planning import Plan
+from hubbub.report import Arrangement, ArrangementTable, interval, promised_against
 from hubbub.study import Study, sources
 from hubbub.training import baselines, prepared_study, report_of_run, run_study
 from hubbub.training.result import Result
 
 MODES = ("federated", *baselines.BASELINES)
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,46 +47,38 @@ class Comparison:
         return len(self.values["federated"])
 
     @property
+    def mean(self) -> dict[str, float]:
+        """By mode, over the repeats."""
+        return {mode: float(np.mean(values)) for mode, values in self.values.items()}
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Standard deviation over the repeats, by mode."""
+        return {mode: float(np.std(values)) for mode, values in self.values.items()}
+
+    @property
     def plan(self) -> Plan:
         """The plan of the first repeat; those of the others differ in the split only."""
         return self.first.plan
 
-    @property
-    def mean(self) -> dict[str, float]:
-        """By mode, the mean over the repeats."""
-        return {mode: float(np.mean(found)) for mode, found in self.values.items()}
+    def table(self) -> ArrangementTable:
+        """For the report: mean and 95 % interval of every mode, and whom its epsilon holds for."""
+        kind = "splits of the records" if self.is_split else "draws of coins and noise"
+        how = f"Scored on public test records, over {self.repeats} {kind}."
+        found = tuple(self._arrangement(mode) for mode in self.values)
+        return ArrangementTable(metric=self.metric, arrangements=found, how=how)
 
-    @property
-    def spread(self) -> dict[str, float]:
-        """By mode, the standard deviation over the repeats; 0 of a single one."""
-        return {
-            mode: float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
-            for mode, found in self.values.items()
-        }
-
-    @property
-    def margin(self) -> dict[str, float | None]:
-        """By mode, half the width of the mean's 95 % interval (Student's t); None of one repeat."""
-        return {mode: _margin(found) for mode, found in self.values.items()}
-
-    def to_dict(self) -> dict[str, dict[str, float | None]]:
-        """By mode, the mean under the metric's name, the spread and the margin."""
-        return {
-            mode: {
-                self.metric: self.mean[mode],
-                "spread": self.spread[mode],
-                "margin": self.margin[mode],
-            }
-            for mode in self.values
-        }
-
-
-def _margin(found: Sequence[float]) -> float | None:
-    """Half the width of the 95 % interval of a mean."""
-    if len(found) < 2:
-        return None
-    wide = stats.t.ppf((1 + _CONFIDENCE) / 2, len(found) - 1)
-    return float(wide * np.std(found, ddof=1) / sqrt(len(found)))
+    def _arrangement(self, mode: str) -> Arrangement:
+        low, high = interval(self.values[mode])
+        who = promised_against(self.plan.stated.adversary, mode)
+        return Arrangement(
+            name=mode,
+            mean=self.mean[mode],
+            low=low,
+            high=high,
+            epsilon=None if who is None else self.plan.stated.epsilon,
+            adversary=who,
+        )
 
 
 def compare(
@@ -143,7 +133,7 @@ def compare(
         first=first,
     )
     if out is not None:
-        write_text(out / report_of_run.COMPARISON, json.dumps(found.to_dict(), indent=2))
+        write_text(out / report_of_run.COMPARISON, json.dumps(found.table().to_dict(), indent=2))
         report_of_run.write_report(out)
     return found
 

@@ -149,14 +149,16 @@ class PreparedStudy:
             inputs=np.concatenate([one.inputs for one in self.records]),
             targets=np.concatenate([one.targets for one in self.records]),
         )
-        return self._task(pooled, sum(self.capacities), rows)
+        return self._task(pooled, sum(self.capacities), rows, margin=1.0)  # no grid is certified
 
-    def _task(self, records: Records, capacity: int, rows: int) -> LocalTask:
+    def _task(
+        self, records: Records, capacity: int, rows: int, margin: float = SUM_MARGIN
+    ) -> LocalTask:
         return learning.TrainingTask(
             self.model,
             records,
             clip=self.plan.record_clip,
-            margin=SUM_MARGIN,
+            margin=margin,
             method=self.method,
             capacity=capacity,
             rows=rows,

@@ -59,7 +59,7 @@ class Result:
     ['accuracy', 'auc', 'epsilon', 'loss', 'step']
     >>> print(result)  # doctest: +ELLIPSIS
     example: 2 of 2 steps
-    epsilon ... at delta 1e-05 against the aggregator + 1 silo
+    epsilon ... at delta 1e-05 against the aggregator together with 1 silo
     loss ..., accuracy ..., auc ...
     """
 
@@ -94,8 +94,8 @@ class Result:
         """Against whom `epsilon` holds; "nobody" for "non-private"."""
         if self.baseline == REHEARSAL:
             return "nobody: a rehearsal shows what a run would give"
-        against = report.MODES[self.baseline or "federated"].against
-        return f"the {self.plan.stated.adversary}" if against == "" else against or "nobody"
+        against = report.promised_against(self.plan.stated.adversary, self.baseline)
+        return "nobody" if against is None else report.spoken(against)
 
     @property
     def trained(self) -> TrainedModel:
@@ -134,7 +134,7 @@ class Result:
             return report_of_run.write_report(self.folder)
         file = Path(path or report_of_run.REPORT)
         plan = json.loads(self.plan.to_json())
-        page = report.render(plan, self.metrics, baseline=self.baseline, comparison={})
+        page = report.render(plan, self.metrics, baseline=self.baseline)
         write_bytes(file, page.encode())
         return file
 

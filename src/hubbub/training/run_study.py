@@ -258,9 +258,10 @@ def _finished(
 ) -> result.Result:
     """Train, and put the results where they belong."""
     began = time.perf_counter()
+    asks = baseline is None or bool(setting.plan.queries)
     venue = local_venue.LocalVenue(
         study=setting.study,
-        keys=layout_of(setting.plan).keys(),  # made for the run
+        keys=layout_of(setting.plan).keys() if asks else {},  # made for the run
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,

@@ -74,12 +74,8 @@ def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
     path = data_folder() / "dialysis" / "dialysis.csv"
     if not path.exists():
         fill(path, _WHEEL, _KEPT, _read, fetch=fetch)
-    cells = _known_first_year(path)
-    rows = [
-        row
-        for row, (patient, centre) in enumerate(zip(cells["pid"], cells["centre"], strict=True))
-        if party == ("test" if _is_test(patient, split) else f"silo-{int(centre) + 1}")
-    ]
+    cells, where = _known_first_year(path), _places(path, split)
+    rows = [row for row, place in enumerate(where) if place == party]
     if not rows:  # two centres have two patients each
         width = sum(column.width for column in DIALYSIS_COLUMNS)
         return Records(inputs=np.zeros((0, width), np.float32), targets=np.zeros(0, np.float32))
@@ -89,6 +85,16 @@ def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
         columns=DIALYSIS_COLUMNS,
         origin=path.name,
     )
+
+
+@lru_cache(maxsize=1)
+def _places(path: Path, split: int) -> list[str]:
+    """Where every patient's record lies."""
+    cells = _known_first_year(path)
+    return [
+        "test" if _is_test(patient, split) else f"silo-{int(centre) + 1}"
+        for patient, centre in zip(cells["pid"], cells["centre"], strict=True)
+    ]
 
 
 def _is_test(patient: str, split: int) -> bool:

@@ -12,7 +12,7 @@ in a study file.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 import numpy as np
@@ -134,12 +134,20 @@ def practices(party: str, *, split: int = 0) -> Records:
             f"expected silo-1 to silo-{PRACTICES} of the practices or 'test', found {party!r}; "
             f"write silos = {PRACTICES}"
         )
-    parts = [heart(name, split=split) for name in HEART_SILOS]
-    inputs = np.concatenate([one.inputs for one in parts])
-    targets = np.concatenate([one.targets for one in parts])
-    dealt = np.random.Generator(np.random.PCG64(split)).permutation(len(targets))
+    together = _together(split)
+    dealt = np.random.Generator(np.random.PCG64(split)).permutation(len(together))
     mine = np.sort(dealt[names.index(party) :: PRACTICES])
-    return Records(inputs=inputs[mine], targets=targets[mine])
+    return Records(inputs=together.inputs[mine], targets=together.targets[mine])
+
+
+@lru_cache(maxsize=1)
+def _together(split: int) -> Records:
+    """The training records of all hospitals."""
+    parts = [heart(name, split=split) for name in HEART_SILOS]
+    return Records(
+        inputs=np.concatenate([one.inputs for one in parts]),
+        targets=np.concatenate([one.targets for one in parts]),
+    )
 
 
 def _rows_of(party: str, split: int) -> list[int]:
