@@ -35,6 +35,7 @@ from benchmarks.network.table import write
 from benchmarks.network.ways import Fault, Way, Ways
 from hubbub import Records
 from hubbub.cli.main import main
+from hubbub.network.coordinator import Coordinator
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.envelope import read_request
@@ -44,6 +45,7 @@ from hubbub.network.join import relay_of
 from hubbub.network.nats import Answering, Carrier, Relay, Server
 from hubbub.network.node_endpoint import NodeEndpoint
 from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.network.requests import Requests
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
@@ -272,15 +274,9 @@ def _begun(folder: Path, nodes: int, steps: int) -> Iterator[_Run]:
         run.lines[_AGGREGATOR] = stack.enter_context(carrier)
         log = EventLog(party=site.name, folder=site.home, tell=run.tell)
         timeouts = Timeouts(clock=run.clock)
-        run.ended = pool.submit(
-            serve,
-            site,
-            consortium.study,
-            consortium.run,
-            carrier.phase,
-            event_log=log,
-            timeouts=timeouts,
-        )
+        requests = Requests(site.roster, consortium.study.id, carrier.phase, log, timeouts)
+        coordinator = Coordinator(site, consortium.study, requests)
+        run.ended = pool.submit(serve, coordinator, consortium.run)
         yield run
 
 
