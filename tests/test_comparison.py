@@ -110,7 +110,10 @@ def test_own_files_are_compared_by_noise_alone_and_charged_once(tmp_path, monkey
     Path("study.toml").write_text("""
 study.name = "own"
 parties = {names = ["north", "south", "east"], colluders = 1}
-data = {files = "{name}.csv", test = "test.csv", target = "ill", records = 240, columns.age = { low = 20, high = 90 } }
+data.files = "{name}.csv"
+data.test = "test.csv"
+data.target = "ill"
+data.columns.age = {low = 20, high = 90}
 model = {kind = "logistic"}
 training = {steps = 3, sampling = "none"}
 privacy = {epsilon = 2.0, delta = 1e-5}
