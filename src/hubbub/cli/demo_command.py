@@ -10,9 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.comparison_commands import margin
 from hubbub.cli.output import add_command, bar, emit, number, say, table
-from hubbub.cli.training_commands import new_folder, show_plan
+from hubbub.cli.training_commands import margin, new_folder, show_plan
 from hubbub.errors import DataError, UserError
 from hubbub.study import Study
 

@@ -6,7 +6,7 @@ import argparse
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from hubbub.cli.output import (
 )
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
-from hubbub.report import called, promised_against, spoken
+from hubbub.report import called, interval, promised_against, spoken
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -235,3 +235,9 @@ def new_folder(name: str) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     return Path("runs") / f"{safe}-{stamp}-{secrets.token_hex(3)}"
+
+
+def margin(values: Sequence[float]) -> str:
+    """Half the width of a mean's 95 % interval, for a table; nothing of a single value."""
+    low, high = interval(values)
+    return "" if low is None or high is None else f"{(high - low) / 2:.3f}"
