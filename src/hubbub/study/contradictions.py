@@ -7,6 +7,7 @@ change a guarantee. This file knows the settings, not how they were read.
 from __future__ import annotations
 
 from hubbub.errors import StudyError
+from hubbub.study.attested_roles import Attestation
 from hubbub.study.data import Data
 from hubbub.study.model import Model
 from hubbub.study.parties import Parties
@@ -68,6 +69,15 @@ def check_extras(training: Training, data: Data, privacy: Privacy) -> None:
             "expected training.evaluate.epsilon and data.standardise.epsilon together to be at "
             f"most 0.9 of privacy.epsilon = {privacy.epsilon:g}, of which they are a part, got "
             f"{spent:g}; lower them"
+        )
+
+
+def check_attestation(attestation: Attestation | None, parties: Parties) -> None:
+    """Nothing is asked of parties that are not there."""
+    if attestation and attestation.node and not parties.compute_nodes:
+        raise StudyError(
+            "expected no [attestation.node] without parties.compute_nodes, got one; remove it or "
+            "add compute nodes"
         )
 
 

@@ -18,7 +18,14 @@ from typing import Any
 
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
-from hubbub.study.contradictions import check_data, check_extras, check_parties, check_training
+from hubbub.study.attested_roles import Attestation, attestation_from
+from hubbub.study.contradictions import (
+    check_attestation,
+    check_data,
+    check_extras,
+    check_parties,
+    check_training,
+)
 from hubbub.study.data import Data, data_from
 from hubbub.study.file_limits import check_size
 from hubbub.study.import_path import is_own
@@ -31,6 +38,7 @@ from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 
 FORMAT = 1
+_TABLES = ("study", "parties", "data", "model", "training", "privacy")
 _TRANSCRIPTS = ("full", "hashes")
 
 
@@ -80,6 +88,8 @@ class Study:
         model: which model is trained.
         training: with how many steps, which batches, which clipping norm and which optimizer.
         privacy: epsilon, delta and the relation between neighbouring data sets.
+        attestation: what parties must show of the machines and the code that they run; None:
+            nothing.
         toml: the text that the study was read from; empty if there is none.
 
     Raises:
@@ -104,6 +114,7 @@ class Study:
     model: Model
     training: Training
     privacy: Privacy
+    attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
     @classmethod
@@ -169,7 +180,8 @@ class Study:
         """The study in a table as `tomllib` gives it.
 
         Args:
-            table: one table for each of study, parties, data, model, training and privacy.
+            table: one table for each of study, parties, data, model, training and privacy, and
+                perhaps one for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -180,8 +192,9 @@ class Study:
                 contradict each other.
         """
         check_size(table)
-        top = Section("", table, ("study", "parties", "data", "model", "training", "privacy"))
-        parts = {key: top.table(key) for key in top.known}
+        top = Section("", table, (*_TABLES, "attestation"))
+        parts = {key: top.table(key) for key in _TABLES}
+        attested = top.table("attestation") if "attestation" in top else {}
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
@@ -189,12 +202,14 @@ class Study:
             model=model_from(parts["model"]),
             training=training_from(parts["training"], records=parts["data"].get("records")),
             privacy=privacy_from(parts["privacy"]),
+            attestation=attestation_from(attested),
             toml=toml,
         )
         check_parties(study.parties)
         check_data(study.data, study.parties, study.model)
         check_training(study.training, study.data, study.parties, study.privacy)
         check_extras(study.training, study.data, study.privacy)
+        check_attestation(study.attestation, study.parties)
         return study
 
     def as_toml(self) -> str:
@@ -223,7 +238,7 @@ class Study:
         head = {"name": self.name}
         if self.transcript != Study.transcript:
             head["transcript"] = self.transcript
-        text = written(head, tables)
+        text = written(head, tables, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "
@@ -246,6 +261,10 @@ class Study:
         """The canonical form: JSON with sorted keys, every default written out."""
         content = asdict(self)
         del content["toml"]
+        if self.attestation is None:  # studies from before there was any keep their ids
+            del content["attestation"]
+        else:
+            content["attestation"] = self.attestation.to_dict()
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

@@ -1,0 +1,20 @@
+"""Attestation: evidence of which code a party runs on which machine, and whether it is enough.
+
+`snp`, `nitro`, `dcap` and `software` verify a platform's evidence, pure functions over bytes with
+the time as an argument; `attested_claims` is what they find, `platforms` picks one of them, and `policy` says
+what is enough.
+"""
+
+from hubbub.assurance.attestation.attested_claims import AttestedClaims
+from hubbub.assurance.attestation.platforms import VERIFIERS, PlatformEvidence
+from hubbub.assurance.attestation.policy import (
+    AllOf,
+    AnyOf,
+    EvidenceRule,
+    MadeNear,
+    Measured,
+    MinimumTcb,
+    ReportDataIs,
+    policy_of,
+)
+from hubbub.assurance.attestation.software import SoftwareAttester, own_code
