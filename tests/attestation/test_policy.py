@@ -53,8 +53,7 @@ def rule_that_fails(role: AttestedRole, claims: AttestedClaims) -> str:
     try:
         policy_of(role).check(claims)
     except AttestationError as error:
-        assert error.rule in RULES
-        return error.rule
+        return RULES[RULES.index(error.rule)]
     return ""
 
 
@@ -186,5 +185,5 @@ def test_a_malformed_table_is_refused(text: str, words: str) -> None:
 
 def test_nodes_that_are_not_there_are_asked_for_nothing() -> None:
     text = STUDY.replace(",compute_nodes=1", "") + SILO.replace(".silo", ".node")
-    with pytest.raises(StudyError, match="without parties.compute_nodes"):
+    with pytest.raises(StudyError, match=r"without parties\.compute_nodes"):
         Study.parse(text)

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hubbub.assurance import checked_part
+from hubbub.assurance.attestation import Attester, MachineAttester, StudyEvidence
 from hubbub.errors import BudgetError, HubbubError, ProtocolError
-from hubbub.network.party_folder import PartyFolder
+from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
 from hubbub.planning import attempts_of_list
 from hubbub.protocol import EVERYBODY, Frame, Tag, parse
@@ -38,10 +39,20 @@ class Coordinator:
         site: its own folder.
         study: the study.
         requests: asks the parties.
+        attester: makes this machine's evidence; its devices if None.
     """
 
-    def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
+    def __init__(
+        self,
+        site: PartyFolder,
+        study: Study,
+        requests: Requests,
+        attester: Attester | None = None,
+    ) -> None:
         self._site, self._study, self._requests = site, study, requests
+        made = attester or MachineAttester(site.home / COLLATERAL)
+        asked = study.attestation
+        self._attests = None if asked is None else StudyEvidence(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
 
     def standardise(self, found: Standardisation | None) -> None:
@@ -88,16 +99,18 @@ class Coordinator:
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
         """One try at a set-up, with a session of its own."""
-        roster = self._site.roster
+        roster, attests = self._site.roster, self._attests
+        at = attests.now() if attests else 0
         made = SetUp(
             peers=self._requests,
             keys=self._site.keys,
             study=self._study.id,
             layout=layout_of(wanted.plan),
             terms=wanted.terms,
-            offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation),
+            offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation, at),
             counts=self._study.data.counts,
             every=attempts_of_list(wanted.plan.study),
+            attests=attests,
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self._requests.ask_all(Call.PING, everybody, made.session)

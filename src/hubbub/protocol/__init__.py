@@ -36,6 +36,7 @@ from hubbub.protocol.primitives import (
     SecureSource,
     Tag,
     cipher_at,
+    doubled_by,
     hash_of,
     identity_of,
     keystream_into,

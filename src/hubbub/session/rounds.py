@@ -61,6 +61,7 @@ class Rounds:
         layout: who shares with whom.
         study, session: what every frame is bound to.
         anchors: of the joint seeds, where there are any.
+        attested: the offer, all nonces and all evidence, where the study asks for some.
         lists: has a shuffled token list made before an attempt, where one is due.
         ask_again: seconds after which somebody who was missing is asked for.
         recorder: keeps what the aggregator has sent or used.
@@ -75,6 +76,7 @@ class Rounds:
     study: bytes
     session: bytes
     anchors: Sequence[bytes] = ()
+    attested: Sequence[bytes] = ()
     lists: TokenLists | None = None
     ask_again: float = inf
     recorder: Recorder = field(default_factory=NoRecorder)

@@ -257,6 +257,12 @@ class Study:
         return tuple(name for name in named if is_own(name))
 
     @property
+    def is_unattested(self) -> bool:
+        """Whether silos are believed to add their noise and asked for no evidence of it."""
+        asked = self.attestation is not None and self.attestation.silo is not None
+        return self.parties.trust == "tee" and not asked
+
+    @property
     def canonical(self) -> bytes:
         """The canonical form: JSON with sorted keys, every default written out."""
         content = asdict(self)

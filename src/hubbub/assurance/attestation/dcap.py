@@ -27,7 +27,7 @@ from hubbub.errors import AttestationError, UserError, with_extra
 MOST_QUOTE, MOST_COLLATERAL = 16_384, 131_072  # bytes
 _HEADER, _SIGNATURE, _REPORT = 48, 128, 384
 _SGX_TEE, _TDX_TEE = 0, 0x81
-_PADDED = 5006
+PADDED = 5006
 _CHAIN, _CERTIFIED_REPORT = 5, 6  # kinds of certification data
 # Bodies that a quote of version 5 names by a number: an enclave's, and two of trust domains.
 _BODIES = {1: 384, 2: 584, 3: 648}
@@ -142,7 +142,7 @@ def _verified(quote: bytes, collateral: bytes, at: int, tee: int) -> Mapping[str
         raise AttestationError(
             "signature",
             "expected a quote in its one spelling and of its exact length, got bytes that nobody "
-            f"has signed; a TDX quote is padded with zeros to {_PADDED} bytes",
+            f"has signed; a TDX quote is padded with zeros to {PADDED} bytes",
         )
     return said
 
@@ -225,7 +225,7 @@ def _respelled(quote: bytes) -> bytes:
     inner = report + _sized(authentication, 2) + _of_kind(_CHAIN, _checked(chain))
     outer = signature + (_of_kind(_CERTIFIED_REPORT, inner) if wrapped else inner)
     whole = signed + _sized(outer, 4)
-    return whole.ljust(_PADDED, b"\0") if wrapped else whole
+    return whole.ljust(PADDED, b"\0") if wrapped else whole
 
 
 def _body(reader: _Reader, version: int, header: bytes) -> bytes:

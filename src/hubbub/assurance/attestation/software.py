@@ -1,4 +1,4 @@
-"""The platform "software": evidence that nobody vouches for, for tests, demonstrations, development.
+"""The platform "software": evidence that nobody vouches for, for tests and demonstrations.
 
 It has all that real evidence has (a root, a certificate that expires, a measurement, a security
 version, a debug flag), so that everything around it can be tried. Its root's private key is below,

@@ -36,6 +36,7 @@ def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
         attempt=charge.attempt,
         kind=kind,
         certificate=plan.certificate,
+        attested=session.attested,
     )
 
 

@@ -1,0 +1,94 @@
+"""A study's evidence at one party: how it is made here, and how everybody's is judged.
+
+This is what a session asks (`session/evidence_exchange.py`); platforms and rules are behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hubbub.assurance.attestation.platforms import PlatformEvidence
+from hubbub.assurance.attestation.policy import AllOf, MadeNear, ReportDataIs, policy_of
+from hubbub.errors import AttestationError
+from hubbub.study import Attestation, AttestedRole
+
+# Makes this machine's evidence: for a platform, over 64 bytes, at a time in seconds since 1970.
+Attester = Callable[[str, bytes, int], PlatformEvidence]
+
+
+def clock() -> int:
+    """This machine's clock, seconds since 1970."""
+    return int(time.time())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyEvidence:
+    """Evidence as a study asks for it.
+
+    Args:
+        asked: of whom.
+        attester: makes this machine's evidence; see `Attester`.
+        now: this machine's clock.
+    """
+
+    asked: Attestation
+    attester: Attester = field(repr=False)
+    now: Callable[[], int] = clock
+
+    @property
+    def policy(self) -> bytes:
+        """SHA-256 of what the study asks for."""
+        return policy_digest(self.asked)
+
+    def asks(self, role: str) -> bool:
+        """Whether parties with a role must show evidence."""
+        return self.asked.of(role) is not None
+
+    def make(self, role: str, report_data: bytes, at: int) -> bytes:
+        """This machine's evidence over 64 bytes."""
+        return self.attester(self._role(role).platform, report_data, at).to_bytes()
+
+    def check(self, role: str, evidence: bytes, report_data: bytes, at: int) -> tuple[bytes, bytes]:
+        """Refuse what is not enough; SHA-256 of quote and collateral.
+
+        Raises:
+            AttestationError: by the rule that does not hold.
+        """
+        shown = PlatformEvidence.read(evidence)
+        judge(shown, self._role(role), report_data, at)
+        return tuple(hashlib.sha256(one).digest() for one in (shown.quote, shown.collateral))  # type: ignore[return-value]
+
+    def _role(self, role: str) -> AttestedRole:
+        found = self.asked.of(role)
+        assert found is not None, "who calls has looked"  # noqa: S101
+        return found
+
+
+def judge(shown: PlatformEvidence, role: AttestedRole, report_data: bytes, at: int) -> None:
+    """Verify evidence, and hold it against the rules of a role; raises as they do.
+
+    Args:
+        shown: by a party.
+        role: what the study asks for.
+        report_data: what it must be bound to, 64 bytes.
+        at: the time of verification, seconds since 1970.
+
+    Raises:
+        AttestationError: by the rule that does not hold.
+    """
+    if shown.platform != role.platform:  # before anything of another platform is verified
+        raise AttestationError(
+            "platform", f"expected evidence of {role.platform}, got that of {shown.platform}"
+        )
+    claims = shown.verified(at)
+    AllOf([policy_of(role), ReportDataIs(report_data), MadeNear(at)]).check(claims)
+
+
+def policy_digest(asked: Attestation) -> bytes:
+    """SHA-256 of what a study asks for."""
+    text = json.dumps(asked.to_dict(), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(b"hubbub policy v1" + text.encode()).digest()
