@@ -18,6 +18,7 @@ from hubbub import __version__
 from hubbub.cli import (
     accounting_commands,
     assurance_commands,
+    attest_commands,
     bench_command,
     consortium_commands,
     ledger_commands,
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         consortium_commands,
         network_commands,
         assurance_commands,
+        attest_commands,
         accounting_commands,
         ledger_commands,
         bench_command,

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.assurance.attestation import policy_of
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
@@ -278,6 +279,8 @@ def show_plan(made: Plan) -> None:
             ),
         ],
     )
+    for role, asked in (study.attestation.asked() if study.attestation else {}).items():
+        say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:

@@ -124,15 +124,18 @@ class Attestation:
         """What parties with a role must show."""
         return {"aggregator": self.aggregator, "node": self.node, "silo": self.silo}[role]
 
+    def asked(self) -> dict[str, AttestedRole]:
+        """What is asked for, by role."""
+        return {role: one for role in _ROLES if (one := self.of(role)) is not None}
+
     def to_dict(self) -> dict[str, Any]:
         """As the tables that it is read from."""
-        asked = {role: self.of(role) for role in _ROLES}
-        return {role: one.to_dict() for role, one in asked.items() if one is not None}
+        return {role: one.to_dict() for role, one in self.asked().items()}
 
     @property
     def platforms(self) -> frozenset[str]:
         """Every platform that a role is asked for."""
-        return frozenset(one.platform for role in _ROLES if (one := self.of(role)))
+        return frozenset(one.platform for one in self.asked().values())
 
 
 def attestation_from(table: Mapping[str, Any]) -> Attestation | None:

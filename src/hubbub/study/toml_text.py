@@ -35,9 +35,7 @@ def written(
     stated = {title: _table(settings) for title, settings in tables.items()}
     if attestation is not None:
         stated["attestation"] = {
-            role: _attested(asked)
-            for role in attestation.to_dict()
-            if (asked := attestation.of(role))
+            role: _attested(asked) for role, asked in attestation.asked().items()
         }
     return tomli_w.dumps({"study": dict(head), **stated})
 

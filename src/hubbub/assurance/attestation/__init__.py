@@ -8,6 +8,7 @@ a session asks.
 
 from hubbub.assurance.attestation.attested_claims import AttestedClaims
 from hubbub.assurance.attestation.devices import MachineAttester
+from hubbub.assurance.attestation.measuring import of_build, of_machine
 from hubbub.assurance.attestation.platforms import VERIFIERS, PlatformEvidence
 from hubbub.assurance.attestation.policy import (
     AllOf,

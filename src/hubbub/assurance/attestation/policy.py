@@ -219,19 +219,20 @@ class MadeNear(EvidenceRule):
     """If it says when it was made, that is not long ago, nor to come."""
 
     at: int
+    most: int = MOST_AGE
 
     def check(self, claims: AttestedClaims) -> None:
         """By the rule "freshness"."""
-        if claims.made is not None and abs(claims.made - self.at) > MOST_AGE:
+        if claims.made is not None and abs(claims.made - self.at) > self.most:
             raise AttestationError(
                 "freshness",
-                f"expected evidence made within {MOST_AGE} s of its verification, got "
+                f"expected evidence made within {self.most} s of its verification, got "
                 f"{abs(claims.made - self.at)} s",
             )
 
     def words(self) -> str:
         """How long ago."""
-        return f"made within {MOST_AGE} s"
+        return f"made within {self.most} s"
 
 
 def policy_of(role: AttestedRole) -> AllOf:
