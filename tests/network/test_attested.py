@@ -86,7 +86,7 @@ def test_a_silo_with_another_build_is_refused_over_a_real_relay(tmp_path: Path) 
     parties.seats["hungary"]._attester = showing(measurement=bytes(48))
     with (
         over_nats(tmp_path, parties) as (carrier, _),
-        pytest.raises(WaitedError, match="measurement”.*by hungary"),
+        pytest.raises(WaitedError, match=r"measurement”.*by hungary"),
     ):
         parties.serve(carrier.phase, timeouts=AT_ONCE)
 
@@ -184,7 +184,7 @@ def test_a_relay_that_replays_evidence_is_found_out(tmp_path: Path) -> None:
         return kept[0]
 
     late = Timeouts(deadline=20.0, opening=60.0, waiting=5.0, ask_again=0.0, ping=20.0)
-    first = relayed(parties, lambda name, answers: replay(name, answers))
+    first = relayed(parties, replay)
     parties.serve(first, timeouts=late)  # the first session is honest
     again = Consortium(parties.home, parties.study, parties.sites, seats=parties.seats)
     again.home = tmp_path / "again"
