@@ -39,10 +39,12 @@ def role_of(code: str = "", more: str = "") -> str:
     return f'{{platform="software",measurements=[{{code="{code}"}}]{more}}}'
 
 
-def study_of(asked: Mapping[str, str], nodes: int = 0, parties: str = "") -> Study:
+def study_of(
+    asked: Mapping[str, str], nodes: int = 0, parties: str = "", silos: Sequence[str] = NAMES
+) -> Study:
     """A study of three silos that asks for evidence of these roles."""
     tables = "\n".join(f"attestation.{role}={table}" for role, table in asked.items())
-    names = ",".join(f'"{name}"' for name in NAMES)
+    names = ",".join(f'"{name}"' for name in silos)
     return Study.parse(f"""study.name="attested"
 parties={{names=[{names}],colluders=0,compute_nodes={nodes}{parties}}}
 data={{source="hubbub.datasets:heart",records=740}}

@@ -48,6 +48,11 @@ def add_commands(commands: Any) -> None:
     demo.add_argument(
         "--network", action="store_true", help="every party a process of its own, over NATS"
     )
+    demo.add_argument(
+        "--tee",
+        action="store_true",
+        help="with --network: silos are believed, by evidence of a software that shows nothing",
+    )
     words = "what a study means: noise, epsilon per adversary"
     planned = add_command(commands, "plan", words, _plan)
     planned.add_argument("study", type=Path, help="the study's TOML file")
@@ -150,6 +155,8 @@ def _demo(options: argparse.Namespace) -> int:
 
     if options.network:
         return _demo_network(options)
+    if options.tee:
+        raise UserError("expected --tee with --network, got it alone; add --network")
     splits: int = _SPLITS if options.splits is None else options.splits
     if splits < 1:
         raise UserError(f"expected --splits of at least 1, got {splits}; raise it")
@@ -191,14 +198,15 @@ def _demo(options: argparse.Namespace) -> int:
 def _demo_network(options: argparse.Namespace) -> int:
     """The same study twice: among processes over NATS, and in this one."""
     from hubbub.cli.main import main
-    from hubbub.network.demo import run_demo
+    from hubbub.network.demo import attested, run_demo
 
     if options.splits is not None:
         raise UserError("expected --network without --splits, got both; it makes one run, leave it")
     start = time.perf_counter()
     out = options.out or _new_folder("demo-network")
     told = (lambda _: None) if options.json else say
-    apart = run_demo(out, _heart(), nodes=_NODES, told=told, command=main)
+    toml = attested(_heart()) if options.tee else _heart()
+    apart = run_demo(out, toml, nodes=_NODES, told=told, command=main)
     from hubbub.training.run_study import (
         run,  # reads torch, which those processes did for themselves
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from hubbub.assurance.attestation import MachineAttester, StudyEvidence
 from hubbub.assurance.evidence.evidence_file import Plain
 from hubbub.assurance.evidence.finding import Finding, judged, not_checked, wrong
-from hubbub.assurance.transcript import files, read, read_header
+from hubbub.assurance.transcript import files, plain_roster, read, read_header, roster_of
 from hubbub.errors import ProtocolError, UserError
 from hubbub.protocol import Roster, Tag, parse
 from hubbub.session import AttestedSession, RefusedError, SessionOffer, digest_of
@@ -24,15 +24,16 @@ from hubbub.study import Attestation, Study
 _TAGS = (Tag.OPEN, Tag.NONCE, Tag.EVIDENCE)
 
 
-def attested_of(folder: Path) -> list[Plain]:
+def attested_of(folder: Path, roster: Roster) -> list[Plain]:
     """What was shown in every session of a run in which there was a round, from its transcripts.
 
-    Of one that was interrupted before, not all may have been kept.
+    Of one that was interrupted before, not all may have been kept. A run in one process has other
+    keys when it is resumed: then a session has a roster of its own.
     """
-    return [one for path in files(folder) if (one := _attested(path))]
+    return [one for path in files(folder) if (one := _attested(path, roster))]
 
 
-def _attested(path: Path) -> Plain:
+def _attested(path: Path, roster: Roster) -> Plain:
     """What was shown in one session; nothing without a round."""
     frames, asked = [], False
     for kept in read(path):
@@ -40,7 +41,10 @@ def _attested(path: Path) -> Plain:
         if kept.tag in _TAGS:
             whole = kept.words + (kept.payload or b"") + kept.signature
             frames.append(b64encode(whole).decode())
-    return {"session": read_header(path).session.hex(), "frames": frames} if asked else {}
+    header = read_header(path)
+    same = header.roster.digest == roster.digest
+    own = {} if same else {"roster": plain_roster(header.roster)}
+    return {"session": header.session.hex(), "frames": frames, **own} if asked else {}
 
 
 def attested_findings(content: Plain, study: Study, roster: Roster) -> Iterator[Finding]:
@@ -57,10 +61,22 @@ def attested_findings(content: Plain, study: Study, roster: Roster) -> Iterator[
     why = f"{min(missing)[:16]}… is without" if missing else ""
     yield judged("parties showed evidence in every session", why)
     for one in shown:
-        yield _finding(one, asked, study, roster)
+        own = roster_of(one["roster"]) if "roster" in one else roster
+        yield _finding(one, asked, study, own, _difference(own, roster, study))
 
 
-def _finding(one: Plain, asked: Attestation, study: Study, roster: Roster) -> Finding:
+def _difference(own: Roster, roster: Roster, study: Study) -> str:
+    """Why a session cannot have had a roster of its own; "" if it can."""
+    names = [(party.name, party.role) for party in own.parties]
+    if names != [(party.name, party.role) for party in roster.parties]:
+        return "its roster has other parties"
+    other = study.parties.roster and own.digest.hex() != study.parties.roster
+    return "the study names another roster" if other else ""
+
+
+def _finding(
+    one: Plain, asked: Attestation, study: Study, roster: Roster, wrong_roster: str
+) -> Finding:
     """One session, verified again."""
     who = ", ".join(f"{role} ({table['platform']})" for role, table in asked.to_dict().items())
     claim = f"in the session {str(one['session'])[:16]}… the evidence holds of every {who}"
@@ -70,7 +86,9 @@ def _finding(one: Plain, asked: Attestation, study: Study, roster: Roster) -> Fi
         return wrong(claim, error)
     except UserError as error:  # what verifies it is not installed
         return not_checked(f"{claim} ({error})")
-    return judged(f"{claim}, verified at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC", "")
+    return judged(
+        f"{claim}, verified at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC", wrong_roster
+    )
 
 
 def _replayed(one: Plain, asked: Attestation, study: Study, roster: Roster) -> int:

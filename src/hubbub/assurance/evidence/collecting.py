@@ -150,7 +150,7 @@ def collect(
         "transcripts": [summary_of(path) for path in files(folder)],
         "model": digests.get(MODEL),
         "audit": read_audit(folder / AUDIT, plan) if AUDIT in digests else None,
-        **({"attested": attested_of(folder)} if study.attestation else {}),
+        **({"attested": attested_of(folder, roster)} if study.attestation else {}),
         "files": digests,
         "versions": _versions(),
         "trust": [*trusted(study), *trust],
