@@ -8,6 +8,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from tests.attestation.parties import role_of, study_of
 

@@ -13,7 +13,7 @@ from hubbub.assurance import Ledger
 from hubbub.assurance.attestation import PlatformEvidence, SoftwareAttester, own_code
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
-from hubbub.network import coordinator
+from hubbub.network import checkup, coordinator
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.timeouts import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
@@ -75,6 +75,7 @@ def test_attested_parties_train_and_their_evidence_is_verified_again(
 
 
 def test_attested_parties_train_over_a_real_relay(tmp_path: Path) -> None:
+    pytest.importorskip("nats", reason="needs the extra net")
     parties = attested(tmp_path, kind=Watched)
     with over_nats(tmp_path, parties) as (carrier, _):
         assert parties.serve(carrier.phase).final["step"] == 2
@@ -82,6 +83,7 @@ def test_attested_parties_train_over_a_real_relay(tmp_path: Path) -> None:
 
 
 def test_a_silo_with_another_build_is_refused_over_a_real_relay(tmp_path: Path) -> None:
+    pytest.importorskip("nats", reason="needs the extra net")
     parties = attested(tmp_path, kind=Watched)
     parties.seats["hungary"]._attester = showing(measurement=bytes(48))
     with (
@@ -215,3 +217,21 @@ def test_a_party_that_restarts_shows_fresh_evidence(tmp_path: Path) -> None:
     assert len(kept) == 2
     assert len({frame for one in kept for frame in one["frames"]}) == 2 * 8
     assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_a_party_can_try_its_evidence_without_taking_part(tmp_path: Path) -> None:
+    parties = attested(tmp_path)
+    (found,) = checkup._evidence(parties.sites["hungary"])
+    assert found.well
+    assert found.found.startswith("software, enough until 20")
+
+
+def test_a_trial_of_evidence_that_would_not_do_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = attested(tmp_path)
+    wrong = showing(measurement=bytes(48))
+    monkeypatch.setattr(checkup.attestation, "MachineAttester", lambda _: wrong)
+    (found,) = checkup._evidence(parties.sites["hungary"])
+    assert not found.well
+    assert "another build" in found.found

@@ -6,7 +6,7 @@ the time as an argument; `attested_claims` is what they find, `platforms` picks 
 a session asks.
 """
 
-from hubbub.assurance.attestation.attested_claims import AttestedClaims
+from hubbub.assurance.attestation.attested_claims import REPORT_DATA_BYTES, AttestedClaims
 from hubbub.assurance.attestation.devices import MachineAttester
 from hubbub.assurance.attestation.measuring import of_build, of_machine
 from hubbub.assurance.attestation.platforms import VERIFIERS, PlatformEvidence

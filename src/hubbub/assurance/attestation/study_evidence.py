@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hubbub.assurance.attestation.attested_claims import AttestedClaims
 from hubbub.assurance.attestation.platforms import PlatformEvidence
 from hubbub.assurance.attestation.policy import AllOf, MadeNear, ReportDataIs, policy_of
 from hubbub.errors import AttestationError
@@ -60,7 +61,7 @@ class StudyEvidence:
         """
         shown = PlatformEvidence.read(evidence)
         judge(shown, self._role(role), report_data, at)
-        return tuple(hashlib.sha256(one).digest() for one in (shown.quote, shown.collateral))  # type: ignore[return-value]
+        return hashlib.sha256(shown.quote).digest(), hashlib.sha256(shown.collateral).digest()
 
     def _role(self, role: str) -> AttestedRole:
         found = self.asked.of(role)
@@ -68,14 +69,19 @@ class StudyEvidence:
         return found
 
 
-def judge(shown: PlatformEvidence, role: AttestedRole, report_data: bytes, at: int) -> None:
-    """Verify evidence, and hold it against the rules of a role; raises as they do.
+def judge(
+    shown: PlatformEvidence, role: AttestedRole, report_data: bytes, at: int
+) -> AttestedClaims:
+    """Verify evidence, and hold it against the rules of a role.
 
     Args:
         shown: by a party.
         role: what the study asks for.
         report_data: what it must be bound to, 64 bytes.
         at: the time of verification, seconds since 1970.
+
+    Returns:
+        What it says, which is enough.
 
     Raises:
         AttestationError: by the rule that does not hold.
@@ -86,6 +92,7 @@ def judge(shown: PlatformEvidence, role: AttestedRole, report_data: bytes, at: i
         )
     claims = shown.verified(at)
     AllOf([policy_of(role), ReportDataIs(report_data), MadeNear(at)]).check(claims)
+    return claims
 
 
 def policy_digest(asked: Attestation) -> bytes:
