@@ -396,8 +396,8 @@ def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
 
     monkeypatch.setattr("hubbub.training.run_study.run", interrupt)
     done = command("run", study, "--json")
-    assert_one_sentence(done, 1)
-    assert "ledger" in done.err
+    assert_one_sentence(done, 130)
+    assert "nothing was charged" in done.err
 
 
 # Bad input ------------------------------------------------------------------------------------

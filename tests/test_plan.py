@@ -175,7 +175,7 @@ def test_a_delta_at_which_hardly_any_noise_is_needed_is_planned_all_the_same():
 @pytest.mark.slow
 def test_the_report_shows_what_joint_batches_and_projections_cost():
     def page(made):
-        return render(json.loads(made.to_json()), [], baseline=None, comparison={})
+        return render(json.loads(made.to_json()), [], baseline=None)
 
     made, plain = plan(joint()), page(plan(study()))
     shown = page(made)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.training import Result, resume
+    from hubbub.training import Result, TrainedModel, fit, load, rehearse, resume
     from hubbub.training.run_study import run
 
 __version__ = VERSION
@@ -47,18 +47,22 @@ __all__ = [
     "Step",
     "Study",
     "TradeOff",
+    "TrainedModel",
     "attack_power",
     "audit",
     "composed_epsilon",
     "delta",
     "epsilon",
+    "fit",
     "learning",
+    "load",
     "malicious_epsilon",
     "noise_multiplier",
     "plan",
     "private_sum",
     "projected_epsilon",
     "projection_bound",
+    "rehearse",
     "resume",
     "run",
     "secure_sum",
@@ -69,8 +73,12 @@ _LATER = {
     "Audit": "hubbub.assurance.audit",
     "PrivateSum": "hubbub.session.sums",
     "Result": "hubbub.training.result",
+    "TrainedModel": "hubbub.training.trained_model",
     "audit": "hubbub.assurance.audit",
+    "fit": "hubbub.training.in_memory",
+    "load": "hubbub.training.trained_model",
     "private_sum": "hubbub.session.sums",
+    "rehearse": "hubbub.training.rehearsal",
     "resume": "hubbub.training.run_study",
     "run": "hubbub.training.run_study",
     "secure_sum": "hubbub.session.sums",

@@ -1,7 +1,7 @@
 """`hubbub`: the parser of all commands, and how errors become exit codes.
 
-Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input. Errors are
-one sentence on stderr.
+Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input; 130,
+interrupted by Ctrl-C. Errors are one sentence on stderr.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from hubbub.cli import (
     assurance_commands,
     attest_commands,
     bench_command,
+    comparison_commands,
     consortium_commands,
+    demo_command,
     ledger_commands,
+    model_commands,
     network_commands,
     training_commands,
 )
-from hubbub.cli.output import for_machines, warn
+from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
 
 
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         warn("interrupted; what the ledger holds has been charged")
-        return 1
+        return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
         return 1
@@ -84,7 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (
+        demo_command,
         training_commands,
+        model_commands,
+        comparison_commands,
         consortium_commands,
         network_commands,
         assurance_commands,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
 from hubbub.cli.consortium_commands import HOME
-from hubbub.cli.output import Bar, add_command, answer, bar, emit, number, say, table
+from hubbub.cli.output import Bar, add_command, answer, bar, emit, number, say, table, warn
 from hubbub.cli.training_commands import AUDIT_WORDS
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import UserError, with_extra
@@ -102,6 +102,15 @@ class _Teller:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    try:
+        return _served(options)
+    except KeyboardInterrupt:  # the service's units take 1 for an end that was asked for
+        warn("interrupted; what ledgers hold has been charged; hubbub serve goes on with the run")
+        return 1
+
+
+def _served(options: argparse.Namespace) -> int:
+    """Serve a study to its end."""
     _check_engine()
     from hubbub.network.host import check, host
     from hubbub.network.monitor import monitored

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.assurance import Ledger, entry_of, kind_of, part_of
+from hubbub.assurance import STANDARDISED, Ledger, entry_of, kind_of, part_of
 from hubbub.disk import write_text
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState, check_apart
@@ -265,9 +265,10 @@ class SiloEndpoint(Endpoint):
         folder = self.site.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         trained = known.plain.trained(parameters)
-        run_folder.write_model(folder, plan, trained)
+        write_text(folder / "study.toml", plan.study.as_toml())
+        run_folder.write_model(folder, plan, trained, known.plain.shape)
         if (found := state.offer.standardisation) is not None:
-            write_text(folder / "standardisation.json", found.to_json())
+            write_text(folder / STANDARDISED, found.to_json())
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:

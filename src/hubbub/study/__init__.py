@@ -18,7 +18,7 @@ from hubbub.study.attested_roles import (
     role_from,
 )
 from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.import_path import is_own
+from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.model import Frozen, Model
 from hubbub.study.privacy import Privacy
 from hubbub.study.sources import attempted, named_object

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from functools import partial
@@ -17,9 +18,11 @@ from typing import Any
 
 from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.study.data import Data
-from hubbub.study.import_path import BUILT_IN, OWN
+from hubbub.study.datasets import HEART_COLUMNS, HEART_TARGET
+from hubbub.study.import_path import BUILT_IN, IN_MEMORY, OWN
+from hubbub.study.quoting import shortened
 from hubbub.study.study import Study
-from hubbub.study.tabular import Records, read_table
+from hubbub.study.tabular import Column, Records, read_table
 
 TEST = "test"
 
@@ -38,6 +41,11 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     """
     if study.data.files:
         return _from_file(study.data, party, folder or Path())
+    if study.data.source == IN_MEMORY:
+        raise StudyError(
+            f"expected the records of {party} to be handed over, as the study says, got none; run "
+            "the study with hubbub.fit, or name files"
+        )
     source = named_object(study.data.source, "data.source")
     options = dict(study.data.options)
     try:
@@ -67,8 +75,10 @@ def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[s
     return found
 
 
-def attempted(work: Callable[[], Any]) -> tuple[Any, str]:
+def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, str]:
     """What a user's code gives, or the kind of what it raised: its words may quote a record.
+
+    With `quotes` the code sees no record, and its words and last line are told too.
 
     What it prints goes to stderr, since a command's stdout may be for machines.
 
@@ -81,12 +91,38 @@ def attempted(work: Callable[[], Any]) -> tuple[Any, str]:
     except HubbubError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 (the code is the user's, and raises what it likes)
-        return None, type(error).__name__
+        return None, _quoted(error) if quotes else type(error).__name__
+
+
+def _quoted(error: BaseException) -> str:
+    """What was raised, and in which line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return f"{type(error).__name__}: {shortened(str(error), 300)}{where}"
+
+
+def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
+    """How a table of new records becomes features: the columns, and the target's name.
+
+    Without columns all but the target are numbers, used as they are. A function of one's own says
+    nothing of columns, so neither does a study that names one.
+    """
+    if study.data.source == f"{BUILT_IN}:heart":
+        return HEART_COLUMNS, HEART_TARGET
+    return study.data.columns, study.data.target
+
+
+def takes_split(study: Study) -> bool:
+    """Whether the study's function takes an option `split`, for a public split of its own."""
+    if study.data.source in ("", IN_MEMORY):
+        return False
+    source = named_object(study.data.source, "data.source")
+    return "split" in signature(source).parameters
 
 
 def has_test_set(study: Study) -> bool:
     """Whether the study names a public test set."""
-    return bool(study.data.source or study.data.test)
+    return study.data.source not in ("", IN_MEMORY) or bool(study.data.test)
 
 
 def named_object(place: str, key: str) -> Callable[..., Any]:
@@ -98,7 +134,8 @@ def named_object(place: str, key: str) -> Callable[..., Any]:
     if why:
         raise StudyError(
             f"expected {key} to name something importable, got {place!r} ({why}); "
-            "check the spelling and that the module is installed here"
+            "check the spelling, and that the module is installed here or its folder is in "
+            "PYTHONPATH"
         )
     if not callable(found):
         raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")

@@ -38,8 +38,8 @@ from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 
 FORMAT = 1
-_TABLES = ("study", "parties", "data", "model", "training", "privacy")
 _TRANSCRIPTS = ("full", "hashes")
+_TABLES = ("parties", "data", "model", "training", "privacy")
 
 
 def _head(table: Mapping[str, Any]) -> dict[str, str]:
@@ -76,8 +76,9 @@ def _reason(error: Exception) -> str:
 class Study:
     """A complete and consistent study: everything public that the parties agree on.
 
-    Make it with `load`, `parse` or `from_table`, which check it. Each field but the last is a table
-    or a key of the file; docs/study.md lists all keys with their ranges.
+    Make it with `load`, `parse` or `from_table`, or from keywords, each a mapping of the keys of
+    its table; all of them check it. Each field but the last is a table or a key of the file;
+    docs/study.md lists all keys with their ranges.
 
     Args:
         name: 1 to 200 printable characters.
@@ -93,8 +94,16 @@ class Study:
         toml: the text that the study was read from; empty if there is none.
 
     Raises:
-        StudyError: from `load`, `parse` and `from_table`, when it is not one.
+        StudyError: it is no complete and consistent study.
 
+    >>> made = Study(
+    ...     name="example",
+    ...     parties={"silos": 4, "colluders": 1},
+    ...     data={"source": "hubbub.datasets:heart", "records": 740},
+    ...     model={"kind": "logistic", "inputs": [26]},
+    ...     training={"steps": 10, "sampling": "none"},
+    ...     privacy={"epsilon": 1.0, "delta": 1e-5},
+    ... )
     >>> study = Study.parse('''
     ... study.name = "example"
     ... parties = {silos = 4, colluders = 1}
@@ -103,8 +112,8 @@ class Study:
     ... training = {steps = 10, sampling = "none"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
-    >>> study.parties.names, study.training.clip, len(study.id)
-    (('silo-1', 'silo-2', 'silo-3', 'silo-4'), 1.0, 32)
+    >>> study.parties.names, study.training.clip, study == made
+    (('silo-1', 'silo-2', 'silo-3', 'silo-4'), 1.0, True)
     """
 
     name: str
@@ -116,6 +125,18 @@ class Study:
     privacy: Privacy
     attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the parts of what keywords gave as mappings."""
+        given = {name: getattr(self, name) for name in (*_TABLES, "attestation")}
+        if not any(isinstance(part, Mapping) for part in given.values()):
+            return
+        if not isinstance(self.attestation, Mapping):
+            del given["attestation"]
+        head = {"name": self.name, "transcript": self.transcript}
+        made = Study.from_table({"study": head, **given})
+        for name in given:
+            object.__setattr__(self, name, getattr(made, name))
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -192,8 +213,8 @@ class Study:
                 contradict each other.
         """
         check_size(table)
-        top = Section("", table, (*_TABLES, "attestation"))
-        parts = {key: top.table(key) for key in _TABLES}
+        top = Section("", table, ("study", *_TABLES, "attestation"))
+        parts = {key: top.table(key) for key in ("study", *_TABLES)}
         attested = top.table("attestation") if "attestation" in top else {}
         study = cls(
             **_head(parts["study"]),

@@ -20,16 +20,26 @@ another name and then moved into place, so that none is ever half there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
+from hubbub.assurance import (
+    AUDIT,
+    FILE,
+    MODEL,
+    STANDARDISED,
+    Transcript,
+    files,
+    recover,
+    write_audit,
+)
 from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
+from hubbub.learning import model_file
 from hubbub.planning import Plan
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
 from hubbub.study import Standardisation, Study
@@ -127,7 +137,7 @@ class RunFolder:
                 "that --out named"
             )
         with _locked(path):
-            if all((path / name).exists() for name in ("evidence.json", "report.html")):
+            if all((path / name).exists() for name in (FILE, "report.html")):
                 raise UserError(
                     f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
                 )
@@ -241,10 +251,48 @@ class RunFolder:
         write_text(self.path / "run.json", json.dumps(said, indent=2))
 
 
-def write_model(folder: Path, plan: Plan, model: Any) -> None:
-    """Put the trained model into a run's folder."""
-    header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
-    learning.save_model(folder / "model.safetensors", model, header)
+def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
+    """Put the trained model into a run's folder, with the shape of one record's features."""
+    header = {
+        "study": plan.study.id.hex(),
+        "kind": plan.study.model.kind,
+        "inputs": json.dumps(shape),
+    }
+    learning.save_model(folder / MODEL, model, header)
+
+
+def study_in(folder: Path) -> Study:
+    """The study of a finished run.
+
+    Raises:
+        UserError: there is no model in the folder, or no study.
+        StudyError: the study was damaged.
+    """
+    if not all((folder / name).is_file() for name in (MODEL, "study.toml")):
+        raise UserError(
+            f"expected a finished run in {folder}, found no model in it; name the folder that "
+            "--out named, or go on with hubbub run --resume"
+        )
+    return Study.load(folder / "study.toml")
+
+
+def read_model(
+    folder: Path, built: Callable[[tuple[int, ...]], Any]
+) -> tuple[Any, tuple[int, ...]]:
+    """The trained model in a run's folder, and the shape of one record's features.
+
+    Args:
+        folder: of the run.
+        built: makes a module of the model's shapes for records of a shape.
+
+    Raises:
+        ModelError, IntegrityError: as for `load_model`.
+    """
+    path = folder / MODEL
+    shape = tuple(map(int, json_value(model_file.stored_metadata(path).get("inputs", "[]"))))
+    model = built(shape)
+    learning.load_model(path, model)
+    return model.eval(), shape
 
 
 def _line(row: Mapping[str, float]) -> str:

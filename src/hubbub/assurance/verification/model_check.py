@@ -32,7 +32,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
     same, but have the names of a model whose records are rows, or, `flattened`, made into rows.
     """
     shape = told_shape(plan.study, plan.dimension)
-    if shape is None or plan.study.model.kind.startswith("python:"):
+    if shape is None or not plan.study.model.is_built_in:
         return None
     return learning.model_of(plan.study, (1, *shape) if flattened else shape)
 

@@ -79,6 +79,26 @@ def encode_table(
     if not cells[target]:
         raise DataError(f"expected at least one record in {origin}, found none; check the file")
     targets = _targets(cells[target], positive, classes, f"{origin}, column {target!r}")
+    inputs = encode_inputs(cells, target=target, columns=columns, origin=origin)
+    return Records(inputs=inputs, targets=targets)
+
+
+def encode_inputs(
+    cells: Mapping[str, Sequence[str]],
+    *,
+    target: str,
+    columns: Sequence[Column] = (),
+    origin: str = "table",
+) -> NDArray[np.float32]:
+    """The features of a table in memory, whose target may be missing; see `encode_table`.
+
+    Returns:
+        (n, features) float32.
+
+    Raises:
+        DataError: a cell does not fit its column, a column is missing, or there is none.
+    """
+    _check_present([column.name for column in columns], cells, origin)
     if columns:
         blocks = [
             column_features(c, cells[c.name], f"{origin}, column {c.name!r}") for c in columns
@@ -91,7 +111,7 @@ def encode_table(
             f"expected a column besides the target {target!r} in {origin}, found none; check the "
             "separator of the file"
         )
-    return Records(inputs=np.hstack(blocks).astype(np.float32), targets=targets)
+    return np.hstack(blocks).astype(np.float32)
 
 
 def _check_declared_once(target: str, columns: Sequence[Column]) -> None:
