@@ -18,6 +18,7 @@ from hubbub.assurance.attestation import (
     Measured,
     MinimumTcb,
     ReportDataIs,
+    judge,
     policy_of,
 )
 from hubbub.errors import RULES, AttestationError, StudyError
@@ -187,3 +188,22 @@ def test_nodes_that_are_not_there_are_asked_for_nothing() -> None:
     text = STUDY.replace(",compute_nodes=1", "") + SILO.replace(".silo", ".node")
     with pytest.raises(StudyError, match=r"without parties\.compute_nodes"):
         Study.parse(text)
+
+
+@pytest.mark.parametrize("name", ["sgx", "tdx", "milan", "nitro"])
+def test_real_evidence_is_enough_for_a_study_that_pins_it(name: str) -> None:
+    """From bytes to the verdict, as in a session; for other report data it is not enough."""
+    sample = GOOD[name]
+    claims = sample.evidence.verified(sample.at)
+    first = next(iter(claims.measurements))
+    role = AttestedRole(
+        platform=claims.platform,
+        measurements=(((first, claims.measurements[first].hex()),),),
+        statuses=(claims.status,),
+        advisories=claims.advisories,
+        revocation=False,
+    )
+    assert judge(sample.evidence, role, claims.report_data, sample.at) == claims
+    with pytest.raises(AttestationError) as caught:
+        judge(sample.evidence, role, b"\1" * 64, sample.at)
+    assert caught.value.rule == "report-data"

@@ -61,7 +61,9 @@ def add_commands(commands: Any) -> None:
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
     if options.json:
-        emit({**made.to_dict(), "own_code": made.study.own_code})
+        asked = made.study.attestation
+        more = {"attestation": asked.to_dict()} if asked else {}
+        emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
         show_plan(made)
     return 0

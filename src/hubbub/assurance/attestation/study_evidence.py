@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hubbub.assurance.attestation.attested_claims import AttestedClaims
 from hubbub.assurance.attestation.platforms import PlatformEvidence
@@ -59,14 +60,23 @@ class StudyEvidence:
         Raises:
             AttestationError: by the rule that does not hold.
         """
-        shown = PlatformEvidence.read(evidence)
-        judge(shown, self._role(role), report_data, at)
-        return hashlib.sha256(shown.quote).digest(), hashlib.sha256(shown.collateral).digest()
+        return _judged(evidence, self._role(role), report_data, at)
 
     def _role(self, role: str) -> AttestedRole:
         found = self.asked.of(role)
         assert found is not None, "who calls has looked"  # noqa: S101
         return found
+
+
+# In one process every party judges the same evidence: once is enough, the answer is the same.
+@lru_cache(maxsize=1 << 11)
+def _judged(
+    evidence: bytes, role: AttestedRole, report_data: bytes, at: int
+) -> tuple[bytes, bytes]:
+    """SHA-256 of quote and collateral of evidence that is enough."""
+    shown = PlatformEvidence.read(evidence)
+    judge(shown, role, report_data, at)
+    return hashlib.sha256(shown.quote).digest(), hashlib.sha256(shown.collateral).digest()
 
 
 def judge(
