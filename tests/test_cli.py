@@ -25,7 +25,8 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.cli import bench_command, main
+from hubbub.cli import bench_command, demo_command, main
+from hubbub.study.datasets import wheel
 from hubbub.training.baselines import BASELINES
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
@@ -193,6 +194,21 @@ def test_run_writes_the_ledgers_where_it_is_told(ask, study):
     assert not Path("ledgers").exists()
 
 
+@pytest.fixture
+def short_demo(monkeypatch):
+    """Nothing can be fetched, and the many silos train for two steps."""
+    text = demo_command.study_text
+
+    def shortened(file):
+        steps = 2 if file == "practices.toml" else 60
+        return text(file).replace("steps = 60", f"steps = {steps}")
+
+    monkeypatch.setattr(demo_command, "study_text", shortened)
+    monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)
+    monkeypatch.setenv("HUBBUB_DATA", "nowhere")
+
+
+@pytest.mark.usefixtures("short_demo")
 def test_demo_compares_every_mode(ask):
     found = ask("demo", "--splits", "1", "--out", "demo")
     assert found.keys() >= {"auc", "epsilon", "delta", "seconds"}
@@ -203,8 +219,12 @@ def test_demo_compares_every_mode(ask):
     assert (0.49 < found["epsilon"] <= 0.5, found["delta"]) == (True, 1e-5)
     page = (Path(found["out"]) / "report.html").read_text()
     assert all(f"{value:.3f}" in page for value in found["auc"].values())
+    assert found["many"]["auc"].keys() == set(MODES) - {"alone"}
+    assert found["many"]["adversary"] == "aggregator + 5 silos"
+    assert (Path(found["many"]["out"]) / "report.html").exists()
 
 
+@pytest.mark.usefixtures("short_demo")
 def test_the_demos_study_file_is_a_study_and_the_one_that_was_run(ask):
     found = ask("demo", "--splits", "1", "--out", "demo")
     plan = json.loads((Path(found["out"]) / "plan.json").read_text())
@@ -305,10 +325,18 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
         assert done.out.strip(), arguments
 
 
+@pytest.mark.usefixtures("short_demo")
 def test_the_demo_for_people_shows_the_comparison(command):
     done = command("demo", "--splits", "1", "--out", "demo")
     assert (done.code, done.err) == (0, "")
-    for words in ("nobody trusted", "each hospital by itself", "no privacy at all", "<- promised"):
+    for words in (
+        "nobody trusted",
+        "each hospital by itself",
+        "no privacy at all",
+        "<- promised",
+        "cannot be fetched here",
+        "60 practices together",
+    ):
         assert words in " ".join(done.out.split())
 
 
@@ -394,7 +422,7 @@ def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hubbub.training.run_study.run", interrupt)
+    monkeypatch.setattr("hubbub.training.run", interrupt)
     done = command("run", study, "--json")
     assert_one_sentence(done, 130)
     assert "nothing was charged" in done.err

@@ -461,13 +461,13 @@ def _is_proper(outcome):
     return is_one_sentence(str(outcome))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(_keys, _values, max_size=7))
 def test_any_table_is_a_study_or_a_study_error(table):
     assert _is_proper(_outcome(Study.from_table, table))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_study_with_any_one_entry_changed_is_a_study_or_a_study_error(data):
     table = tomllib.loads(EXAMPLE)
@@ -483,7 +483,7 @@ _column = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), _column | _values, max_size=2))
 def test_any_table_of_columns_is_a_study_or_a_study_error(columns):
     table = tomllib.loads(edited(source(FILES)))
@@ -491,7 +491,7 @@ def test_any_table_of_columns_is_a_study_or_a_study_error(columns):
     assert _is_proper(_outcome(Study.from_table, table))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_a_study_or_a_study_error(text):
     assert _is_proper(_outcome(Study.parse, text))
@@ -693,7 +693,7 @@ def _categorical(draw):
     return {"categories": categories, "missing": [missing], "default": categories[-1]}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(name=st.text("a\"'\\#=[]{}\u00e9\U0001f600 ", min_size=1, max_size=9), options=_settings)
 def test_any_options_are_written_anew_as_they_were(name, options):
     table = tomllib.loads(EXAMPLE)
@@ -703,7 +703,7 @@ def test_any_options_are_written_anew_as_they_were(name, options):
     assert says_the_same(study.as_toml(), study)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.dictionaries(_words, _numeric() | _categorical(), min_size=1, max_size=4))
 def test_any_columns_are_written_anew_in_their_order(columns):
     columns.pop("disease", None)

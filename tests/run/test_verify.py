@@ -380,6 +380,7 @@ def forge(
         study=header.study,
         session=header.session,
         roster=header.roster,
+        purpose="training",
         full=True,
         terms=replace(header.terms, **numbers),
     ) as transcript:
@@ -698,6 +699,7 @@ def test_rounds_with_other_numbers_than_the_plan_has_are_found(
         study=header.study,
         session=header.session,
         roster=header.roster,
+        purpose="training",
         full=True,
         terms=terms,
     ) as transcript:

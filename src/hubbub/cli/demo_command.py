@@ -201,10 +201,8 @@ def _demo_network(options: argparse.Namespace) -> int:
     told = (lambda _: None) if options.json else say
     toml = study_text(_FEW.file)
     toml = attested(toml) if options.tee else toml
-    apart = run_demo(out, toml, nodes=_NODES, told=told, command=main)
-    from hubbub.training.run_study import (
-        run,  # reads torch, which those processes did for themselves
-    )
+    apart = run_demo(out, toml, nodes=_NODES, tell=told, command=main)
+    from hubbub.training import run  # reads torch, which those processes did for themselves
 
     began = time.perf_counter()
     study = Study.load(out / "study.toml")

@@ -128,6 +128,13 @@ def capped(tally: Tally, cap: Cap) -> str:
     return f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
 
 
+def standing(path: Path) -> str:
+    """What a ledger allows: its cap and what is left of it, or that there is none."""
+    with Ledger(path) as ledger:
+        tally, cap = ledger.tally, ledger.cap
+    return capped(tally, cap) if cap else "no cap is set"
+
+
 def _left(tally: Tally, cap: Cap) -> float:
     """By how much epsilon may still grow, counted as the cap counts it."""
     return max(0.0, cap.epsilon - tally.epsilon(delta=cap.delta, relation=cap.relation))

@@ -56,14 +56,13 @@ def _csv(columns: Mapping[str, list[Any]]) -> str:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from hubbub.learning.scoring import write_onnx
     from hubbub.training import load
 
     if options.onnx.suffix != ".onnx":
         raise UserError(f"expected a file that ends in .onnx, got {options.onnx}; rename it")
     trained = load(options.run)
     with writing(options.onnx):
-        write_onnx(options.onnx, trained.scorer, trained.shape)
+        trained.to_onnx(options.onnx)
     answer(
         options,
         {"onnx": str(options.onnx), "classes": trained.classes, "shape": trained.shape},

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from hubbub.errors import UserError
 
+AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
 
 _out, _err = Console(), Console(stderr=True)

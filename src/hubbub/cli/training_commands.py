@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance.attestation import policy_of
 from hubbub.cli.output import (
+    AUDIT_WORDS,
     INTERRUPTED,
     add_command,
     answer,
@@ -31,7 +32,6 @@ from hubbub.study import Study
 if TYPE_CHECKING:
     from hubbub.training import Result
 
-AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
     "those that are missing here, and they count as spent"
@@ -138,7 +138,7 @@ def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
 
 def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     """A new run."""
-    from hubbub.training.run_study import run
+    from hubbub.training import run
 
     with bar(
         _title(study, options.baseline), study.training.steps, quiet=options.json, lines=True

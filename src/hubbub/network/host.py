@@ -16,6 +16,7 @@ from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.network.join import relay_of
 from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
 from hubbub.network.party_folder import RELAY, PartyFolder, alone
+from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol import Roster
 from hubbub.study import Study, sources
@@ -60,18 +61,14 @@ def host(
         with _relayed(site, relay, url, event_log) as reached:
             carrier = Carrier(reached, site.keys, site.roster, told)
             with carrier:
+                from hubbub.network.coordinator import Coordinator
                 from hubbub.network.serve import serve
 
+                requests = Requests(
+                    site.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
+                )
                 try:
-                    serve(
-                        site,
-                        study,
-                        out,
-                        carrier.phase,
-                        event_log=event_log,
-                        data=data,
-                        timeouts=timeouts,
-                    )
+                    serve(Coordinator(site, study, requests), out, data=data)
                 except HubbubError as error:
                     event_log.warn("stopped", said=str(error))
                     event_log.state(state=LOST)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from hubbub.session import Call
 
-PACE = 0.02  # a silo's answer leaves at a multiple of it
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:

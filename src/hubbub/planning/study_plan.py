@@ -15,9 +15,8 @@ from math import inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, mask_degree, model_size, pairing
+from hubbub.planning import auxiliary_queries, exposure, mask_degree, model_size, pairing, precision
 from hubbub.planning.joint_batches import JointBatches, advice, joint_batches
-from hubbub.planning.precision import CLIP_MARGIN, certificate_for, grid_for
 from hubbub.privacy import (
     LEAST_DELTA,
     LEAST_EPSILON,
@@ -144,7 +143,7 @@ class Plan:
 
         It is C less the margin for float sums (P14).
         """
-        return self.clip * (1 - CLIP_MARGIN)
+        return self.clip * (1 - precision.CLIP_MARGIN)
 
     @property
     def share_sigma(self) -> float:
@@ -366,11 +365,13 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         for one in auxiliary_queries.queries_of(study, dimension)
     )
     priced = tuple(one.priced for one in queries)
-    certificate = certificate_for(study, study.training.projection or dimension, dimension)
+    certificate = precision.certificate_for(
+        study, study.training.projection or dimension, dimension
+    )
     for one in queries:
         certificate = certificate.after(one.plan.certificate)
     noise = _calibrated(study, mechanism, certificate, priced)
-    word_bits, sigma_grid, capacity = grid_for(study, noise, shares)
+    word_bits, sigma_grid, capacity = precision.grid_for(study, noise, shares)
     exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
     stated = next(one for one in exposures if one.adversary == exposure.stated_adversary(study))
     batches = joint_batches(study, mechanism, stated, certificate, priced)

@@ -16,8 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments, composition, discretise, laws, mechanism, normal, tilting
-from hubbub.privacy.effort import spend
+from hubbub.privacy import (
+    arguments,
+    composition,
+    discretise,
+    effort,
+    laws,
+    mechanism,
+    normal,
+    tilting,
+)
 
 Array = NDArray[np.float64]
 
@@ -219,12 +227,12 @@ class Composition:
     ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
         step = tilting.step_within(frame, self._sketches[way], step)
-        spend((frame.high - frame.low) / step)
+        effort.spend((frame.high - frame.low) / step)
         below, above = [], []
         for one, made in zip(self._releases, self._sketches[way], strict=True):
             law = _law(one, way)
             cells = tilting.grid(made, frame.saddle, step, frame.order)
-            spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
+            effort.spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
             low, high = discretise.bracket(law, cells, frame.saddle)
             below.append((low, one.count))
             above.append((high, one.count))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hubbub.report import charts, markup, modes, scales
-from hubbub.report.adversary_words import spoken
+from hubbub.report import adversary_words, charts, markup, modes, scales
 from hubbub.report.arrangements import Arrangement, ArrangementTable
 from hubbub.report.number_format import NOT_KNOWN, at_most, score
 
@@ -88,7 +87,7 @@ def _scores(found: ArrangementTable, name: str) -> markup.Html:
             score(one.mean),
             _range(one),
             "none" if one.epsilon is None else at_most(one.epsilon),
-            _NOBODY if one.epsilon is None else spoken(one.adversary or NOT_KNOWN),
+            _NOBODY if one.epsilon is None else adversary_words.spoken(one.adversary or NOT_KNOWN),
         )
         for one in found.arrangements
     ]

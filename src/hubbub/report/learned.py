@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hubbub.report import charts, markup, scales
-from hubbub.report.adversary_words import spoken
+from hubbub.report import adversary_words, charts, markup, scales
 from hubbub.report.number_format import Row, amount, at_most, finite, score
 
 _REACH = 2  # evaluations on either side that are averaged
@@ -131,7 +130,8 @@ def _averaged(rows: Sequence[Row], key: str) -> charts.Series:
 def _epsilon_figure(rows: Sequence[Row], against: str, up: scales.Scale) -> markup.Html:
     series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
     last = series.points[-1][1] if series.points else None
-    words = f"epsilon (ε) against {spoken(against)} grows with every step, to {at_most(last)}"
+    who = adversary_words.spoken(against)
+    words = f"epsilon (ε) against {who} grows with every step, to {at_most(last)}"
     label = "ε so far" + (" (log scale)" if up.log else "")
     return _over_steps([series], rows, up, label, words)
 

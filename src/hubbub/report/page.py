@@ -13,6 +13,8 @@ from importlib.resources import files
 from typing import Any
 
 from hubbub.report import (
+    adversary_words,
+    arrangements,
     checks,
     joining,
     learned,
@@ -26,8 +28,6 @@ from hubbub.report import (
     traffic,
     who_sees_what,
 )
-from hubbub.report.adversary_words import spoken
-from hubbub.report.arrangements import ArrangementTable
 from hubbub.report.number_format import Row, amount, at_most, finite, score
 
 Plan = Mapping[str, Any]
@@ -42,7 +42,7 @@ def render(
     metrics: Metrics,
     *,
     baseline: str | None,
-    comparison: ArrangementTable | None = None,
+    comparison: arrangements.ArrangementTable | None = None,
     beside: Sequence[several_runs.ReportedRun] = (),
     parts: Sequence[Mapping[str, Any]] = (),
     checked: Sequence[checks.Finding] = (),
@@ -163,7 +163,7 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
         return [_tile("privacy cost ε", "no promise", "this baseline adds no noise")]
     epsilon = privacy_cost.stated(plan)["epsilon"]
     power = at_most(100 * plan["attack_power_at_1_percent"])
-    remark = f"how much {spoken(against)} can learn about one record; 0 is nothing"
+    remark = f"how much {adversary_words.spoken(against)} can learn about one record; 0 is nothing"
     return [
         _tile(
             "privacy cost ε (epsilon), at most",

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hubbub.report import learned, markup, modes, privacy_cost
-from hubbub.report.adversary_words import spoken
-from hubbub.report.arrangements import Arrangement, ArrangementTable, interval
+from hubbub.report import adversary_words, arrangements, learned, markup, modes, privacy_cost
 from hubbub.report.number_format import NOT_KNOWN, Row, amount, at_most, finite, score
 
 _NOTE = (
@@ -60,7 +58,7 @@ def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
     )
 
 
-def arrangements_of(runs: Sequence[ReportedRun]) -> ArrangementTable | None:
+def arrangements_of(runs: Sequence[ReportedRun]) -> arrangements.ArrangementTable | None:
     """The runs of the first one's study by arrangement, averaged; None if it has but one."""
     same = [one for one in runs if one.plan["study_id"] == runs[0].plan["study_id"]]
     metric = learned.metrics_of([one.last for one in same])[:1]
@@ -69,17 +67,19 @@ def arrangements_of(runs: Sequence[ReportedRun]) -> ArrangementTable | None:
     together = [[one for one in same if one.mode is mode] for mode in modes.MODES.values()]
     found = [_arrangement(some, metric[0]) for some in together if some]
     how = "From the runs that this page shows side by side, scored on the same test records."
-    return ArrangementTable(metric=metric[0], arrangements=tuple(filter(None, found)), how=how)
+    return arrangements.ArrangementTable(
+        metric=metric[0], arrangements=tuple(filter(None, found)), how=how
+    )
 
 
-def _arrangement(runs: Sequence[ReportedRun], metric: str) -> Arrangement | None:
+def _arrangement(runs: Sequence[ReportedRun], metric: str) -> arrangements.Arrangement | None:
     """Runs of one arrangement, with an interval where there are several."""
     scores = [value for one in runs if (value := finite(one.last, metric)) is not None]
     if not scores:
         return None
-    low, high = interval(scores)
+    low, high = arrangements.interval(scores)
     against = privacy_cost.against(runs[0].plan, runs[0].mode)
-    return Arrangement(
+    return arrangements.Arrangement(
         name=runs[0].baseline or "federated",
         mean=sum(scores) / len(scores),
         low=low,
@@ -101,7 +101,7 @@ def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
         amount(one.last.get("step")),
         *(score(finite(one.last, key)) for key in found),
         "none" if against is None else at_most(_spent(one)) if one.metrics else NOT_KNOWN,
-        "nobody: no promise" if against is None else spoken(against),
+        "nobody: no promise" if against is None else adversary_words.spoken(against),
     ]
 
 

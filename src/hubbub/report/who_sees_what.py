@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from hubbub.report import markup, modes, privacy_cost
-from hubbub.report.adversary_words import explained
-from hubbub.report.number_format import amount, at_most
+from hubbub.report import adversary_words, markup, modes, number_format, privacy_cost
 
 Plan = Mapping[str, Any]
 
@@ -78,7 +76,7 @@ def _name(view: modes.View, plan: Plan) -> str:
     count = {"silo": plan["silos"], "node": plan.get("compute_nodes")}.get(view.role)
     if count is None:
         return view.party
-    return f"{amount(count)} {view.party.lower()}{'' if count == 1 else 's'}"
+    return f"{number_format.amount(count)} {view.party.lower()}{'' if count == 1 else 's'}"
 
 
 def _bound(view: modes.View, plan: Plan) -> str | None:
@@ -91,13 +89,13 @@ def _bound(view: modes.View, plan: Plan) -> str | None:
 
 
 def _epsilon(bound: float | None) -> str:
-    return _NO_PROMISE if bound is None else f"ε ≤ {at_most(bound)}"
+    return _NO_PROMISE if bound is None else f"ε ≤ {number_format.at_most(bound)}"
 
 
 def _worst(plan: Plan) -> _Card:
     """The adversary to whom the study's epsilon is promised."""
     row = privacy_cost.stated(plan)
-    words = f"The worst case promised: {explained(row['adversary'])}."
+    words = f"The worst case promised: {adversary_words.explained(row['adversary'])}."
     bound = _epsilon(row["epsilon"])
     return _Card(name=row["adversary"].capitalize(), words=words, bound=bound, frame="card worst")
 

@@ -138,9 +138,16 @@ class Attestation:
         return frozenset(one.platform for one in self.asked().values())
 
 
-def attestation_from(table: Mapping[str, Any]) -> Attestation | None:
-    """What the table `[attestation]` asks for; None where that is nothing."""
+def attestation_from(table: Mapping[str, Any], *, nodes: bool) -> Attestation | None:
+    """What the table `[attestation]` asks for; None where that is nothing.
+
+    Args:
+        table: of the study.
+        nodes: whether there are compute nodes, of whom something can be asked.
+    """
     section = Section("attestation", table, _ROLES)
+    if not nodes:
+        section.absent("node", "without parties.compute_nodes")
     if not section.content:
         return None
     return Attestation(

@@ -11,12 +11,9 @@ from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.auxiliary_settings import Standardise, standardise_from
-from hubbub.study.import_path import BUILT_IN, IN_MEMORY, OWN, is_built_in, is_own
-from hubbub.study.quoting import shortened
+from hubbub.study import auxiliary_settings, import_path, quoting
 from hubbub.study.section import Section
-from hubbub.study.tabular import Column, columns_from
-from hubbub.study.tabular.column import canonical
+from hubbub.study.tabular import Column, canonical, columns_from
 
 _KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
 _MORE = ("records", "counts", "capacity", "standardise")
@@ -39,7 +36,7 @@ def data_from(table: Mapping[str, Any]) -> Data:
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
         capacity=_capacity(section),
-        standardise=standardise_from(section),
+        standardise=auxiliary_settings.standardise_from(section),
     )
 
 
@@ -56,7 +53,7 @@ def _origin(section: Section) -> tuple[str, str]:
     if bool(source) == bool(files):
         raise StudyError(
             f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
-            f'write source = "{BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
+            f'write source = "{import_path.BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
         )
     if source:
         _check_source(section, source)
@@ -67,15 +64,17 @@ def _origin(section: Section) -> tuple[str, str]:
 
 def _check_source(section: Section, source: str) -> None:
     """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
-    if source == IN_MEMORY:
+    if source == import_path.IN_MEMORY:
         section.absent("test", "when the records are in memory")
         return
-    if not is_built_in(source) and not is_own(source):
-        own = not source.startswith(OWN) and is_own(OWN + source)
+    if not import_path.is_built_in(source) and not import_path.is_own(source):
+        own = not source.startswith(import_path.OWN) and import_path.is_own(
+            import_path.OWN + source
+        )
         raise section.refusal(
             "source",
-            f'"{BUILT_IN}:name" or "{OWN}module:function"',
-            f'write "{OWN}" before a function of your own' if own else "fix it",
+            f'"{import_path.BUILT_IN}:name" or "{import_path.OWN}module:function"',
+            f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
         )
     for key in ("test", "positive", "classes", "columns"):
         section.absent(key, "when data.source is given")
@@ -112,7 +111,7 @@ def _columns(section: Section) -> tuple[Column, ...]:
         columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
-        raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
+        raise StudyError(f"{quoting.shortened(said, 300)}; {remedy}") from None
     if section.content.get("target") in {column.name for column in columns}:
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
     return columns
@@ -174,4 +173,4 @@ class Data:
     records: int = 0
     counts: tuple[int, ...] = ()
     capacity: tuple[int, ...] = ()
-    standardise: Standardise | None = None
+    standardise: auxiliary_settings.Standardise | None = None

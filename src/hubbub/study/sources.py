@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DataError, HubbubError, StudyError
+from hubbub.study import datasets, import_path, quoting
 from hubbub.study.data import Data
-from hubbub.study.datasets import HEART_COLUMNS, HEART_TARGET
-from hubbub.study.import_path import BUILT_IN, IN_MEMORY, OWN
-from hubbub.study.quoting import shortened
 from hubbub.study.study import Study
 from hubbub.study.tabular import Column, Records, read_table
 
@@ -41,7 +39,7 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     """
     if study.data.files:
         return _from_file(study.data, party, folder or Path())
-    if study.data.source == IN_MEMORY:
+    if study.data.source == import_path.IN_MEMORY:
         raise StudyError(
             f"expected the records of {party} to be handed over, as the study says, got none; run "
             "the study with hubbub.fit, or name files"
@@ -98,7 +96,7 @@ def _quoted(error: BaseException) -> str:
     """What was raised, and in which line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return f"{type(error).__name__}: {shortened(str(error), 300)}{where}"
+    return f"{type(error).__name__}: {quoting.shortened(str(error), 300)}{where}"
 
 
 def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
@@ -107,14 +105,14 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     Without columns all but the target are numbers, used as they are. A function of one's own says
     nothing of columns, so neither does a study that names one.
     """
-    if study.data.source == f"{BUILT_IN}:heart":
-        return HEART_COLUMNS, HEART_TARGET
+    if study.data.source == f"{import_path.BUILT_IN}:heart":
+        return datasets.HEART_COLUMNS, datasets.HEART_TARGET
     return study.data.columns, study.data.target
 
 
 def takes_split(study: Study) -> bool:
     """Whether the study's function takes an option `split`, for a public split of its own."""
-    if study.data.source in ("", IN_MEMORY):
+    if study.data.source in ("", import_path.IN_MEMORY):
         return False
     source = named_object(study.data.source, "data.source")
     return "split" in signature(source).parameters
@@ -122,13 +120,13 @@ def takes_split(study: Study) -> bool:
 
 def has_test_set(study: Study) -> bool:
     """Whether the study names a public test set."""
-    return study.data.source not in ("", IN_MEMORY) or bool(study.data.test)
+    return study.data.source not in ("", import_path.IN_MEMORY) or bool(study.data.test)
 
 
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
-    module_name, _, name = place.removeprefix(OWN).partition(":")
-    if module_name == BUILT_IN and not place.startswith(OWN):
+    module_name, _, name = place.removeprefix(import_path.OWN).partition(":")
+    if module_name == import_path.BUILT_IN and not place.startswith(import_path.OWN):
         module_name = "hubbub.study.datasets"
     found, why = _imported(module_name, name)
     if why:

@@ -18,17 +18,10 @@ from typing import Any
 
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
+from hubbub.study import file_limits, import_path
 from hubbub.study.attested_roles import Attestation, attestation_from
-from hubbub.study.contradictions import (
-    check_attestation,
-    check_data,
-    check_extras,
-    check_parties,
-    check_training,
-)
+from hubbub.study.contradictions import check_data, check_extras, check_training
 from hubbub.study.data import Data, data_from
-from hubbub.study.file_limits import check_size
-from hubbub.study.import_path import is_own
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
@@ -212,7 +205,7 @@ class Study:
             StudyError: a key is unknown or missing, a value is out of range, or two of them
                 contradict each other.
         """
-        check_size(table)
+        file_limits.check_size(table)
         top = Section("", table, ("study", *_TABLES, "attestation"))
         parts = {key: top.table(key) for key in ("study", *_TABLES)}
         attested = top.table("attestation") if "attestation" in top else {}
@@ -223,14 +216,21 @@ class Study:
             model=model_from(parts["model"]),
             training=training_from(parts["training"], records=parts["data"].get("records")),
             privacy=privacy_from(parts["privacy"]),
-            attestation=attestation_from(attested),
+            attestation=attestation_from(
+                attested, nodes=bool(parts["parties"].get("compute_nodes"))
+            ),
             toml=toml,
         )
-        check_parties(study.parties)
-        check_data(study.data, study.parties, study.model)
-        check_training(study.training, study.data, study.parties, study.privacy)
-        check_extras(study.training, study.data, study.privacy)
-        check_attestation(study.attestation, study.parties)
+        parties, privacy = study.parties, study.privacy
+        check_data(study.data, silos=parties.silos, outputs=study.model.outputs)
+        check_training(
+            study.training,
+            study.data,
+            silos=parties.silos,
+            dropouts=parties.dropouts,
+            relation=privacy.relation,
+        )
+        check_extras(study.training, study.data, epsilon=privacy.epsilon)
         return study
 
     def as_toml(self) -> str:
@@ -275,7 +275,7 @@ class Study:
         Reading, planning and approving a study, and verifying a run of it, call none of it.
         """
         named = (self.data.source, self.model.kind)
-        return tuple(name for name in named if is_own(name))
+        return tuple(name for name in named if import_path.is_own(name))
 
     @property
     def is_unattested(self) -> bool:

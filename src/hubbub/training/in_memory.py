@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import DataError
 from hubbub.study import IN_MEMORY, Records, Study, sources, tabular
-from hubbub.training import loop, prepared_study, run_study
-from hubbub.training.result import Result
+from hubbub.training import loop, prepared_study, result, run_study
 
 # A silo's features and targets.
 Table = tuple[Any, Any]
@@ -41,7 +40,7 @@ def fit(
     baseline: str | None = None,
     progress: loop.Progress | None = None,
     device: str = "auto",
-) -> Result:
+) -> result.Result:
     """Train one model over silos whose records are in memory, with the whole protocol.
 
     What takes part in no other table of a study has its default; for everything else write a

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import (
+    Attester,
     Entry,
     Kind,
     Ledger,
+    MachineAttester,
+    StudyEvidence,
     collect,
     entry_of,
     files,
@@ -20,9 +23,8 @@ from hubbub.assurance import (
     part_of,
     read_header,
 )
-from hubbub.assurance.attestation import Attester, MachineAttester, StudyEvidence
 from hubbub.errors import BudgetError, StudyError
-from hubbub.planning import TRAINING, Plan, attempts_of_list, mechanism_of
+from hubbub.planning import TRAINING, Plan, mechanism_of
 from hubbub.protocol import Charge, Keys, Roster, Session, cores
 from hubbub.session import (
     AbsentError,
@@ -63,7 +65,7 @@ class LocalVenue:
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
-        return self.federated(wanted, every=attempts_of_list(wanted.plan.study)).rounds
+        return self.federated(wanted, every=wanted.every).rounds
 
     def federated(self, wanted: run_sessions.SessionPlan, *, every: int) -> Federation:
         """Everybody in a new session, with a shuffled token list for so many attempts."""

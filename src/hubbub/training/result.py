@@ -15,13 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import report
-from hubbub.assurance import FILE
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
-from hubbub.training import loop, prepared_study, report_of_run, run_folder
-from hubbub.training.baselines import REHEARSAL
-from hubbub.training.trained_model import TrainedModel
+from hubbub.training import (
+    baselines,
+    loop,
+    prepared_study,
+    report_of_run,
+    run_folder,
+    trained_model,
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -92,15 +96,15 @@ class Result:
     @property
     def adversary(self) -> str:
         """Against whom `epsilon` holds; "nobody" for "non-private"."""
-        if self.baseline == REHEARSAL:
+        if self.baseline == baselines.REHEARSAL:
             return "nobody: a rehearsal shows what a run would give"
         against = report.promised_against(self.plan.stated.adversary, self.baseline)
         return "nobody" if against is None else report.spoken(against)
 
     @property
-    def trained(self) -> TrainedModel:
+    def trained(self) -> trained_model.TrainedModel:
         """The model with what turns tables into its features."""
-        return TrainedModel(
+        return trained_model.TrainedModel(
             study=self.plan.study,
             module=self.model.eval(),
             shape=self.shape,
@@ -175,6 +179,6 @@ def conclude(
     if folder is not None:
         run_folder.write_model(folder.path, setting.plan, result.model, setting.shape)
         if evidence is not None:
-            write_bytes(folder.path / FILE, evidence().encode())
+            run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result

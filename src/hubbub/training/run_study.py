@@ -26,6 +26,7 @@ from hubbub.session import Notice, layout_of
 from hubbub.study import Study
 from hubbub.training import (
     auxiliary_sums,
+    baselines,
     checkpoint,
     federated,
     local_venue,
@@ -35,7 +36,6 @@ from hubbub.training import (
     run_folder,
     run_sessions,
 )
-from hubbub.training.baselines import BASELINES, alone, central
 
 
 def _tell_nobody(*_: object) -> None:
@@ -128,9 +128,10 @@ def check_wanted(
     audit: str | Path | None = None,
 ) -> None:
     """Refuse what cannot be run, or leaves nothing that an audit could stand in."""
-    if baseline is not None and baseline not in BASELINES:
+    if baseline is not None and baseline not in baselines.BASELINES:
         raise StudyError(
-            f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
+            f"expected baseline to be one of {', '.join(baselines.BASELINES)}, "
+            f"got {baseline!r}; choose one"
         )
     if study.parties.roster and baseline is None:
         raise StudyError(
@@ -306,13 +307,13 @@ def _compared(
     ask = auxiliary_sums.exactly if baseline == "non-private" else auxiliary_sums.through(sessions)
     setting = auxiliary_sums.standardise(setting, ask, folder)
     if baseline == "alone":
-        trained = alone(setting, progress)
+        trained = baselines.alone(setting, progress)
         if folder is not None:
             folder.append_rows(trained)
         return setting, trained
     return setting, loop.train(
         setting,
-        central(setting, baseline),
+        baselines.central(setting, baseline),
         progress,
         divisor=setting.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,

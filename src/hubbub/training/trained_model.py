@@ -6,7 +6,7 @@ for, and records that are scored leave nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.assurance import STANDARDISED
-from hubbub.errors import DataError
-from hubbub.learning import scoring
+from hubbub.assurance import MODEL, STANDARDISED
+from hubbub.disk import json_value
+from hubbub.errors import DataError, UserError
+from hubbub.learning import model_file, scoring
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
-from hubbub.training.run_folder import read_model, study_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,18 @@ class TrainedModel:
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives probabilities."""
         return scoring.Scorer(self.module, self.standardisation)
+
+    def to_onnx(self, path: Path) -> None:
+        """Write the scorer for other programs.
+
+        Args:
+            path: of the ONNX file, replaced if it exists.
+
+        Raises:
+            UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
+            OSError: the file cannot be written.
+        """
+        scoring.write_onnx(path, self.scorer, self.shape)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Probabilities of new records, which stay where they are.
@@ -156,8 +168,8 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
     hubbub.errors.UserError: expected a finished run in no/such/run, found no model in it; ...
     """
     path = Path(folder)
-    found = study_in(path)
-    module, shape = read_model(
+    found = _study_in(path)
+    module, shape = _read_model(
         path, lambda shape: learning.model_of(found, shape) if model is None else model
     )
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
@@ -189,3 +201,37 @@ def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
 def _rounded(column: NDArray[np.float32]) -> list[float]:
     """Six digits, of which float32 holds seven."""
     return [float(f"{value:.6g}") for value in column.tolist()]
+
+
+def _study_in(folder: Path) -> Study:
+    """The study of a finished run.
+
+    Raises:
+        UserError: there is no model in the folder, or no study.
+        StudyError: the study was damaged.
+    """
+    if not all((folder / name).is_file() for name in (MODEL, "study.toml")):
+        raise UserError(
+            f"expected a finished run in {folder}, found no model in it; name the folder that "
+            "--out named, or go on with hubbub run --resume"
+        )
+    return Study.load(folder / "study.toml")
+
+
+def _read_model(
+    folder: Path, built: Callable[[tuple[int, ...]], Any]
+) -> tuple[Any, tuple[int, ...]]:
+    """The trained model in a run's folder, and the shape of one record's features.
+
+    Args:
+        folder: of the run.
+        built: makes a module of the model's shapes for records of a shape.
+
+    Raises:
+        ModelError, IntegrityError: as for `load_model`.
+    """
+    path = folder / MODEL
+    shape = tuple(map(int, json_value(model_file.stored_metadata(path).get("inputs", "[]"))))
+    model = built(shape)
+    learning.load_model(path, model)
+    return model.eval(), shape

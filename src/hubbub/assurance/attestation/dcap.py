@@ -19,8 +19,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from hubbub.assurance.attestation.attested_claims import AttestedClaims
-from hubbub.assurance.attestation.certificates import pem_blocks, pinned_root
+from hubbub.assurance.attestation import attested_claims, certificates
 from hubbub.disk import json_value
 from hubbub.errors import AttestationError, UserError, with_extra
 
@@ -54,7 +53,7 @@ _RULES = (
 _SGX_DEBUG, _TDX_DEBUG = 0x02, 0xFF  # in the first byte of the attributes
 
 
-def verify_sgx(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
+def verify_sgx(quote: bytes, collateral: bytes, at: int) -> attested_claims.AttestedClaims:
     """What a quote of an SGX enclave says; see `verify_tdx`."""
     said = _verified(quote, collateral, at, _SGX_TEE)
     report = said["report"]["SgxEnclave"]
@@ -69,7 +68,7 @@ def verify_sgx(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
     )
 
 
-def verify_tdx(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
+def verify_tdx(quote: bytes, collateral: bytes, at: int) -> attested_claims.AttestedClaims:
     """What a quote of a TDX trust domain says, once its signature and chain have held.
 
     Args:
@@ -110,9 +109,9 @@ def _claims(
     measurements: Mapping[str, str],
     tcb: Mapping[str, int],
     debug: bool,
-) -> AttestedClaims:
+) -> attested_claims.AttestedClaims:
     """What is the same for both platforms."""
-    return AttestedClaims(
+    return attested_claims.AttestedClaims(
         platform=platform,
         report_data=bytes.fromhex(report["report_data"]),
         measurements={name: bytes.fromhex(value) for name, value in measurements.items()},
@@ -155,7 +154,7 @@ def _asked(quote: bytes, collateral: str, at: int) -> Mapping[str, Any]:
         raise UserError(
             f"expected the package dcap-qvl for SGX and TDX, it is missing; {with_extra('attest')}"
         ) from None
-    root = pinned_root("intel-sgx").public_bytes(Encoding.DER)
+    root = certificates.pinned_root("intel-sgx").public_bytes(Encoding.DER)
     try:
         known = dcap_qvl.QuoteCollateralV3.from_json(collateral)
         policy = dcap_qvl.QuotePolicy.claims_only(at)
@@ -252,7 +251,7 @@ def _of_kind(kind: int, content: bytes) -> bytes:
 def _checked(chain: bytes) -> bytes:
     """Certificates in their one spelling that end in Intel's root, and a zero after them."""
     text = chain.removesuffix(b"\0")
-    contents = [content for _, content in pem_blocks(text)]
-    if contents[-1:] != [pinned_root("intel-sgx").public_bytes(Encoding.DER)]:
+    contents = [content for _, content in certificates.pem_blocks(text)]
+    if contents[-1:] != [certificates.pinned_root("intel-sgx").public_bytes(Encoding.DER)]:
         raise AttestationError("chain", "expected a chain that ends in Intel's root, got another")
     return chain

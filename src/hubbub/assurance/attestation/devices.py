@@ -25,9 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.attestation.dcap import PADDED
-from hubbub.assurance.attestation.platforms import PlatformEvidence
-from hubbub.assurance.attestation.software import SoftwareAttester
+from hubbub.assurance.attestation import dcap, platforms, software
 from hubbub.disk import read_bytes
 from hubbub.errors import UserError, with_extra
 
@@ -63,9 +61,9 @@ class MachineAttester:
         ioctl: Ioctl = fcntl.ioctl,
     ) -> None:
         self._collateral, self._root, self._ioctl = collateral, root, ioctl
-        self._software = SoftwareAttester()
+        self._software = software.SoftwareAttester()
 
-    def __call__(self, platform: str, report_data: bytes, at: int) -> PlatformEvidence:
+    def __call__(self, platform: str, report_data: bytes, at: int) -> platforms.PlatformEvidence:
         """This machine's evidence over 64 bytes.
 
         Raises:
@@ -73,7 +71,7 @@ class MachineAttester:
         """
         if platform == "software":
             quote = self._software.quote(report_data, at)
-            return PlatformEvidence(platform=platform, quote=quote)
+            return platforms.PlatformEvidence(platform=platform, quote=quote)
         makers: dict[str, Callable[[bytes], bytes]] = {
             "tdx": self._tdx,
             "snp": self._snp,
@@ -82,7 +80,7 @@ class MachineAttester:
         }
         quote = self._guarded(platform, lambda: makers[platform](report_data))
         kept = self._guarded(platform, self._kept) if platform != "nitro" else b""
-        return PlatformEvidence(platform=platform, quote=quote, collateral=kept)
+        return platforms.PlatformEvidence(platform=platform, quote=quote, collateral=kept)
 
     def tdx_report(self) -> bytes:
         """The TDREPORT of this machine, which names its measurements and is not signed.
@@ -123,7 +121,7 @@ class MachineAttester:
 
     def _tdx(self, report_data: bytes) -> bytes:
         """As Intel's service writes it, whatever of zeros a kernel puts after it."""
-        return self._tsm("tdx", report_data).rstrip(b"\0").ljust(PADDED - 1, b"\0") + b"\0"
+        return self._tsm("tdx", report_data).rstrip(b"\0").ljust(dcap.PADDED - 1, b"\0") + b"\0"
 
     def _snp(self, report_data: bytes) -> bytes:
         if (self._root / _TSM).is_dir():

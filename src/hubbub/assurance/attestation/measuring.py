@@ -11,8 +11,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from hubbub.assurance.attestation.devices import MachineAttester
-from hubbub.assurance.attestation.software import own_code
+from hubbub.assurance.attestation import devices, software
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import UserError
 
@@ -45,7 +44,7 @@ def of_build(path: Path) -> tuple[str, dict[str, str]]:
     return ("sgx" if "mr_enclave" in found else "nitro"), found
 
 
-def of_machine(platform: str, attester: MachineAttester) -> dict[str, str]:
+def of_machine(platform: str, attester: devices.MachineAttester) -> dict[str, str]:
     """What this machine says that it has measured of itself.
 
     Args:
@@ -56,7 +55,7 @@ def of_machine(platform: str, attester: MachineAttester) -> dict[str, str]:
         UserError: it has no such device, or this cannot be read from it.
     """
     if platform == "software":
-        return {"code": own_code().hex()}
+        return {"code": software.own_code().hex()}
     if platform == "tdx":
         report = attester.tdx_report()
         return {name: report[start : start + 48].hex() for name, start in _TDX.items()}

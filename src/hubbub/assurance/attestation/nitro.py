@@ -19,13 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.hashes import SHA384
 
-from hubbub.assurance.attestation.attested_claims import AttestedClaims
-from hubbub.assurance.attestation.certificates import (
-    certificate_of,
-    check_chain,
-    curve_key,
-    pinned_root,
-)
+from hubbub.assurance.attestation import attested_claims, certificates
 from hubbub.errors import AttestationError, UserError, with_extra
 
 MOST_DOCUMENT = 16_384  # bytes
@@ -41,7 +35,7 @@ _MOST_CHAIN, _MOST_PCRS, _PCR_BYTES, _MOST_DATA = 8, 32, 48, 1024
 
 def verify_nitro(
     document: bytes, collateral: bytes, at: int, root: x509.Certificate | None = None
-) -> AttestedClaims:
+) -> attested_claims.AttestedClaims:
     """What a document says, once its signature and chain have held.
 
     Args:
@@ -58,9 +52,12 @@ def verify_nitro(
         raise AttestationError("collateral", "expected no collateral with Nitro, got some")
     payload, signature = _split(document)
     said = _decoded(payload)
-    chain = [certificate_of(one) for one in [said["certificate"], *reversed(said["cabundle"])]]
-    check_chain(chain, root or pinned_root("aws-nitro"), at)
-    _check_signature(payload, signature, curve_key(chain[0], ec.SECP384R1))
+    chain = [
+        certificates.certificate_of(one)
+        for one in [said["certificate"], *reversed(said["cabundle"])]
+    ]
+    certificates.check_chain(chain, root or certificates.pinned_root("aws-nitro"), at)
+    _check_signature(payload, signature, certificates.curve_key(chain[0], ec.SECP384R1))
     return _claims(said, min(int(one.not_valid_after_utc.timestamp()) for one in chain))
 
 
@@ -143,10 +140,10 @@ def _check_signature(payload: bytes, signature: bytes, key: ec.EllipticCurvePubl
         ) from None
 
 
-def _claims(said: Mapping[str, Any], until: int) -> AttestedClaims:
+def _claims(said: Mapping[str, Any], until: int) -> attested_claims.AttestedClaims:
     """What a document says that is known to be AWS's."""
     pcrs: Mapping[int, bytes] = said["pcrs"]
-    return AttestedClaims(
+    return attested_claims.AttestedClaims(
         platform="nitro",
         report_data=said.get("user_data") or b"",
         measurements={f"pcr{place}": value for place, value in pcrs.items()},

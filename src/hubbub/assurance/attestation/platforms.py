@@ -11,21 +11,17 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hubbub.assurance.attestation.attested_claims import AttestedClaims
-from hubbub.assurance.attestation.dcap import MOST_COLLATERAL, MOST_QUOTE, verify_sgx, verify_tdx
-from hubbub.assurance.attestation.nitro import verify_nitro
-from hubbub.assurance.attestation.snp import verify_snp
-from hubbub.assurance.attestation.software import verify_software
+from hubbub.assurance.attestation import attested_claims, dcap, nitro, snp, software
 from hubbub.errors import AttestationError
 
 # Takes a quote, its collateral and the time of verification in seconds since 1970.
-Verifier = Callable[[bytes, bytes, int], AttestedClaims]
+Verifier = Callable[[bytes, bytes, int], attested_claims.AttestedClaims]
 VERIFIERS: dict[str, Verifier] = {
-    "sgx": verify_sgx,
-    "tdx": verify_tdx,
-    "snp": verify_snp,
-    "nitro": verify_nitro,
-    "software": verify_software,
+    "sgx": dcap.verify_sgx,
+    "tdx": dcap.verify_tdx,
+    "snp": snp.verify_snp,
+    "nitro": nitro.verify_nitro,
+    "software": software.verify_software,
 }
 _HEAD = struct.Struct("<B16sII")
 _VERSION = 1
@@ -54,7 +50,7 @@ class PlatformEvidence:
     @classmethod
     def read(cls, data: bytes) -> PlatformEvidence:
         """What `to_bytes` wrote; AttestationError if it is another."""
-        if not _HEAD.size <= len(data) <= _HEAD.size + MOST_QUOTE + MOST_COLLATERAL:
+        if not _HEAD.size <= len(data) <= _HEAD.size + dcap.MOST_QUOTE + dcap.MOST_COLLATERAL:
             raise AttestationError("size", "expected evidence, got too few bytes or too many")
         version, name, quote, collateral = _HEAD.unpack_from(data)
         known = {one.encode().ljust(16, b"\0"): one for one in VERIFIERS}
@@ -64,7 +60,7 @@ class PlatformEvidence:
         body = data[_HEAD.size :]
         return cls(platform=known[name], quote=body[:quote], collateral=body[quote:])
 
-    def verified(self, at: int) -> AttestedClaims:
+    def verified(self, at: int) -> attested_claims.AttestedClaims:
         """What it says, if it held at a time in seconds since 1970.
 
         Raises:

@@ -20,15 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from hubbub.assurance.attestation.attested_claims import AttestedClaims
-from hubbub.assurance.attestation.certificates import (
-    at_time,
-    certificate_of,
-    check_chain,
-    curve_key,
-    pem_blocks,
-    pinned_root,
-)
+from hubbub.assurance.attestation import attested_claims, certificates
 from hubbub.errors import AttestationError
 
 REPORT_BYTES = 1184
@@ -74,7 +66,7 @@ class SnpCollateral(NamedTuple):
 
 def verify_snp(
     report: bytes, collateral: bytes, at: int, roots: Mapping[str, x509.Certificate] | None = None
-) -> AttestedClaims:
+) -> attested_claims.AttestedClaims:
     """What a report says, once its signature and chain have held.
 
     Args:
@@ -92,9 +84,9 @@ def verify_snp(
         )
     found = snp_collateral(collateral)
     generation, root = _generation(found.chain[-1], roots)
-    check_chain(found.chain, root, at)
+    certificates.check_chain(found.chain, root, at)
     chip = found.chain[0]
-    _check_signature(report, curve_key(chip, ec.SECP384R1))
+    _check_signature(report, certificates.curve_key(chip, ec.SECP384R1))
     until = min(int(one.not_valid_after_utc.timestamp()) for one in found.chain)
     if found.revoked is not None:
         until = min(until, _check_revocation(found, at))
@@ -107,7 +99,7 @@ def snp_collateral(pem: bytes) -> SnpCollateral:
         raise AttestationError(
             "size", f"expected at most {MOST_COLLATERAL} bytes of collateral, got {len(pem)}"
         )
-    blocks = pem_blocks(pem)
+    blocks = certificates.pem_blocks(pem)
     kinds = [kind for kind, _ in blocks]
     if kinds[:3] != [b"CERTIFICATE"] * 3 or kinds[3:] not in ([], [b"X509 CRL"]):
         raise AttestationError(
@@ -115,7 +107,7 @@ def snp_collateral(pem: bytes) -> SnpCollateral:
             "expected a PEM file of the chip's certificate, AMD's ASK and its ARK, and at most a "
             f"revocation list after them, got {len(kinds)} other blocks",
         )
-    chain = [certificate_of(content) for _, content in blocks[:3]]
+    chain = [certificates.certificate_of(content) for _, content in blocks[:3]]
     return SnpCollateral(chain, _list_of(blocks[3][1]) if blocks[3:] else None)
 
 
@@ -133,7 +125,11 @@ def _generation(
     claimed: x509.Certificate, roots: Mapping[str, x509.Certificate] | None
 ) -> tuple[str, x509.Certificate]:
     """Which of AMD's roots a chain names."""
-    known = roots if roots is not None else {name: pinned_root(name) for name in _GENERATIONS}
+    known = (
+        roots
+        if roots is not None
+        else {name: certificates.pinned_root(name) for name in _GENERATIONS}
+    )
     for name, root in known.items():
         if root == claimed:
             return name, root
@@ -162,7 +158,7 @@ def _check_revocation(found: SnpCollateral, at: int) -> int:
     if listed.issuer != root.subject or not _is_signed(listed, root):
         raise AttestationError("revocation", "expected AMD's revocation list, got another's")
     ends = listed.next_update_utc
-    if ends is None or not listed.last_update_utc <= at_time(at) <= ends:
+    if ends is None or not listed.last_update_utc <= certificates.at_time(at) <= ends:
         raise AttestationError(
             "revocation", "expected a revocation list that is valid at the time, got another"
         )
@@ -186,7 +182,7 @@ def _is_signed(listed: x509.CertificateRevocationList, root: x509.Certificate) -
 
 def _claims(
     report: bytes, chip: x509.Certificate, generation: str, until: int, revocation: bool
-) -> AttestedClaims:
+) -> attested_claims.AttestedClaims:
     """What a report says that is known to be the chip's."""
     version, policy, privilege, algorithm, flags = (
         int.from_bytes(report[start : start + size], "little")
@@ -208,7 +204,7 @@ def _claims(
     identity = _extension(chip, _CHIP)
     if len(identity) < 8 or report[0x1A0:0x1E0] != identity.ljust(64, b"\0"):
         raise AttestationError("chain", "expected the certificate of this chip, got another's")
-    return AttestedClaims(
+    return attested_claims.AttestedClaims(
         platform="snp",
         report_data=report[0x50:0x90],
         measurements={

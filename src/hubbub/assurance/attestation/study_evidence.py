@@ -12,14 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from hubbub.assurance.attestation.attested_claims import AttestedClaims
-from hubbub.assurance.attestation.platforms import PlatformEvidence
-from hubbub.assurance.attestation.policy import AllOf, MadeNear, ReportDataIs, policy_of
+from hubbub.assurance.attestation import attested_claims, platforms, policy
 from hubbub.errors import AttestationError
 from hubbub.study import Attestation, AttestedRole
 
 # Makes this machine's evidence: for a platform, over 64 bytes, at a time in seconds since 1970.
-Attester = Callable[[str, bytes, int], PlatformEvidence]
+Attester = Callable[[str, bytes, int], platforms.PlatformEvidence]
 
 
 def clock() -> int:
@@ -74,14 +72,14 @@ def _judged(
     evidence: bytes, role: AttestedRole, report_data: bytes, at: int
 ) -> tuple[bytes, bytes]:
     """SHA-256 of quote and collateral of evidence that is enough."""
-    shown = PlatformEvidence.read(evidence)
+    shown = platforms.PlatformEvidence.read(evidence)
     judge(shown, role, report_data, at)
     return hashlib.sha256(shown.quote).digest(), hashlib.sha256(shown.collateral).digest()
 
 
 def judge(
-    shown: PlatformEvidence, role: AttestedRole, report_data: bytes, at: int
-) -> AttestedClaims:
+    shown: platforms.PlatformEvidence, role: AttestedRole, report_data: bytes, at: int
+) -> attested_claims.AttestedClaims:
     """Verify evidence, and hold it against the rules of a role.
 
     Args:
@@ -101,7 +99,9 @@ def judge(
             "platform", f"expected evidence of {role.platform}, got that of {shown.platform}"
         )
     claims = shown.verified(at)
-    AllOf([policy_of(role), ReportDataIs(report_data), MadeNear(at)]).check(claims)
+    policy.AllOf(
+        [policy.policy_of(role), policy.ReportDataIs(report_data), policy.MadeNear(at)]
+    ).check(claims)
     return claims
 
 

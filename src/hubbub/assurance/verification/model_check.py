@@ -6,6 +6,7 @@ This file knows a plan and a file of tensors, and no session.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 import hubbub.learning as learning
 from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.assurance.verification.damage import RESTORE
+from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import HubbubError
 from hubbub.planning import Plan, told_shape
 from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
@@ -23,6 +25,12 @@ def initial_of(plan: Plan) -> Parameters | None:
     """The model before round 1; None if only code that the study names can make it."""
     model = _built(plan)
     return None if model is None else learning.parameters_vector(model)
+
+
+def course_of(plan: Plan, initial: Parameters | None, starts: Iterable[int]) -> Course:
+    """The course of the model over sessions that begin with these rounds."""
+    optimizer = learning.optimizer_of(plan.study)
+    return Course(initial, optimizer, divisor=plan.divisor, starts=starts)
 
 
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
