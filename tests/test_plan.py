@@ -332,7 +332,7 @@ def test_the_shape_of_a_record_follows_from_the_size_of_a_layered_model(model, d
     ("epsilon", "delta", "says"),
     [
         (0.001, 1e-5, r"privacy.epsilon to leave at least 0.001 .* got 0.001; raise it"),
-        (49.5, 1e-5, r"privacy.delta to leave at least 5e-06 .* lower epsilon"),
+        (49.5, 1e-5, r"privacy.epsilon of at most 2\d for this study, got 49.5; lower it"),
         (1.0, 1e-12, r"privacy.delta to leave at least 1e-12 .* got 1e-12 .* raise delta"),
     ],
 )

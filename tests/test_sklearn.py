@@ -14,7 +14,11 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from hubbub.sklearn import FederatedClassifier
 
 # What a federation with fresh noise cannot do, by the name of the check.
-EXCEPT: dict[str, str] = {}
+EXCEPT = {
+    "check_classifier_data_not_an_array": "two fits differ by their noise",
+    "check_supervised_y_2d": "two fits differ by their noise",
+    "check_fit_idempotent": "two fits differ by their noise",
+}
 
 
 def checks():
@@ -37,7 +41,7 @@ QUICK = {
     "check_classifiers_one_label",
     "check_n_features_in_after_fitting",
     "check_estimators_nan_inf",
-    "check_supervised_y_2d",
+    "check_estimators_unfitted",
 }
 
 

@@ -46,7 +46,7 @@ epsilon = 0.5
 delta = 1e-5
 relation = "add-remove"
 """
-GOLDEN_ID = "0f8fcdfcec350ec88cef7f72bc32298e0b010d7086a8ee7954d898ed5fdfd873"
+GOLDEN_ID = "3b4e100ef03e6337827574553a4f03b491e313724408f261bc2fc772e81be291"
 
 
 def edited(*edits: tuple[str, str]) -> str:
@@ -285,8 +285,20 @@ CONTRADICTORY = {
         ["optimizer.beta1", "absent", '"sgd"', "0.5", "remove"],
     ),
     "classes beside positive": (
-        [source(FILES + '\nclasses = ["a", "b"]\npositive = ["b"]')],
+        [source(FILES + '\nclasses = ["a", "b"]\npositive = ["b"]\nnegative = ["a"]')],
         ["data.classes", "absent", "data.positive", '["a", "b"]', "remove"],
+    ),
+    "positive without negative": (
+        [source(FILES + '\npositive = ["b"]')],
+        ["data.negative", "count as 0", "nothing", "list them all"],
+    ),
+    "negative without positive": (
+        [source(FILES + '\nnegative = ["b"]')],
+        ["data.positive", "count as 1", "nothing", "list them all"],
+    ),
+    "a spelling in both lists": (
+        [source(FILES + '\npositive = ["b", "1.0"]\nnegative = ["1"]')],
+        ["data.negative", "data.positive has not", '["1"]', "fix"],
     ),
     "hidden of a factory": (
         [('kind = "logistic"', 'kind = "python:a:b"\nhidden = [3]')],
@@ -577,7 +589,8 @@ CHANGES = [
     source('source = "hubbub.datasets:liver"'),
     source('source = "python:other:heart"'),
     source(FILES),
-    source(FILES + '\npositive = ["1"]'),
+    source(FILES + '\npositive = ["1"]\nnegative = ["0"]'),
+    source(FILES + '\npositive = ["1"]\nnegative = ["0", "no"]'),
     source(FILES + '\nclasses = ["a", "b"]'),
     source(FILES + '\nclasses = ["b", "a"]'),
     source(FILES + '\ntest = "test.csv"'),

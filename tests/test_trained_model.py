@@ -56,7 +56,7 @@ def finished(tmp_path_factory):
         kind="logistic",
         outputs=1,
         more="",
-        target='positive = ["ill", "worse"]',
+        target='positive = ["ill", "worse"]\nnegative = ["well"]',
         standardise="standardise = {epsilon = 4.0, bound = 2.0}",
     )
     return hubbub.run(Study.parse(text), folder / "run"), folder
@@ -72,7 +72,7 @@ def test_a_loaded_model_scores_as_the_run_did_on_its_test_set(finished):
     np.testing.assert_array_equal(scores, result.predict(test.inputs))
     accuracy = float(((scores > 0.5) == (test.targets > 0.5)).mean())
     assert accuracy == pytest.approx(result.final["accuracy"])
-    assert loaded.classes == ("not ill or worse", "ill or worse")
+    assert loaded.classes == ("well", "ill or worse")
 
 
 def test_a_table_in_memory_scores_as_its_file_does_and_needs_no_target(finished):

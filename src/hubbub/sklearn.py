@@ -162,7 +162,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: the rows do not fit.
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]  # type: ignore[no-any-return]
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]  # type: ignore[no-any-return]
 
 
 def _owners(groups: ArrayLike | None, rows: int, silos: int) -> NDArray[np.intp]:

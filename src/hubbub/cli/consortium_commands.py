@@ -194,7 +194,10 @@ def _show(study: Study, roster: Roster, ledger: Path) -> None:
         say(f"{ledger}: {standing(ledger)}")
         say(f"this study spends at most epsilon {made.stated.epsilon:.4g} of it")
     else:
-        say(f"no ledger in {ledger} yet: nothing is spent, and no cap is set (hubbub budget set)")
+        say(
+            f"no ledger in {ledger} yet: nothing is spent, and no cap is set "
+            "(hubbub budget set --new)"
+        )
 
 
 def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

@@ -47,9 +47,10 @@ def add_commands(commands: Any) -> None:
     )
     budget = _family(commands, "budget", "the most that a data set may spend")
     setter = add_command(budget, "set", "set the cap", _set)
-    setter.add_argument("ledger", type=Path, help="the ledger's file; made if absent")
+    setter.add_argument("ledger", type=Path, help="the ledger's file")
     setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
     setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
+    setter.add_argument("--new", action="store_true", help="make the ledger, which is not there")
     _add_relation(setter, "add-remove", default="add-remove")
 
 
@@ -227,7 +228,9 @@ def _kept(path: Path) -> Statement | Witnessed:
 
 def _set(options: argparse.Namespace) -> int:
     cap = Cap(epsilon=options.epsilon, delta=options.delta, relation=options.relation)
-    with Ledger(options.ledger) as ledger:
+    if options.new and options.ledger.is_file():
+        raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
+    with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
         ledger.set_cap(cap)
         tally = ledger.tally
     answer(options, {"cap": cap.to_dict()}, capped(tally, cap))
@@ -237,7 +240,10 @@ def _set(options: argparse.Namespace) -> int:
 def _existing(path: Path) -> Ledger:
     """A ledger that is there; a mistyped path must not make an empty one."""
     if not path.is_file() or path.stat().st_size == 0:
-        raise UserError(f"expected the ledger file {path}, found none there; check the path")
+        raise UserError(
+            f"expected the ledger file {path}, found none there; check the path: a run makes it, "
+            "or hubbub budget set --new"
+        )
     return Ledger(path)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from difflib import get_close_matches
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hubbub import __version__
 from hubbub.cli import (
@@ -23,11 +25,13 @@ from hubbub.cli import (
     comparison_commands,
     consortium_commands,
     demo_command,
+    drafting_commands,
     ledger_commands,
     model_commands,
     network_commands,
     training_commands,
 )
+from hubbub.cli.examples import EXAMPLES
 from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
 
@@ -72,7 +76,27 @@ def _forget_stdout() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses like every other part of hubbub: in one sentence."""
+    """Refuses like every other part of hubbub: in one sentence; its help ends with an example."""
+
+    def format_help(self) -> str:
+        """The help, and a line that can be typed, which is not broken."""
+        example = EXAMPLES.get(self.prog)
+        return super().format_help() + (f"\nexample: {example}\n" if example else "")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse here what is not known, with the help of the command that does not know it."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {shlex.join(rest)}{self._near(rest[0])}")
+        return found, rest
+
+    def _near(self, word: str) -> str:
+        """The option that somebody may have meant."""
+        bare = word.lstrip("-").partition("=")[0]
+        options = [one for action in self._actions for one in action.option_strings]
+        close = [one for one in options if len(bare) > 2 and bare in one]
+        close += get_close_matches(word, options, n=1)
+        return f" (did you mean {close[0]}?)" if close and word.startswith("-") else ""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")
@@ -87,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (
+        drafting_commands,
         demo_command,
         training_commands,
         model_commands,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,14 @@ from hubbub.errors import UserError
 AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
 
-_out, _err = Console(), Console(stderr=True)
+
+def console(**options: Any) -> Console:
+    """A console; with NO_COLOR in the environment it prints no bold letters either."""
+    plain: Any = {"color_system": None} if os.environ.get("NO_COLOR") else {}
+    return Console(**options, **plain)
+
+
+_out, _err = console(), console(stderr=True)
 _QUIET_SECONDS = 60.0  # after which progress is told, even if it is little
 # Where `emit` writes while everything else that is printed goes to stderr.
 _machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)

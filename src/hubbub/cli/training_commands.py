@@ -201,7 +201,7 @@ def show_plan(made: Plan) -> None:
     upload = made.upload_bytes_per_step
     table(
         "How",
-        ("", ""),
+        ("what follows", "value"),
         [
             ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),

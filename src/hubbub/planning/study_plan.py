@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
@@ -423,6 +423,13 @@ def _calibrated(
             "steps"
         )
     if delta < (least := max(0.5 * privacy.delta, LEAST_DELTA)):
+        most = _largest_epsilon(certificate, privacy.delta - least, privacy.epsilon)
+        if most:
+            raise StudyError(
+                f"expected privacy.epsilon of at most {most} for this study, got "
+                f"{privacy.epsilon:g}; lower it: finite precision cannot be certified beyond, and "
+                "above 8 an epsilon promises little anyway"
+            )
         taken = certificate.added_delta(privacy.epsilon)
         raise StudyError(
             f"expected privacy.delta to leave at least {least:g} when finite precision has taken "
@@ -433,6 +440,12 @@ def _calibrated(
     steps = study.training.steps
     beside = auxiliary_queries.released(queries, steps, 1.0, privacy.relation)
     return pairing.least_noise(mechanism, steps, known, epsilon, delta, beside)
+
+
+def _largest_epsilon(certificate: Certificate, spare: float, asked: float) -> int:
+    """The largest whole epsilon for which finite precision takes no more of delta; 0 if none."""
+    below = range(1, ceil(asked))
+    return max((e for e in below if certificate.added_delta(e) <= spare), default=0)
 
 
 def _attack_power(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from hubbub.errors import StudyError
 from hubbub.study.data import Data
+from hubbub.study.model import Model
 from hubbub.study.training import Training
 
 
-def check_data(data: Data, *, silos: int, outputs: int) -> None:
+def check_data(data: Data, model: Model, *, silos: int) -> None:
     """Files that the model can learn, and no fewer records than silos."""
-    _check_outputs(data, outputs)
+    _check_outputs(data, model.outputs)
+    _check_inputs(data, model)
     if data.records and data.records < silos:
         raise StudyError(
             f"expected data.records >= {silos}, the number of silos, got {data.records}; fix it"
@@ -65,6 +67,16 @@ def _check_outputs(data: Data, outputs: int) -> None:
         raise StudyError(
             f"expected model.outputs = {wanted} for a target of {classes} classes, "
             f"got {outputs}; set it, or fix data.classes"
+        )
+
+
+def _check_inputs(data: Data, model: Model) -> None:
+    """As many inputs as the declared columns become features; frozen layers make others."""
+    width = sum(column.width for column in data.columns)
+    if data.columns and model.inputs and not model.frozen and model.inputs != (width,):
+        raise StudyError(
+            f"expected model.inputs = [{width}], the features that data.columns become, got "
+            f"{list(model.inputs)}; leave it out"
         )
 
 

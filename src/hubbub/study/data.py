@@ -15,8 +15,8 @@ from hubbub.study import auxiliary_settings, import_path, quoting
 from hubbub.study.section import Section
 from hubbub.study.tabular import Column, canonical, columns_from
 
-_KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
-_MORE = ("records", "counts", "capacity", "standardise")
+_KEYS = ("source", "files", "test", "target", "positive", "negative", "classes", "columns")
+_MORE = ("options", "records", "counts", "capacity", "standardise")
 _TABLES = (".csv", ".parquet")
 
 
@@ -30,6 +30,7 @@ def data_from(table: Mapping[str, Any]) -> Data:
         test=_test(section),
         target=section.text("target", Data.target if source else None),
         positive=section.texts("positive", Data.positive),
+        negative=_negative(section),
         classes=_classes(section),
         columns=_columns(section) if "columns" in section else Data.columns,
         options=_options(section),
@@ -76,7 +77,7 @@ def _check_source(section: Section, source: str) -> None:
             f'"{import_path.BUILT_IN}:name" or "{import_path.OWN}module:function"',
             f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
         )
-    for key in ("test", "positive", "classes", "columns"):
+    for key in ("test", "positive", "negative", "classes", "columns"):
         section.absent(key, "when data.source is given")
 
 
@@ -93,6 +94,24 @@ def _test(section: Section) -> str:
     if test and not test.endswith(_TABLES):
         raise section.refusal("test", "a path that ends in .csv or .parquet", "fix it")
     return test
+
+
+def _negative(section: Section) -> tuple[str, ...]:
+    """The other spellings of a target with two classes: none may become a 0 unseen."""
+    positive = section.texts("positive", Data.positive)
+    negative = section.texts("negative", Data.negative)
+    if bool(positive) != bool(negative):
+        given, other, means = (
+            ("positive", "negative", 0) if positive else ("negative", "positive", 1)
+        )
+        raise section.refusal(
+            other,
+            f"the spellings of the target that count as {means}, beside data.{given}",
+            "list them all: a cell that neither list has is refused",
+        )
+    if set(map(canonical, positive)) & set(map(canonical, negative)):
+        raise section.refusal("negative", "spellings that data.positive has not", "fix one list")
+    return negative
 
 
 def _classes(section: Section) -> tuple[str, ...]:
@@ -150,7 +169,8 @@ class Data:
         files: path of each silo's file, with {name}; empty where there is a source.
         test: path of the public test file; empty: none.
         target: the target's column.
-        positive: spellings of the target that count as 1; all others count as 0.
+        positive: spellings of the target that count as 1.
+        negative: those that count as 0; any other is refused where it is read.
         classes: spellings of the target, in the order of the class numbers.
         columns: the columns that become features; empty: all but the target, as they are.
         options: arguments of the source's function, by name.
@@ -167,6 +187,7 @@ class Data:
     test: str = ""
     target: str = "target"
     positive: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()
     classes: tuple[str, ...] = ("0", "1")
     columns: tuple[Column, ...] = ()
     options: tuple[tuple[str, int | float | str | bool], ...] = ()

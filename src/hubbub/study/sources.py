@@ -182,10 +182,14 @@ def _from_file(data: Data, party: str, folder: Path) -> Records:
     path = _file_of(data, party)
     if not path:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
-    return read_table(
-        folder / path,
-        target=data.target,
-        columns=data.columns,
-        positive=data.positive,
-        classes=data.classes,
-    )
+    try:
+        return read_table(
+            folder / path,
+            target=data.target,
+            columns=data.columns,
+            positive=data.positive,
+            negative=data.negative,
+            classes=data.classes,
+        )
+    except DataError as error:
+        raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

@@ -222,7 +222,7 @@ class Study:
             toml=toml,
         )
         parties, privacy = study.parties, study.privacy
-        check_data(study.data, silos=parties.silos, outputs=study.model.outputs)
+        check_data(study.data, study.model, silos=parties.silos)
         check_training(
             study.training,
             study.data,

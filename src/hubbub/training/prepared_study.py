@@ -103,6 +103,8 @@ class PreparedStudy:
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
             _check_shape(name, one, shape)
             _check_targets(name, one, study.model)
+        if whose is None and study.data.files:
+            _check_classes(records)
         model = copy.deepcopy(handed.model) if handed and handed.model else model_of(study, shape)
         initial = learning.parameters_vector(model)
         method = learning.method_for(model, shape, records[0].targets) if records else ""
@@ -297,6 +299,15 @@ def _check_targets(name: str, records: Records | None, model: Model) -> None:
         raise DataError(
             f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
             "found others; fix the data or model.outputs"
+        )
+
+
+def _check_classes(records: Sequence[Records]) -> None:
+    """All silos' records are at hand: one class alone is a mistake in a list of spellings."""
+    if len(np.unique(np.concatenate([one.targets for one in records]))) == 1:
+        raise DataError(
+            "expected targets of two classes or more among all silos' records, found one; correct "
+            "data.positive and data.negative, or data.classes (hubbub check shows them)"
         )
 
 

@@ -58,7 +58,7 @@ class TrainedModel:
         """What the classes are called, in the order of their numbers."""
         data, outputs = self.study.data, self.study.model.outputs
         if data.positive:
-            return ("not " + " or ".join(data.positive), " or ".join(data.positive))
+            return (" or ".join(data.negative), " or ".join(data.positive))
         if len(data.classes) == max(outputs, 2):
             return data.classes
         return tuple(map(str, range(max(outputs, 2))))

@@ -105,6 +105,7 @@ def heart(party: str, *, split: int = 0) -> Records:
         target=HEART_TARGET,
         columns=HEART_COLUMNS,
         positive=("1", "2", "3", "4"),
+        negative=("0",),
         origin="heart.csv",
     )
 
