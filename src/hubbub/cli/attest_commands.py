@@ -20,6 +20,7 @@ _ATTEST = "evidence of attested machines: make it, verify it, and say what to pi
 _QUOTE = "make evidence on this machine, over 64 bytes"
 _VERIFY = "verify evidence and hold it against a policy: exit 0 if it is enough, 1 if not"
 _MEASURE = "what to pin for a build, or for this machine"
+_PLATFORM = "which one this machine has"
 _DATA = "64 bytes in hexadecimal digits that the evidence is bound to"
 _AT = "time of verification, as 2026-01-31T12:00 (UTC) or in seconds since 1970; default: now"
 _AGE = "of a document that says when it was made, at the time of verification; default: any"
@@ -31,7 +32,7 @@ def add_commands(commands: Any) -> None:
     attest = commands.add_parser("attest", help=_ATTEST, description=_ATTEST)
     parts = attest.add_subparsers(metavar="WHAT", required=True)
     quote = add_command(parts, "quote", _QUOTE, _quote)
-    quote.add_argument("--platform", choices=sorted(PLATFORMS), required=True)
+    quote.add_argument("--platform", choices=sorted(PLATFORMS), required=True, help=_PLATFORM)
     quote.add_argument("--report-data", required=True, metavar="HEX", help=_DATA)
     quote.add_argument("--out", type=Path, required=True, metavar="FILE", help="the quote")
     verify = add_command(parts, "verify", _VERIFY, _verify)
@@ -44,7 +45,9 @@ def add_commands(commands: Any) -> None:
     verify.add_argument("--report-data", default="", metavar="HEX", help=_DATA)
     verify.add_argument("--max-age", type=int, metavar="SECONDS", help=_AGE)
     measure = add_command(parts, "measure", _MEASURE, _measure)
-    measure.add_argument("--platform", choices=sorted(PLATFORMS), default="software")
+    measure.add_argument(
+        "--platform", choices=sorted(PLATFORMS), default="software", help=_PLATFORM
+    )
     measure.add_argument(
         "--build", type=Path, metavar="FILE", help="Gramine's .sig, or JSON of nitro-cli"
     )
