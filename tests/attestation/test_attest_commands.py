@@ -83,6 +83,15 @@ def test_evidence_that_is_not_enough_exits_with_1_and_names_the_rule(
     assert f"“{rule}”" in capsys.readouterr().out
 
 
+def test_certificates_may_have_the_line_ends_of_another_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = verified(tmp_path, "milan", revocation="false")
+    chain = tmp_path / "collateral"
+    chain.write_bytes(chain.read_bytes().rstrip().replace(b"\n", b"\r\n"))
+    assert answered(capsys, arguments)[0] == 0
+
+
 def test_the_report_data_is_compared_if_it_is_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,7 +70,7 @@ def _verify(options: argparse.Namespace) -> int:
     evidence = attestation.PlatformEvidence(
         platform=role.platform,
         quote=_from_base64(quote) if role.platform == "nitro" else quote,
-        collateral=_content(options.collateral) if options.collateral else b"",
+        collateral=_collateral(options.collateral),
     )
     rules: list[attestation.EvidenceRule] = [attestation.policy_of(role)]
     if options.max_age is not None:
@@ -121,6 +121,14 @@ def _content(path: Path) -> bytes:
         return read_bytes(path, most=_MOST)
     except OSError as error:
         raise UserError(f"expected a file at {path}, got: {error.strerror}") from None
+
+
+def _collateral(path: Path | None) -> bytes:
+    """What goes with it, if there is something; PEM with the line ends that it must have."""
+    content = b"" if path is None else _content(path)
+    if not content.startswith(b"-----BEGIN "):
+        return content
+    return content.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
 
 
 def _policy(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ EXAMPLES = {
     "hubbub report": "hubbub report runs/first",
     "hubbub audit": "hubbub audit study.toml --runs 5 --out audit.json",
     "hubbub attest": "hubbub attest measure",
-    "hubbub attest quote": "hubbub attest quote --platform snp --report-data 00…00 --out report.bin",
+    "hubbub attest quote": "hubbub attest quote --platform snp --report-data HEX --out report.bin",
     "hubbub attest verify": "hubbub attest verify report.bin --policy policy.toml --collateral "
     "chain.pem",
     "hubbub attest measure": "hubbub attest measure --platform tdx",
