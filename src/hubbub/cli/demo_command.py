@@ -67,7 +67,7 @@ _MANY = _Story(
         "local-dp": "all together, each alone adding all the noise",
         "non-private": "all together, no privacy at all",
     },
-    repeats=100,
+    repeats=40,
     moral="with many silos hubbub is as good as somebody trusted, and noise for each alone is not",
 )
 # The fallback where the data of _MANY cannot be fetched: the hospitals' records dealt to practices.
@@ -87,7 +87,7 @@ def add_commands(commands: Any) -> None:
     demo = add_command(commands, "demo", words, _demo)
     demo.add_argument("--out", type=Path, help="folder for the runs; default runs/demo-<time>")
     demo.add_argument(
-        "--splits", type=int, help="train/test splits to average over; default 20 and 100"
+        "--splits", type=int, help="train/test splits to average over; default 20 and 40"
     )
     demo.add_argument(
         "--network", action="store_true", help="every party a process of its own, over NATS"
