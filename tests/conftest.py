@@ -39,6 +39,7 @@ LONG = {
     "test_a_finished_run_is_not_made_again": ("utility", "projection"),
     "test_the_decoded_sum_is_the_sum_of_what_was_encoded": ("100-0-32", "100-0-64"),
     "test_no_random_schedule_breaks_a_law": ("pairwise-25",),
+    "test_a_server_restarted_in_every_phase_costs_nothing": ("pairwise", "full-shares"),
     "test_projection_at_the_papers_noise": ("100-0.937-1.83-0.930", "1000-1.260-1.62-1.259"),
     "test_the_gathered_mixture_is_above_the_whole_one_by_little": (
         *("substitute-0-exchange_stick-2.0-10", "substitute-0-exchange_stick-2.0-400"),

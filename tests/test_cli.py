@@ -203,8 +203,7 @@ def short_demo(monkeypatch):
     text = demo_command.study_text
 
     def shortened(file):
-        steps = 2 if file == "practices.toml" else 60
-        return text(file).replace("steps = 60", f"steps = {steps}")
+        return text(file).replace("steps = 10", "steps = 2")
 
     monkeypatch.setattr(demo_command, "study_text", shortened)
     monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)

@@ -23,14 +23,19 @@ EXCEPT = {
 
 def checks():
     """Every check of scikit-learn's that applies."""
-    yield from estimator_checks_generator(
-        FederatedClassifier(steps=2), legacy=True, expected_failed_checks=EXCEPT
-    )
+    for estimator, check in estimator_checks_generator(FederatedClassifier(steps=2), legacy=True):
+        if check.func.__name__ not in EXCEPT:
+            yield estimator, check
+
+
+def named(value):
+    """A check's name, the same in every process."""
+    return value.func.__name__ if hasattr(value, "func") else "estimator"
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=str)
+@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=named)
 def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 
@@ -49,7 +54,7 @@ QUICK = {
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [(made, check) for made, check in checks() if check.func.__name__ in QUICK],
-    ids=str,
+    ids=named,
 )
 def test_some_of_them_pass_quickly(estimator, check):
     check(estimator)

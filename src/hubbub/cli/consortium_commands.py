@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.cli import passphrase
-from hubbub.cli.ledger_commands import standing
+from hubbub.cli.ledger_commands import after, standing
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.cli.training_commands import show_plan
 from hubbub.errors import UserError
@@ -193,6 +193,7 @@ def _show(study: Study, roster: Roster, ledger: Path) -> None:
     if ledger.is_file():
         say(f"{ledger}: {standing(ledger)}")
         say(f"this study spends at most epsilon {made.stated.epsilon:.4g} of it")
+        say(after(ledger, made))
     else:
         say(
             f"no ledger in {ledger} yet: nothing is spent, and no cap is set "

@@ -67,7 +67,7 @@ _MANY = _Story(
         "local-dp": "all together, each alone adding all the noise",
         "non-private": "all together, no privacy at all",
     },
-    repeats=40,
+    repeats=80,
     moral="with many silos hubbub is as good as somebody trusted, and noise for each alone is not",
 )
 # The fallback where the data of _MANY cannot be fetched: the hospitals' records dealt to practices.
@@ -87,7 +87,7 @@ def add_commands(commands: Any) -> None:
     demo = add_command(commands, "demo", words, _demo)
     demo.add_argument("--out", type=Path, help="folder for the runs; default runs/demo-<time>")
     demo.add_argument(
-        "--splits", type=int, help="train/test splits to average over; default 20 and 40"
+        "--splits", type=int, help="train/test splits to average over; default 20 and 80"
     )
     demo.add_argument(
         "--network", action="store_true", help="every party a process of its own, over NATS"
@@ -108,6 +108,11 @@ def _demo(options: argparse.Namespace) -> int:
         raise UserError(f"expected --splits of at least 1, got {options.splits}; raise it")
     start = time.perf_counter()
     out = options.out or new_folder("demo")
+    if out.is_dir() and any(out.iterdir()):
+        raise UserError(
+            f"expected an empty or new folder for the runs, got {out} with files in it; choose "
+            "another --out"
+        )
     found = {}
     for story in (_FEW, _many(options)):
         found[story.key] = told = _told(story, out, options)

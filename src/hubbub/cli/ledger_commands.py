@@ -13,6 +13,7 @@ from hubbub.assurance import Cap, Ledger, Progress, Statement, Tally, Witness, W
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, UserError
+from hubbub.planning import Plan
 from hubbub.privacy import arguments
 
 
@@ -134,6 +135,18 @@ def standing(path: Path) -> str:
     with Ledger(path) as ledger:
         tally, cap = ledger.tally, ledger.cap
     return capped(tally, cap) if cap else "no cap is set"
+
+
+def after(path: Path, plan: Plan) -> str:
+    """What the records will have spent in all studies, once that of a plan is over."""
+    with Ledger(path) as ledger:
+        tally, cap = ledger.tally, ledger.cap
+    goal = cap or plan.study.privacy
+    epsilon = tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
+    words = f"with it, all studies come to epsilon {epsilon:.4g} at delta {goal.delta:g}"
+    if cap is None or epsilon <= cap.epsilon:
+        return f"{words} ({goal.relation})"
+    return f"{words} ({goal.relation}), above the cap: the ledger will refuse its last steps"
 
 
 def _left(tally: Tally, cap: Cap) -> float:

@@ -90,7 +90,7 @@ class Coordinator:
             ProtocolError: somebody broke the protocol, or a relay does so again and again.
         """
         timeouts, lies = self.requests.timeouts, 0
-        end = time.monotonic() + timeouts.waiting
+        end = timeouts.clock.now() + timeouts.waiting
         while True:
             began = time.monotonic()
             try:
@@ -104,16 +104,16 @@ class Coordinator:
                         f"{error}; find out who carries the messages, and start again",
                         culprit=_blamed(liars, self.study.parties.colluders),
                     ) from None
-                if time.monotonic() + _PAUSE > end:
+                if timeouts.clock.now() + _PAUSE > end:
                     raise WaitedError(f"{error}; start again when they can take part") from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
                 self.requests.warn("waiting", parties=waiting)
-                time.sleep(_PAUSE)
+                timeouts.clock.sleep(_PAUSE)
             else:
                 count = len(self.site.roster.parties)
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
-                rounds.ask_again = timeouts.ask_again
+                rounds.ask_again(timeouts.ask_again, timeouts.clock.now)
                 return rounds
 
     def _tried(self, wanted: SessionPlan) -> Rounds:

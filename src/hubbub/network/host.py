@@ -149,7 +149,8 @@ class RelayFiles:
                 "found another; put it there, or name a relay that runs elsewhere with --relay"
             )
         if relay.pin and certificate.ours:
-            certificate = RelayCertificate.made(folder, relay.host)
+            hosts = dict.fromkeys((*relay.hosts, *Relay.of(named.relay or url or "").hosts))
+            certificate = RelayCertificate.made(folder, *hosts)
         path, reloaded = write_server(folder, roster, relay, certificate)
         return cls(configuration=path, certificate=certificate, reloaded=reloaded)
 
@@ -172,5 +173,5 @@ def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple
     else:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
-        made = RelayCertificate.made(folder, relay.host)
+        made = RelayCertificate.made(folder, *relay.hosts)
     return ",".join(relay.urls), made.pin
