@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.assurance.attestation import policy_of
 from hubbub.cli.output import (
     AUDIT_WORDS,
     INTERRUPTED,
@@ -60,7 +61,9 @@ def add_commands(commands: Any) -> None:
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
     if options.json:
-        emit({**made.to_dict(), "own_code": made.study.own_code})
+        asked = made.study.attestation
+        more = {"attestation": asked.to_dict()} if asked else {}
+        emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
         show_plan(made)
     return 0
@@ -214,6 +217,8 @@ def show_plan(made: Plan) -> None:
             ),
         ],
     )
+    for role, asked in (study.attestation.asked() if study.attestation else {}).items():
+        say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:
