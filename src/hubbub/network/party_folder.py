@@ -40,14 +40,14 @@ from hubbub.network.key_files import (
     roster_toml,
 )
 from hubbub.network.roster_files import check_roster, read_roster, text_of
-from hubbub.protocol import Keys, Roster
+from hubbub.protocol import Keys, Roster, mask_graph
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER = "lock", "relay", "ledger.sqlite"
-MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
+MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
 _ID = re.compile(r"[0-9a-f]{64}")
 
 

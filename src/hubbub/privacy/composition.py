@@ -16,21 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, floor, isnan, log, log2, sqrt
+from math import ceil, exp, floor, isnan, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 from scipy.optimize import brentq
 
-from hubbub.privacy import discretise, tilting
+from hubbub.privacy import discretise, tilting, transform
 
 Array = NDArray[np.float64]
+Spectrum = NDArray[np.complex128]
 
 _UNIT = 2.0**-53
 _LARGEST_EXPONENT = 700.0
-# Error of one coefficient of an FFT of a probability vector, in units of 2^-53 per binary stage.
-_FFT_CONSTANT = 4.0
 _SHARES = np.array([1.0, 0.75, 0.5, 0.25])  # of the orders that bound the mass outside a window
 
 
@@ -135,23 +134,18 @@ def compose(
 
 def _spectrum(
     steps: Sequence[tuple[tuple[discretise.GridLaw, int], float]], order: float, size: int
-) -> tuple[NDArray[np.complex128], int, float]:
+) -> tuple[Spectrum, int, float]:
     """The Fourier transform of the tilted convolution, shifted down, and its masses' round-off.
 
     Every law is centred before it is transformed; `shift` is by how many steps in all.
     """
-    spectrum: NDArray[np.complex128] = np.ones(size // 2 + 1, dtype=np.complex128)
-    parts: list[tuple[int, Array]] = []
-    shift = 0
+    whole = transform.PowerProduct(size)
     for (law, count), moment in steps:
         with np.errstate(divide="ignore"):
             mass = np.exp(np.log(law.mass) + order * law.losses - moment)
-        centre = round(float(mass @ law.cuts))
-        one = fft.rfft(np.bincount((law.cuts - centre) % size, weights=mass, minlength=size))
-        spectrum *= one**count
-        parts.append((count, np.log(np.maximum(np.abs(one), _UNIT))))
-        shift += count * centre
-    return spectrum, shift, _round_off(parts, size)
+        whole.multiply(law.cuts, mass / mass.sum(), count)
+    spectrum, error = whole.result()
+    return spectrum, whole.shift, sqrt(2 * float(error @ error) / size)
 
 
 def _tilting_error(law: discretise.GridLaw, order: float, moment: float) -> float:
@@ -159,20 +153,6 @@ def _tilting_error(law: discretise.GridLaw, order: float, moment: float) -> floa
     smallest = float(law.mass[law.mass > 0].min())
     steepest = order * float(np.abs(law.losses).max())
     return 4 * _UNIT * (4 - log(smallest) + steepest + abs(moment))
-
-
-def _round_off(parts: Sequence[tuple[int, Array]], size: int) -> float:
-    """Euclidean norm of the error of the convolved masses.
-
-    An error `a` in a coefficient phi becomes S a |phi|^(S - 1) in its S-th power, times the other
-    factors; by Parseval the norm over the spectrum, divided by sqrt(size), is that of the masses.
-    """
-    unit = _FFT_CONSTANT * _UNIT * log2(size)
-    log_all = np.sum([count * log_one for count, log_one in parts], axis=0)
-    error = np.exp(log_all)
-    for count, log_one in parts:
-        error += count * np.exp(log_all - log_one)
-    return unit * sqrt(2 * float(error @ error) / size)
 
 
 def _kernel_norm(order: float, step: float, size: int) -> float:

@@ -11,14 +11,16 @@ compose, of epsilon or of delta.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import erf, log, log1p, sqrt
+from math import erf, inf, log, log1p, sqrt
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtri
 
 from hubbub.privacy.normal import interval_mass
+from hubbub.privacy.unit_law import UnitRemoval
 
 Array = NDArray[np.float64]
 
@@ -62,8 +64,8 @@ class Removal:
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
-        reach = -float(ndtri(tail))
-        return np.unique(self.loss(np.linspace(-reach, self.shift + reach, count)))
+        least, most = _outcomes(self.rate, self.shift, tail)
+        return np.unique(self.loss(np.linspace(least, most, count)))
 
     def loss(self, outcome: Array) -> Array:
         """log(1 - q + q exp(m x - m^2 / 2))."""
@@ -126,8 +128,7 @@ class ExchangedRecord:
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
-        reach = -float(ndtri(tail))
-        outcomes = np.linspace(-reach, self.shift + reach, count)
+        outcomes = np.linspace(*_outcomes(self.rate, self.shift, tail), count)
         forward = Removal(rate=self.rate, shift=self.shift).loss(outcomes)
         backward = Removal(rate=self.rate, shift=self.shift).loss(-outcomes)
         return np.unique(forward - backward)
@@ -201,7 +202,10 @@ class Mixture:
         """See `Law.quantiles`."""
         moving = [w * (law.atom < 1) for w, law in zip(self.weights, self.laws, strict=True)]
         heaviest = self.laws[int(np.argmax(moving))].quantiles(tail, count)
-        ends = [law.quantiles(tail, 3)[[0, -1]] for law in (self.laws[0], self.laws[-1])]
+        ends = [
+            law.quantiles(min(tail / max(weight, tail), 0.01), 3)[[0, -1]]
+            for weight, law in zip(self.weights, self.laws, strict=True)
+        ]
         low = min(heaviest[0], *(e[0] for e in ends))
         high = max(heaviest[-1], *(e[1] for e in ends))
         # Where only the other laws reach, even steps: they may reach ten times as far.
@@ -226,9 +230,22 @@ class Nothing:
         return np.zeros(1)
 
 
+def _outcomes(rate: float, shift: float, tail: float) -> tuple[float, float]:
+    """Where (1 - rate) N(0) + rate N(shift) has about `tail` below, and above."""
+    reach = -float(ndtri(tail))
+
+    def excess(outcome: float) -> float:
+        absent = log1p(-rate) + float(log_ndtr(-outcome)) if rate < 1 else -inf
+        return float(np.logaddexp(absent, log(rate) + float(log_ndtr(shift - outcome)))) - log(tail)
+
+    return -reach, float(brentq(excess, -reach, shift + reach + 1, xtol=1e-3))
+
+
 def work_of(law: Law) -> float:
     """What a mass of it costs, see `effort`: as much for every law of a mixture."""
     whole = law.law if isinstance(law, Reversed) else law
+    if isinstance(whole, UnitRemoval):
+        return float(whole.records)
     return 0.5 * (len(whole.laws) if isinstance(whole, Mixture) else 1)
 
 

@@ -28,8 +28,10 @@ from hubbub.privacy.laws import (
     Reversed,
     with_missing,
 )
+from hubbub.privacy.unit_law import UnitRemoval
 
 PROJECTIONS = ("gaussian", "sign")
+_MOST_OF_A_UNIT = 1000
 _CHI_TAIL = 1e-26
 _LEAST_RADIUS = 2.0**-5
 _CHI_NODES = 40  # more of them move epsilon by less than 1e-6 of itself
@@ -38,7 +40,7 @@ _SIGN_CELLS = 40  # more of them lower epsilon by less than 1e-3 of itself
 _SIGN_NODES = 12
 _HYPERGEOMETRIC_TAIL = 1e-26
 # Losses of a sampled step grow with the square of 2 / z, and e^loss must be a float.
-LEAST_SAMPLED_NOISE = 0.08
+LEAST_SAMPLED_NOISE = 0.03
 
 Array = NDArray[np.float64]
 
@@ -54,7 +56,10 @@ class Step:
         sample_rate: probability with which a record is in the batch, from 1e-9 to 1; batch / n
             without replacement.
         sampling: "poisson", "without-replacement" or "none".
-        count: number of such steps, 1 to 1,000,000.
+        count: number of such steps, 1 to 10,000,000.
+        records_per_unit: the most records of one protected unit, a patient say, from 1 to 1000;
+            C is the norm of one *record*. Above 1 for "add-remove" alone (or without sampling):
+            the unit is there or not. "without-replacement" has no account of it.
 
     Raises:
         StudyError: a value is out of its range.
@@ -67,6 +72,7 @@ class Step:
     sample_rate: float = 1.0
     sampling: str = "poisson"
     count: int = 1
+    records_per_unit: int = 1
 
     def __post_init__(self) -> None:
         # As Python's own numbers: others wrap around, or round what is certified.
@@ -78,6 +84,10 @@ class Step:
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
         arguments.choice("sampling", self.sampling, arguments.SAMPLINGS)
+        each = arguments.whole(
+            "records_per_unit", self.records_per_unit, least=1, most=_MOST_OF_A_UNIT
+        )
+        object.__setattr__(self, "records_per_unit", each)
         if self.sampling == "none" and self.sample_rate != 1:
             raise StudyError(
                 f"expected sample_rate = 1 with sampling = 'none', got {self.sample_rate:g}; "
@@ -99,9 +109,30 @@ class Release:
 
 
 def release(step: Step, relation: str) -> Release:
-    """The dominating pairs of a step, by the table of P1."""
+    """The dominating pairs of a step, by the table of P1; of units with several records, by P20.
+
+    Raises:
+        StudyError: units of several records have no account with this sampling and relation.
+    """
     arguments.choice("relation", relation, arguments.RELATIONS)
+    if step.records_per_unit > 1:
+        return _of_units(step, relation)
     return _moved(step, relation, 1 / step.noise_multiplier)
+
+
+def _of_units(step: Step, relation: str) -> Release:
+    """P20: the mixture over how many of a unit's records are in the batch."""
+    many, shift = step.records_per_unit, 1 / step.noise_multiplier
+    if step.sampling == "none" or (step.sampling == "poisson" and step.sample_rate == 1):
+        return _moved(step, relation, many * shift)
+    if step.sampling != "poisson" or relation != "add-remove":
+        raise StudyError(
+            "expected sampling = 'poisson' and relation = 'add-remove' with records_per_unit = "
+            f"{many}, got {step.sampling!r} and {relation!r}; others have no account for units of "
+            "several records: choose these, or let each unit have one record"
+        )
+    law = UnitRemoval(rate=step.sample_rate, shift=shift, records=many)
+    return Release(laws=(law, Reversed(law=law)), count=step.count)
 
 
 def _moved(step: Step, relation: str, shift: float) -> Release:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hubbub.assurance.ledger.entry import Cap, Entry, Kind
 from hubbub.assurance.ledger.row_cost import cost_of
 from hubbub.errors import BudgetError, StudyError
-from hubbub.privacy import Certificate, Composition
+from hubbub.privacy import MOST_EPSILON, Certificate, Composition
 
 _GROWTH = 1.25  # how far ahead a cap is checked if nobody says how many attempts there will be
 
@@ -174,7 +174,7 @@ def _epsilon(counts: tuple[tuple[Kind, int], ...], delta: float, relation: str) 
     """Upper epsilon of kinds of steps; inf past what is certified."""
     try:
         whole = [one for kind, count in counts for one in cost_of(kind, count, relation)]
-        return Composition(whole).epsilon(delta).upper
+        return Composition(whole).epsilon(delta, most=MOST_EPSILON).upper
     except StudyError:
         return float("inf")
 
