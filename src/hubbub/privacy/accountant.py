@@ -95,7 +95,7 @@ class Composition:
         if (shift := self._gaussian) is not None:
             value = normal.gaussian_epsilon(shift, delta)
             return _near(value, shift, most=inf)
-        if len(self._releases) > _MANY:
+        if len(self._releases) > _MANY or self._is_enclosed:
             gap *= 2
         return self._worst(
             lambda way: self._epsilon_one_way(way, delta, gap),
@@ -162,6 +162,11 @@ class Composition:
     @property
     def _count(self) -> int:
         return sum(one.count for one in self._releases)
+
+    @property
+    def _is_enclosed(self) -> bool:
+        """Whether a law is known from two sides only, which are some way apart."""
+        return any(isinstance(one.laws[0], laws.Enclosed) for one in self._releases)
 
     @property
     def _ways(self) -> int:

@@ -68,9 +68,11 @@ class Rest(NamedTuple):
 
 def bracket(law: laws.Law, grid: tilting.Grid, order: float) -> tuple[GridLaw, GridLaw]:
     """The law on the grid from below and from above, from one evaluation of its masses."""
+    if isinstance(law, laws.Enclosed):
+        return bracket(law.below, grid, order)[0], above(law.above, grid)
     losses, p, q = _bins(law, grid)
-    below = _merged(losses, p, q, law.atom, order)
-    return _on_grid(grid, p, q, below, 0.0), _above(law, grid, losses, p, q)
+    merged = _merged(losses, p, q, law.atom, order)
+    return _on_grid(grid, p, q, merged, 0.0), _above(law, grid, losses, p, q)
 
 
 def above(law: laws.Law, grid: tilting.Grid) -> GridLaw:

@@ -215,6 +215,36 @@ class Mixture:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Enclosed:
+    """A law that is not known by itself, but by one that dominates it and one that it dominates."""
+
+    above: Law
+    below: Law
+
+    @property
+    def atom(self) -> float:
+        """See `Law.atom`."""
+        return self.above.atom
+
+    @property
+    def missing(self) -> float:
+        """See `Law.missing`."""
+        return self.above.missing
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """See `Law.masses`; of the law above."""
+        return self.above.masses(edges)
+
+    def quantiles(self, tail: float, count: int) -> Array:
+        """See `Law.quantiles`; of the law above."""
+        return self.above.quantiles(tail, count)
+
+    def reversed(self) -> Enclosed:
+        """What encloses the law of the swapped pair."""
+        return Enclosed(above=Reversed(law=self.above), below=Reversed(law=self.below))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Nothing:
     """The record cannot be in the batch: the loss is zero."""
 
@@ -243,6 +273,8 @@ def _outcomes(rate: float, shift: float, tail: float) -> tuple[float, float]:
 
 def work_of(law: Law) -> float:
     """What a mass of it costs, see `effort`: as much for every law of a mixture."""
+    if isinstance(law, Enclosed):
+        return work_of(law.above) + work_of(law.below)
     whole = law.law if isinstance(law, Reversed) else law
     if isinstance(whole, UnitRemoval):
         return float(whole.records)
@@ -253,5 +285,7 @@ def with_missing(law: Law, slack: float) -> Law:
     """A law that holds except on an event of probability `slack`, charged as loss +inf."""
     if isinstance(law, Reversed):
         return Reversed(law=with_missing(law.law, slack))
+    if isinstance(law, Enclosed):
+        return replace(law, above=with_missing(law.above, slack))
     changed: Any = law  # each of the other laws is a dataclass with this field
     return cast(Law, replace(changed, missing=law.missing + slack))
