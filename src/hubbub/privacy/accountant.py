@@ -21,6 +21,10 @@ from hubbub.privacy.effort import spend
 Array = NDArray[np.float64]
 
 GAP = 3e-4  # relative distance of the two sides of a bound
+_ROUGH = 0.01  # of calibrations that are still far from their goal
+_FAR_OFF = 0.05
+_LEAST_SLOPE = 1.5  # of log epsilon over log noise, as a first guess
+_CLOSE = 2e-4  # of a calibrated noise multiplier's epsilon
 WIDEST = 1e-3  # a bracket of epsilon that is told, where epsilon is at most 1; else relatively
 _TRIES = 6
 _FRAMES = 4
@@ -221,7 +225,7 @@ class Composition:
             if near or frames == _FRAMES or best.upper - best.lower <= question.allowed(best):
                 break
             guess = best.upper
-        if not is_narrow(best, 0.9):
+        if gap < _ROUGH and not is_narrow(best, 0.9):
             step = tilting.step_within(frame, sketches, step / 4, finer=4)
             best = self._bracket(question, step, best)
         return best
@@ -314,14 +318,19 @@ def calibrate(
     epsilon = arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON)
     delta = arguments.delta(delta)
 
-    def spent(log_noise: float) -> float:
+    def spent(log_noise: float, gap: float) -> float:
         composed = Composition(build(float(np.exp(log_noise))))
         if (guess := composed.estimate(delta)) > _MOST_GUESS:
             return log(guess) - log(epsilon)
-        upper = min(composed.epsilon(delta).upper, _MOST_GUESS)
+        upper = min(composed.epsilon(delta, gap=gap).upper, _MOST_GUESS)
         return log(max(upper, 1e-12)) - log(epsilon)
 
-    return float(np.exp(_root_from_above(spent, _rough_noise(build, epsilon, delta))))
+    near = _rough_noise(build, epsilon, delta)
+    # On few cells first: where rare large losses decide, the rough noise is far off.
+    rough = _root_from_above(lambda noise: spent(noise, _ROUGH), near, _FAR_OFF, _LEAST_SLOPE)
+    near, slope = rough.enough, rough.steepness
+    found = _root_from_above(lambda noise: spent(noise, GAP), near, _CLOSE, slope)
+    return float(np.exp(found.enough))
 
 
 def _rough_noise(
@@ -350,30 +359,76 @@ def _rough_noise(
     return high
 
 
-def _root_from_above(spent: Callable[[float], float], start: float) -> float:
-    """A point at most about 2e-4 above the root of a decreasing function, seen to be <= 0."""
-    least, most = log(1e-3), log(1e6)
-    here, slope = start, -1.5
-    best = inf
-    value = spent(here)
-    for _ in range(40):
-        if value <= 0:
-            best = min(best, here)
-            if value > -2e-4:
-                break
-        there = min(max(here - value / slope + 7e-5, here - 1.0, least), here + 1.0, most)
-        if abs(there - here) < 1e-9:
+def _root_from_above(
+    spent: Callable[[float], float], start: float, close: float, slope: float
+) -> _Ends:
+    """What is known when a decreasing function was seen to be between -`close` and 0.
+
+    Outwards from the start until the root is between two points, then by false position; a point
+    that stays counts for half (the Illinois rule), so that both sides come nearer.
+    """
+    ends = _Ends(least=log(1e-3), most=log(1e6), aim=-close / 2, slope=slope)
+    here = start
+    for _ in range(60):
+        value = spent(here)
+        ends.note(here, value)
+        there = ends.next(here, value)
+        if -close < value <= 0 or abs(there - here) < 1e-9:
             break
-        new = spent(there)
-        # Between near points the slope is mostly the width of the brackets.
-        flattest = -0.1 if abs(there - here) < 0.05 else -1e-3
-        slope = min(flattest, (new - value) / (there - here))
-        here, value = there, new
-    if best == inf:
+        here = there
+    if ends.enough == inf:
         raise StudyError(
             "expected a noise multiplier up to 1e6 to suffice; ask for a larger epsilon"
         )
-    return best
+    return ends
+
+
+@dataclass(kw_only=True)
+class _Ends:
+    """What is known of where a decreasing function comes down to `aim`."""
+
+    least: float
+    most: float
+    aim: float
+    slope: float
+    enough: float = inf  # the least point at which it was seen to be at most 0
+    _low: tuple[float, float] | None = None
+    _high: tuple[float, float] | None = None
+    _above: bool | None = None  # whether the last value was
+
+    def note(self, here: float, value: float) -> None:
+        """The function has this value there."""
+        if value <= 0:
+            self.enough = min(self.enough, here)
+        again, self._above = self._above == (value > self.aim), value > self.aim
+        if self._above:
+            self._low, self._high = (here, value), self._halved(self._high, again)
+        else:
+            self._low, self._high = self._halved(self._low, again), (here, value)
+
+    def _halved(self, end: tuple[float, float] | None, again: bool) -> tuple[float, float] | None:
+        """An end that stays; it counts for half if the other one was replaced twice."""
+        if end is None or not again:
+            return end
+        return end[0], self.aim + (end[1] - self.aim) / 2
+
+    @property
+    def steepness(self) -> float:
+        """How fast the function falls between the ends, as far as that is known."""
+        if self._low is None or self._high is None:
+            return _LEAST_SLOPE
+        (low, above), (high, below) = self._low, self._high
+        return max(_LEAST_SLOPE, (above - below) / (high - low))
+
+    def next(self, here: float, value: float) -> float:
+        """Where to look next."""
+        if self._low is None or self._high is None:
+            away = min(max((value - self.aim) / self.slope, -1.0), 1.0)
+            self.slope /= 1.5
+            return min(max(here + away, self.least), self.most)
+        (low, above), (high, below) = self._low, self._high
+        share = (above - self.aim) / (above - below)
+        return low + min(max(share, 0.01), 0.99) * (high - low)
 
 
 def _law(one: mechanism.Release, way: int) -> laws.Law:

@@ -21,7 +21,6 @@ from math import ceil, exp, floor, isnan, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
-from scipy.optimize import brentq
 
 from hubbub.privacy import discretise, tilting, transform
 
@@ -77,16 +76,22 @@ class ComposedLaw:
         if not crossed:
             settled = self.sign > 0 and values[0] <= delta
             return first if settled else (float("inf") if self.sign > 0 else 0.0)
-
-        def excess(epsilon: float) -> float:
-            return log(max(self.delta(epsilon), 1e-300)) - log(delta)
-
-        low, high = float(places[crossed[-1]]), float(places[crossed[-1] + 1])
-        root = float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13))
+        root = self._crossing(delta, float(places[crossed[-1]]), float(places[crossed[-1] + 1]))
         nudge = self.sign * 1e-12 * max(1.0, root)
         while (self.delta(root) > delta) == (self.sign > 0):  # until the root is on the safe side
             root, nudge = root + nudge, 2 * nudge
         return max(root, 0.0)
+
+    def _crossing(self, delta: float, low: float, high: float) -> float:
+        """Where delta is crossed between two epsilons, by halving.
+
+        SciPy's root finders leave a cycle of references to what they were given, and so to this
+        law's arrays until the collector comes by.
+        """
+        while high - low > 1e-13 * max(1.0, high):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        return high if self.sign > 0 else low
 
 
 def compose(
