@@ -5,6 +5,7 @@
 #   make test    install the developer's tools too, then check the code and run the quick tests
 #   make test-all   the same with the slow tests: random kills, every combination, long calibrations
 #   make check   formatting, lint, types and layers only
+#   make docs    make these pages a site in docs/_build/html, with a search
 #   make bench   measure this machine against its physical limits
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
 #   make release   wheel, sdist, SBOM and SHA256SUMS of the last commit in dist/, built twice and compared
@@ -29,22 +30,23 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 SAY := @echo "hubbub:"
 
 # The stamps: an environment exists, holds what `hubbub demo` needs, what a network needs, what the
-# tests need.
+# tests need, what the pages need.
 CREATED := $(VENV)/.created
 RUNTIME := $(VENV)/.installed-runtime
 ENGINE := $(VENV)/.installed-engine
 TOOLS := $(VENV)/.installed-tools
+PAGES := $(VENV)/.installed-pages
 RELEASE := $(VENV)/.installed-release
 
 # One version of each package for all Pythons and systems. What torch's build for GPUs needs is left
 # out: it names those versions itself, and the build for CPUs needs none of them.
 COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --no-config \
-  --universal --python-version 3.11 --fork-strategy fewest --prerelease disallow --no-annotate \
+  --universal --python-version 3.11 --fork-strategy fewest --prerelease explicit --no-annotate \
   $(addprefix --no-emit-package ,triton cuda-bindings cuda-pathfinder cuda-toolkit \
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all check bench experiments release lock clean
+.PHONY: help demo demo-network test test-all check docs bench experiments release lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -76,6 +78,11 @@ check: $(TOOLS)
 	$(SAY) checking layers
 	@$(BIN)/lint-imports --no-logo
 
+docs: $(PAGES)
+	$(SAY) making the pages
+	@$(BIN)/python -m sphinx -q --fail-on-warning --keep-going docs docs/_build/html $(ARGS)
+	$(SAY) open docs/_build/html/index.html
+
 bench: $(RUNTIME)
 	$(SAY) measuring this machine
 	@$(BIN)/hubbub bench $(ARGS)
@@ -98,8 +105,8 @@ lock: $(RELEASE)
 	  --output-file deploy/requirements-build.txt $(ARGS) -
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks experiments docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(CREATED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -122,7 +129,12 @@ $(ENGINE): $(RUNTIME)
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,net,parquet,experiments,dev]'
+	@$(INSTALL) --editable '.[learn,net,parquet,experiments,docs,dev]'
+	@touch $@
+
+$(PAGES): $(RUNTIME)
+	$(SAY) installing what makes pages of texts
+	@$(INSTALL) --editable '.[learn,docs]'
 	@touch $@
 
 $(RELEASE): $(CREATED) pyproject.toml constraints.txt

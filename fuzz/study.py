@@ -45,6 +45,7 @@ _TOO_MUCH = (
     "silos = 9",
     'names = ["a", "node-1"]',
     'positive = ["1"]',
+    'negative = ["0"]',
     "bias = 3",
     "hidden = [2]",
     "inputs = [3, 4]",

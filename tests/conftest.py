@@ -1,6 +1,7 @@
 """One thread for each process that runs tests: several of them share the cores already."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,11 +13,6 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # Cases that take long and whose law another case of the same test holds more quickly: they are left
 # to `make test-all`. A whole test that takes long has the mark itself.
 LONG = {
-    "test_p15_the_ledger_charges_what_the_plan_says": (
-        *("add-remove-gaussian-poisson", "substitute-gaussian-per-epoch"),
-        *("substitute-gaussian-poisson", "substitute-gaussian-static", "substitute-sign-per-step"),
-        *("substitute-sign-poisson", "substitute-layers-per-step"),
-    ),
     "test_more_coordinates_are_cheaper_down_to_no_projection": (
         *("poisson-0.02-add-remove", "without-replacement-0.02-add-remove"),
         *("none-1.0-add-remove", "without-replacement-0.02-substitute"),
@@ -43,6 +39,7 @@ LONG = {
     "test_a_finished_run_is_not_made_again": ("utility", "projection"),
     "test_the_decoded_sum_is_the_sum_of_what_was_encoded": ("100-0-32", "100-0-64"),
     "test_no_random_schedule_breaks_a_law": ("pairwise-25",),
+    "test_a_server_restarted_in_every_phase_costs_nothing": ("pairwise", "full-shares"),
     "test_projection_at_the_papers_noise": ("100-0.937-1.83-0.930", "1000-1.260-1.62-1.259"),
     "test_the_gathered_mixture_is_above_the_whole_one_by_little": (
         *("substitute-0-exchange_stick-2.0-10", "substitute-0-exchange_stick-2.0-400"),
@@ -51,10 +48,75 @@ LONG = {
     "test_a_leak_that_is_planted_on_purpose_is_found": ("keeps_coded", "prints", "warns"),
     "test_nothing_planted_leaves_a_silo_in_a_whole_run": ("0",),
     "test_the_certificate_is_added_to_every_exposure_and_at_every_step": ("one2",),
-    "test_serve_goes_on_wherever_the_aggregators_process_ended": tuple(
-        f"{when}-{nodes}-{number}"
-        for when in ("before", "after")
-        for nodes, number in ((0, 1), (0, 7), (0, 9), (0, 11), (2, 4), (2, 8), (2, 13), (2, 12))
+    "test_two_sampled_steps_equal_the_direct_integral": ("0.8-1.5",),
+    "test_p15_two_processes_cannot_overspend_together": ("the study's attempts",),
+    "test_p15_a_disk_that_fills_up_stops_the_answer_and_loses_no_row": ("61111", "100001"),
+    "test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch": ("static",),
+    "test_rare_large_losses_leave_a_narrow_bracket": ("0.8",),
+    "test_a_request_that_is_no_parcel_names_the_relay": ("a million parts-nodes",),
+    "test_a_reader_who_hangs_up_causes_no_noise": ("flag0-True", "flag1-False"),
+    "test_output_that_cannot_be_written_is_no_success": ("False",),
+    "test_training_without_torch_says_what_to_install": ("audit",),
+}
+# The other way round, where few cases are quick: each value of each parameter is in one of them.
+QUICK = {
+    "test_p15_a_cap_of_the_other_relation_is_charged_too": (
+        *("-per-epoch", "gaussian-poisson", "sign-static", "layers-per-step"),
+    ),
+    "test_p15_the_ledger_charges_what_the_plan_says": (
+        *("add-remove--poisson", "add-remove-sign-poisson", "add-remove-layers-poisson"),
+        *("substitute--per-step", "substitute-gaussian-per-step", "substitute-sign-per-epoch"),
+        "substitute-layers-static",
+    ),
+    "test_serve_goes_on_wherever_the_aggregators_process_ended": (
+        *("before-0-4", "before-2-9", "amid-0-1", "amid-0-8", "amid-0-12", "amid-2-4"),
+        *("amid-2-13", "after-0-12", "after-2-7"),
+    ),
+    "test_who_restarts_in_set_up_is_in_the_next": (
+        *("0-bob-ping-before", "0-bob-open-after", "0-bob-commit-before", "0-bob-reveal-after"),
+        *("0-bob-contribute-before", "0-bob-confirm-after", "0-bob-finish-before"),
+        *("2-bob-open-before", "2-bob-contribute-after", "2-bob-finish-after"),
+        *("2-node-2-ping-after", "2-node-2-contribute-before", "2-node-2-confirm-before"),
+        "2-node-2-finish-after",
+    ),
+    "test_a_run_goes_on_with_who_was_restarted_in_a_round": (
+        *("0-bob-model-1-before", "0-bob-model-2-after", "0-bob-model-4-before"),
+        *("2-bob-model-1-after", "2-bob-model-4-after", "2-node-2-total-1-before"),
+        *("2-node-2-total-2-after", "2-node-2-total-4-before"),
+    ),
+    "test_who_restarts_while_a_list_is_made_is_in_the_next": (
+        *("list-after", "wrap-before", "show-after", "look-before", "mix-after", "take-before"),
+    ),
+    "test_a_disk_that_is_full_from_the_start_says_so": ("0", "4096"),
+    "test_the_least_radius_costs_nothing_worth_speaking_of": (
+        *("add-remove-0-removal_stick-1.0-3", "add-remove-1-addition_stick-1.0-30"),
+    ),
+    "test_no_call_with_junk_is_answered": tuple(
+        f"{('none', 'empty', 'junk')[number % 3]}-{number}" for number in range(20)
+    ),
+    "test_where_nobody_may_be_missing_the_missing_one_is_named": (
+        *("lost-pairwise", "altered-nodes", "altered in the vector-pairwise", "cut-nodes"),
+        *("empty-pairwise", "no bytes-nodes", "junk-pairwise", "missing-nodes"),
+    ),
+    "test_who_does_not_come_back_is_waited_for_and_then_named": (
+        *("bob-ping", "bob-contribute", "node-1-open", "node-1-finish"),
+    ),
+    "test_a_lost_answer_in_set_up_is_waited_for": (
+        *("0-commit", "0-contribute", "0-finish", "2-confirm"),
+    ),
+    "test_frames_of_another_silo_are_not_taken_for_ones_own": (
+        *("0-reveal", "0-confirm", "2-contribute", "2-finish"),
+    ),
+    "test_a_relay_that_corrupts_every_set_up_ends_the_run": (
+        *("0-commit", "0-contribute", "0-finish", "2-confirm"),
+    ),
+    "test_a_corrupted_request_in_set_up_is_refused_and_made_good": (
+        *("0-reveal", "0-confirm", "2-contribute", "2-finish"),
+    ),
+    "test_p1_no_batch_in_the_plane_exceeds_the_fifth_row": ("0.1-1.05", "0.5-0.7", "0.5-4.0"),
+    "test_fifty_digits_agree": ("rem",),
+    "test_a_run_that_is_stopped_again_and_again_never_spends_more": (
+        *("per-step-3", "static-1", "per-epoch-5"),
     ),
 }
 
@@ -64,5 +126,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes long."""
     for item in items:
         name, _, case = item.name.partition("[")
-        if case.removesuffix("]") in LONG.get(name, ()):
+        case = case.removesuffix("]")
+        if case in LONG.get(name, ()) or case not in QUICK.get(name, (case,)):
             item.add_marker("slow")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_disks() -> Iterator[None]:
+    """No test in this process could show what is lost with the power; the ledger syncs itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield

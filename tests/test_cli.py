@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -25,7 +27,9 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.cli import bench_command, main
+from hubbub.cli import bench_command, demo_command, main, output
+from hubbub.cli.examples import EXAMPLES
+from hubbub.study.datasets import wheel
 from hubbub.training.baselines import BASELINES
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
@@ -193,6 +197,20 @@ def test_run_writes_the_ledgers_where_it_is_told(ask, study):
     assert not Path("ledgers").exists()
 
 
+@pytest.fixture
+def short_demo(monkeypatch):
+    """Nothing can be fetched, and the many silos train for two steps."""
+    text = demo_command.study_text
+
+    def shortened(file):
+        return text(file).replace("steps = 10", "steps = 2")
+
+    monkeypatch.setattr(demo_command, "study_text", shortened)
+    monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)
+    monkeypatch.setenv("HUBBUB_DATA", "nowhere")
+
+
+@pytest.mark.usefixtures("short_demo")
 def test_demo_compares_every_mode(ask):
     found = ask("demo", "--splits", "1", "--out", "demo")
     assert found.keys() >= {"auc", "epsilon", "delta", "seconds"}
@@ -203,8 +221,12 @@ def test_demo_compares_every_mode(ask):
     assert (0.49 < found["epsilon"] <= 0.5, found["delta"]) == (True, 1e-5)
     page = (Path(found["out"]) / "report.html").read_text()
     assert all(f"{value:.3f}" in page for value in found["auc"].values())
+    assert found["many"]["auc"].keys() == set(MODES) - {"alone"}
+    assert found["many"]["adversary"] == "aggregator + 5 silos"
+    assert (Path(found["many"]["out"]) / "report.html").exists()
 
 
+@pytest.mark.usefixtures("short_demo")
 def test_the_demos_study_file_is_a_study_and_the_one_that_was_run(ask):
     found = ask("demo", "--splits", "1", "--out", "demo")
     plan = json.loads((Path(found["out"]) / "plan.json").read_text())
@@ -257,6 +279,16 @@ def test_budget_set_is_kept(ask, ledger):
     assert ask("ledger", "verify", ledger)["entries"] == 5
 
 
+def test_a_mistyped_ledger_is_not_made_in_silence(command, tmp_path):
+    line = ["budget", "set", "typo.sqlite", "--epsilon", "3", "--delta", "1e-5"]
+    done = command(*line)
+    assert (done.code, "--new" in done.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    assert command(*line, "--new").code == 0
+    assert command(*line).code == 0
+    assert command(*line, "--new").code == 2
+
+
 def test_bench_measures_beside_its_limit(ask, monkeypatch):
     monkeypatch.setattr(bench_command, "_COORDINATES", 3000)
     monkeypatch.setattr(bench_command, "_ROUNDS", 1)
@@ -287,6 +319,23 @@ def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, stu
     assert plain.count("<- promised") == 1
 
 
+@pytest.mark.parametrize("epsilon", ["30.0", "40.0", "50.0"])
+def test_an_epsilon_that_cannot_be_certified_is_refused_by_the_largest_that_can(
+    command, tmp_path, epsilon
+):
+    (tmp_path / "study.toml").write_text(text(epsilon=epsilon))
+    done = command("plan", "study.toml")
+    assert_one_sentence(done, 2)
+    most = re.search(r"expected privacy.epsilon of at most (\d+) for this study", done.err)[1]
+    (tmp_path / "study.toml").write_text(text(epsilon=f"{most}.0"))
+    assert command("plan", "study.toml").code == 0
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs an endless file")
+def test_a_study_that_never_ends_is_refused_at_once(command):
+    assert_one_sentence(command("plan", "/dev/zero"), 2)
+
+
 def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, monkeypatch):
     monkeypatch.setattr(bench_command, "_COORDINATES", 3000)
     monkeypatch.setattr(bench_command, "_ROUNDS", 1)
@@ -305,10 +354,18 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
         assert done.out.strip(), arguments
 
 
+@pytest.mark.usefixtures("short_demo")
 def test_the_demo_for_people_shows_the_comparison(command):
     done = command("demo", "--splits", "1", "--out", "demo")
     assert (done.code, done.err) == (0, "")
-    for words in ("nobody trusted", "each hospital by itself", "no privacy at all", "<- promised"):
+    for words in (
+        "nobody trusted",
+        "each hospital by itself",
+        "no privacy at all",
+        "<- promised",
+        "cannot be fetched here",
+        "60 practices together",
+    ):
         assert words in " ".join(done.out.split())
 
 
@@ -394,10 +451,10 @@ def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hubbub.training.run_study.run", interrupt)
+    monkeypatch.setattr("hubbub.training.run", interrupt)
     done = command("run", study, "--json")
-    assert_one_sentence(done, 1)
-    assert "ledger" in done.err
+    assert_one_sentence(done, 130)
+    assert "nothing was charged" in done.err
 
 
 # Bad input ------------------------------------------------------------------------------------
@@ -606,9 +663,45 @@ def test_help_describes_the_command_and_every_option(path):
     assert silent == []
 
 
+@pytest.mark.parametrize("path", [path for path, _ in ALL], ids=" ".join)
+def test_help_ends_with_an_example_that_can_be_typed(path):
+    parser = dict(ALL)[path]
+    assert parser.format_help().endswith(f"\n\nexample: {EXAMPLES[parser.prog]}\n")
+    words = shlex.split(EXAMPLES[parser.prog])
+    assert words[: 1 + len(path)] == ["hubbub", *path]
+    assert PARSER.parse_args(words[1:]).command
+
+
 @pytest.mark.parametrize("path", [p for p, inner in ALL if inner.get_default("command")])
 def test_every_command_takes_json(path):
     assert any("--json" in action.option_strings for action in dict(ALL)[path]._actions)
+
+
+@pytest.mark.parametrize(
+    ("line", "command_help", "meant"),
+    [
+        (f"{EPSILON} --rate 1", "hubbub epsilon --help", "--sample-rate"),
+        (f"{EPSILON} --noise-multiplyer 1", "hubbub epsilon --help", "--noise-multiplier"),
+        ("budget set l.sqlite --epsilon 1 --delta 1e-5 --now", "hubbub budget set --help", "--new"),
+        ("plan study.toml another.toml", "hubbub plan --help", ""),
+    ],
+)
+def test_an_option_that_is_not_known_points_to_the_help_of_its_command(
+    command, line, command_help, meant
+):
+    done = command(*line.split())
+    assert_one_sentence(done, 2)
+    assert done.err.endswith(f"; see {command_help}\n")
+    assert f"(did you mean {meant}?)" in done.err or not meant
+
+
+@pytest.mark.parametrize("value", ["", "1"])
+def test_no_color_leaves_nothing_bold_either(monkeypatch, value):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", value)
+    file = io.StringIO()
+    output.console(file=file, force_terminal=True).print("[bold red]word[/]")
+    assert ("\x1b" in file.getvalue()) == (not value)
 
 
 # Processes ------------------------------------------------------------------------------------

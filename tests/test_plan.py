@@ -125,7 +125,7 @@ def studies(draw, most=40):
     )
 
 
-@settings(max_examples=6, deadline=None, phases=WITHOUT_SHRINKING)
+@settings(max_examples=3, deadline=None, phases=WITHOUT_SHRINKING)
 @given(studies())
 def test_the_stated_adversary_gets_at_most_the_epsilon_of_the_study(one):
     made = plan_in_short(one)
@@ -175,7 +175,7 @@ def test_a_delta_at_which_hardly_any_noise_is_needed_is_planned_all_the_same():
 @pytest.mark.slow
 def test_the_report_shows_what_joint_batches_and_projections_cost():
     def page(made):
-        return render(json.loads(made.to_json()), [], baseline=None, comparison={})
+        return render(json.loads(made.to_json()), [], baseline=None)
 
     made, plain = plan(joint()), page(plan(study()))
     shown = page(made)
@@ -332,7 +332,7 @@ def test_the_shape_of_a_record_follows_from_the_size_of_a_layered_model(model, d
     ("epsilon", "delta", "says"),
     [
         (0.001, 1e-5, r"privacy.epsilon to leave at least 0.001 .* got 0.001; raise it"),
-        (49.5, 1e-5, r"privacy.delta to leave at least 5e-06 .* lower epsilon"),
+        (49.5, 1e-5, r"privacy.epsilon of at most 2\d for this study, got 49.5; lower it"),
         (1.0, 1e-12, r"privacy.delta to leave at least 1e-12 .* got 1e-12 .* raise delta"),
     ],
 )
@@ -643,18 +643,19 @@ def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
 
 
 def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_step():
-    joint = {"sampling": "without-replacement", "sample_rate": 0.02}
+    steps = 4
+    joint = {"sampling": "without-replacement", "sample_rate": 0.02, "steps": steps}
     one = study(training={"projection": 9, **joint}, privacy={"relation": "substitute"})
     made = plan_in_short(one)
     how = made.projected
     assert not how.exact
-    assert 0 < 40 * how.slack < 0.5001e-5
+    assert 0 < steps * how.slack < 0.5001e-5
     assert how.factor == pytest.approx(hubbub.projection_bound(dimension=9, delta=how.slack / 3))
     # By hand: the plain account for C~ at what is left of delta.
-    left = made.certificate.ideal_delta(1e-5, 1.0) - 40 * how.slack
+    left = made.certificate.ideal_delta(1e-5, 1.0) - steps * how.slack
     plain = replace(mechanism_of(one), projected=None)
     noise = made.stated.noise_multiplier / how.factor
-    by_hand = Composition(releases(plain, noise, 40, made.stated.known_records)).epsilon(left)
+    by_hand = Composition(releases(plain, noise, steps, made.stated.known_records)).epsilon(left)
     assert by_hand.lower <= made.stated.epsilon <= by_hand.upper * 1.001 + made.certificate.epsilon
     without = plan_in_short(study(training=joint, privacy={"relation": "substitute"}))
     assert made.noise_multiplier > 1.5 * without.noise_multiplier

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
+from importlib.resources import files
 from math import isclose, nan
 from pathlib import Path
 from typing import Any
@@ -16,18 +19,39 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hubbub.report import render
+from hubbub.cli import main
+from hubbub.report import Arrangement, ArrangementTable, ReportedRun, interval, render
+from hubbub.report.adversary_words import explained
+from hubbub.report.learned import running_mean
 from hubbub.report.markup import tag
 from hubbub.report.number_format import at_most
 from hubbub.report.scales import bounds, linear
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-COMPARISON = {
-    "federated": {"auc": 0.86, "spread": 0.01},
-    "alone": {"auc": 0.75, "spread": 0.04},
-    "non-private": {"auc": 0.9},
-}
+STATED = "aggregator + 1 silo"
+
+
+def arrangement(name: str, mean: float, reach: float | None = None) -> Arrangement:
+    return Arrangement(
+        name=name,
+        mean=mean,
+        low=None if reach is None else mean - reach,
+        high=None if reach is None else mean + reach,
+        epsilon=None if name == "non-private" else 0.49998,
+        adversary={"federated": STATED, "alone": "those who see a silo's model"}.get(name),
+    )
+
+
+def compared(*found: Arrangement, metric: str = "auc") -> ArrangementTable:
+    return ArrangementTable(metric=metric, arrangements=found, how="Made up for a test.")
+
+
+COMPARISON = compared(
+    arrangement("federated", 0.86, 0.01),
+    arrangement("alone", 0.75, 0.04),
+    arrangement("non-private", 0.9),
+)
 
 
 def exposure(adversary: str, silos: int, epsilon: float | None) -> dict[str, Any]:
@@ -179,6 +203,16 @@ def points(drawn: Element, name: str) -> list[tuple[float, float]]:
     return [(between(across, float(x)), between(up, float(y))) for x, y in pairs]
 
 
+def faint(drawn: Element, name: str) -> list[tuple[float, float]]:
+    """The single evaluations under a line, read off the chart likewise."""
+    group = next(one for one in drawn.all("g") if one.attributes.get("data-name") == name)
+    marks = next(one for one in group.all("g") if one.attributes.get("class") == "faint")
+    places = [(one.number("cx"), one.number("cy")) for one in marks.all("circle")]
+    places += [(one.number("x") + 3, one.number("y") + 3) for one in marks.all("rect")]
+    across, up = axis(drawn, "tick-across"), axis(drawn, "tick-up")
+    return [(between(across, x), between(up, y)) for x, y in places]
+
+
 def between(ticks: list[tuple[float, float]], place: float) -> float:
     (first, low), (last, high) = ticks[0], ticks[-1]
     return low + (place - first) / (last - first) * (high - low)
@@ -197,9 +231,9 @@ MODES = (None, "trusted", "local-dp", "alone", "non-private")
 
 @pytest.mark.parametrize("baseline", MODES)
 @pytest.mark.parametrize("metrics", [[], some_metrics(1), some_metrics()], ids=["no", "one", "six"])
-@pytest.mark.parametrize("comparison", [{}, COMPARISON], ids=["alone", "compared"])
+@pytest.mark.parametrize("comparison", [None, COMPARISON], ids=["alone", "compared"])
 def test_every_page_is_well_formed_and_loads_and_runs_nothing(
-    baseline: str | None, metrics: list[dict[str, float]], comparison: dict[str, dict[str, float]]
+    baseline: str | None, metrics: list[dict[str, float]], comparison: ArrangementTable | None
 ) -> None:
     page = rendered(baseline=baseline, metrics=metrics, comparison=comparison)
     tree = read(page)
@@ -251,11 +285,36 @@ def test_written_bounds_never_promise_more_than_was_certified(bound: float) -> N
     assert bound <= float(at_most(bound)) <= bound * 1.0101
 
 
-def test_the_learning_curve_shows_the_metrics() -> None:
+def test_the_learning_curve_shows_single_scores_faintly_under_their_running_mean() -> None:
     rows, drawn = some_metrics(), chart(rendered(), "Line chart: AUC")
-    assert same(points(drawn, "AUC"), [(r["step"], r["auc"]) for r in rows])
-    assert same(points(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
-    assert not same(points(drawn, "AUC"), [(r["step"], r["accuracy"]) for r in rows])
+    for name, key in (("AUC", "auc"), ("accuracy", "accuracy")):
+        single = [(row["step"], row[key]) for row in rows]
+        assert same(faint(drawn, name), single)
+        assert same(points(drawn, name), [*running_mean(single)])
+        assert not same(points(drawn, name), single)
+
+
+def test_a_running_mean_takes_two_neighbours_on_either_side_where_there_are_any() -> None:
+    jumping = [(float(x), 0.8 + 0.1 * (-1) ** x) for x in range(9)]
+    found = running_mean(jumping)
+    assert [x for x, _ in found] == [x for x, _ in jumping]
+    assert isclose(found[4][1], (3 * 0.9 + 2 * 0.7) / 5)
+    assert isclose(found[0][1], (2 * 0.9 + 0.7) / 3)
+    assert isclose(found[-1][1], (2 * 0.9 + 0.7) / 3)
+    assert running_mean(jumping[:4]) == tuple(jumping[:4])
+
+
+def test_all_scores_stand_on_one_axis_and_so_do_all_epsilons() -> None:
+    page = rendered()
+    curve = {value for _, value in axis(chart(page, "Line chart: AUC"), "tick-up")}
+    joined = {value for _, value in axis(chart(page, "Intervals of AUC"), "tick-across")}
+    assert curve == joined == {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
+    small = a_plan()
+    small["epsilon"] = small["epsilon"][:5]
+    page = rendered(plan=small)
+    so_far = axis(chart(page, "Line chart: epsilon"), "tick-up")
+    assert so_far == axis(chart(page, "Line chart of epsilon by"), "tick-up")
+    assert max(value for _, value in so_far) > 0.73
 
 
 def test_the_cost_so_far_is_drawn_over_steps() -> None:
@@ -279,22 +338,48 @@ def test_a_bound_past_fifty_is_marked_as_no_promise_and_has_no_point() -> None:
     assert [one.text for one in crosses] == ["4: over 50: no promise"]
 
 
-def test_bars_are_as_long_as_the_means() -> None:
-    drawn = chart(rendered(), "Bar chart")
+def test_intervals_stand_where_their_numbers_are() -> None:
+    drawn = chart(rendered(), "Intervals of AUC")
     ticks = axis(drawn, "tick-across")
-    ends = [one.number("x") + one.number("width") for one in drawn.all("rect")]
-    found = [between(ticks, end) for end in ends]
-    assert all(isclose(a, b, abs_tol=0.005) for a, b in zip(found, [0.86, 0.75, 0.9], strict=True))
+    found = [between(ticks, one.number("cx")) for one in drawn.all("circle")]
+    assert all(isclose(a, b, abs_tol=1e-3) for a, b in zip(found, [0.86, 0.75, 0.9], strict=True))
+    paths = [one.attributes["d"] or "" for one in drawn.all("path")]
+    ends = [re.fullmatch(r"M(\S+) .*H([\d.]+)m.*", path) for path in paths]
+    reached = [(between(ticks, float(e[1])), between(ticks, float(e[2]))) for e in ends if e]
+    assert same(reached, [(0.85, 0.87), (0.71, 0.79)])
+
+
+def test_every_arrangement_has_its_epsilon_and_against_whom_it_holds() -> None:
+    tables = [
+        one for one in read(rendered()).all("table") if "several" in one.all("caption")[0].text
+    ]
+    cells = {
+        row.all("th")[0].text: [cell.text for cell in row.all("td")]
+        for row in tables[0].all("tr")
+        if row.all("td")
+    }
+    assert cells == {
+        "together (hubbub)": [
+            *("0.860", "0.850 to 0.870", "0.500", "the aggregator together with 1 silo")
+        ],
+        "each silo alone": ["0.750", "0.710 to 0.790", "0.500", "those who see a silo's model"],
+        "no privacy": ["0.900", "–", "none", "nobody: no promise"],
+    }
 
 
 @pytest.mark.parametrize(
-    ("together", "alone", "spread", "start"),
-    [(0.86, 0.75, 0.04, "Yes"), (0.86, 0.85, 0.04, "No clear"), (0.7, 0.8, 0.04, "Not here")],
+    ("together", "alone", "reach", "start"),
+    [
+        (0.86, 0.75, 0.04, "Yes"),
+        (0.86, 0.85, 0.04, "No clear"),
+        (0.7, 0.8, 0.04, "Not here"),
+        (0.86, 0.75, None, "Not known"),
+    ],
 )
 def test_the_verdict_follows_the_comparison(
-    together: float, alone: float, spread: float, start: str
+    together: float, alone: float, reach: float | None, start: str
 ) -> None:
-    given = {"federated": {"auc": together, "spread": spread}, "alone": {"auc": alone}}
+    given = compared(arrangement("federated", together, reach), arrangement("alone", alone, reach))
     verdicts = [
         one
         for one in read(rendered(comparison=given)).all("p")
@@ -304,13 +389,157 @@ def test_the_verdict_follows_the_comparison(
     assert verdicts[0].text.startswith(start)
 
 
+def test_a_table_of_arrangements_goes_to_json_and_back() -> None:
+    assert ArrangementTable.from_dict(json.loads(json.dumps(COMPARISON.to_dict()))) == COMPARISON
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mean": nan},
+        {"mean": 0.9, "low": 0.95, "high": 0.99},
+        {"mean": 0.9, "low": 0.8},
+        {"mean": 0.9, "name": 7},
+        {"mean": "0.9"},
+        {"mean": 0.9, "epsilon": nan},
+    ],
+)
+def test_an_arrangement_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Arrangement(**{"name": "alone", **wrong})
+
+
+def test_an_interval_is_students() -> None:
+    low, high = interval([0.8, 0.9])
+    assert low is not None
+    assert high is not None
+    assert isclose(high - 0.85, 12.706 * 0.05, rel_tol=1e-3)
+    assert isclose(0.85 - low, 12.706 * 0.05, rel_tol=1e-3)
+    assert interval([0.8]) == (None, None)
+
+
 def test_without_auc_the_accuracy_takes_its_place() -> None:
     rows = [{k: v for k, v in row.items() if k != "auc"} for row in some_metrics()]
-    page = rendered(metrics=rows, comparison={"federated": {"accuracy": 0.8}})
+    given = compared(arrangement("federated", 0.8), metric="accuracy")
+    page = rendered(metrics=rows, comparison=given)
     assert "AUC" not in read(page).text
     drawn = chart(page, "Line chart: accuracy")
-    assert same(points(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
-    assert len(chart(page, "Bar chart of accuracy").all("rect")) == 1
+    assert same(faint(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
+    assert len(chart(page, "Intervals of accuracy").all("circle")) == 1
+
+
+def a_run(folder: str, baseline: str | None, auc: float, **changes: Any) -> ReportedRun:
+    rows = [{**row, "auc": auc + 0.001 * row["step"] - 0.06} for row in some_metrics()]
+    return ReportedRun(folder=folder, plan=a_plan(**changes), metrics=rows, baseline=baseline)
+
+
+def test_runs_stand_side_by_side_with_what_each_epsilon_holds_against() -> None:
+    runs = [a_run("mine", None, 0.86), a_run("theirs", "trusted", 0.88)]
+    page = rendered(comparison=None, beside=runs)
+    rows = rows_of(page)
+    assert rows["mine"][:3] == ["together (hubbub)", "60", "0.860"]
+    assert rows["mine"][-2:] == ["0.490", "the aggregator together with 1 silo"]
+    assert rows["theirs"][-1] == "those who see only models"
+    first, second = (
+        axis(one, "tick-up")
+        for one in read(page).all("svg")
+        if "over the steps" in (one.attributes["aria-label"] or "")
+        and ("mine" in (one.attributes["aria-label"] or "") or "theirs" in str(one.attributes))
+    )
+    assert first == second
+    assert "More than one study" not in page
+
+
+def test_runs_of_one_study_answer_whether_joining_is_worth_it() -> None:
+    runs = [
+        *(a_run(f"mine-{k}", None, 0.86 + 0.001 * k) for k in range(3)),
+        *(a_run(f"alone-{k}", "alone", 0.70 + 0.001 * k) for k in range(3)),
+        a_run("other", "alone", 0.2, study_id="00" * 32),
+    ]
+    page = rendered(comparison=None, beside=runs)
+    verdicts = [one.text for one in read(page).all("p") if one.attributes.get("class") == "verdict"]
+    assert len(verdicts) == 1
+    assert verdicts[0].startswith("Yes: AUC 0.861 (0.859 to 0.863) together, 0.701 (")
+    assert "more than one study" in read(page).text
+
+
+def test_the_command_shows_runs_beside_the_one_that_it_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, baseline in (("mine", None), ("theirs", "alone"), ("open", "non-private")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "plan.json").write_text(json.dumps(a_plan()))
+        (folder / "run.json").write_text(json.dumps({"baseline": baseline}))
+        rows = a_run(name, baseline, 0.8).metrics
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mine, *others = (str(tmp_path / name) for name in ("mine", "theirs", "open"))
+    assert main(["report", mine, "--with", *others]) == 0
+    page = (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")
+    assert {"mine", "theirs", "open"} <= rows_of(page).keys()
+    assert rows_of(page)["open"][-2:] == ["none", "nobody: no promise"]
+    assert not (tmp_path / "theirs" / "report.html").exists()
+    assert main(["report", mine, "--with", str(tmp_path)]) == 2
+    assert "no plan.json" in capsys.readouterr().err
+
+
+PARTIES = [
+    (None, ["4 silos", "Relay", "2 compute nodes", "Aggregator", "Outsider", "Aggregator + 1"]),
+    ("trusted", ["4 silos", "Aggregator", "Outsider"]),
+    ("local-dp", ["4 silos", "Aggregator", "Outsider"]),
+    ("alone", ["4 silos", "Outsider"]),
+    ("non-private", ["4 silos", "Aggregator", "Outsider"]),
+]
+
+
+@pytest.mark.parametrize(("baseline", "parties"), PARTIES)
+def test_the_page_opens_with_a_picture_of_who_sees_what(
+    baseline: str | None, parties: list[str]
+) -> None:
+    plan = a_plan(compute_nodes=2, silos=4)
+    plan["epsilon"].insert(2, exposure("aggregator and all compute nodes but one", 0, 0.34065))
+    drawn = read(rendered(plan=plan, baseline=baseline)).all("header")[0].all("svg")[0]
+    names = [one.text for one in drawn.all("text") if one.attributes.get("class") == "name"]
+    assert len(names) == len(parties)
+    assert all(name.startswith(start) for name, start in zip(names, parties, strict=True))
+    bounds_ = [
+        one.text for one in drawn.all("text") if one.attributes.get("class") in ("bound", "none")
+    ]
+    expected = {
+        None: ["0.400", "0.341", "0.341", "0.341", "0.341", "0.500"],
+        "trusted": ["0.500", "no promise", "0.500"],
+        "local-dp": ["0.500"] * 3,
+        "alone": ["0.500"] * 2,
+        "non-private": ["no promise"] * 3,
+    }[baseline]
+    assert [one.removeprefix("ε ≤ ") for one in bounds_] == expected
+    label = drawn.attributes["aria-label"] or ""
+    assert all(name in label for name in names)
+
+
+def test_of_many_silos_a_few_are_drawn() -> None:
+    drawn = chart(rendered(plan=a_plan(silos=400)), "Picture")
+    assert len([one for one in drawn.all("g") if one.attributes.get("class") == "drum"]) == 6
+    assert "400 silos" in drawn.text
+    assert "…" in drawn.text
+
+
+def test_every_adversary_of_a_plan_is_said_in_plain_words() -> None:
+    page = read(rendered()).text
+    assert "the aggregator and 1 silo that secretly tell each other all they know" in page
+    assert all(explained(row["adversary"]) for row in a_plan()["epsilon"])
+    assert "hardware" in explained("aggregator + 1 silo, no enclave holding")
+    assert "whom no silo helps" in explained("aggregator + 0 silos")
+
+
+def test_a_study_without_test_records_says_so_and_still_shows_its_cost() -> None:
+    bare = [{"step": row["step"], "epsilon": row["epsilon"]} for row in some_metrics()]
+    tree = read(rendered(metrics=bare, comparison=None))
+    assert "no public test records" in tree.text
+    assert "AUC" not in tree.text
+    assert "accuracy" not in tree.text
+    labels = [one.attributes["aria-label"] or "" for one in tree.all("svg")]
+    assert any(label.startswith("Line chart: epsilon") for label in labels)
 
 
 def test_rows_without_scores_and_scores_that_are_no_numbers_are_left_out() -> None:
@@ -318,12 +547,10 @@ def test_rows_without_scores_and_scores_that_are_no_numbers_are_left_out() -> No
     rows[2]["auc"] = nan
     drawn = chart(rendered(metrics=rows), "Line chart: AUC")
     assert len(points(drawn, "AUC")) == 5
-    bare = [{"step": row["step"], "epsilon": row["epsilon"]} for row in rows]
-    assert "not scored" in read(rendered(metrics=bare)).text
 
 
 def test_no_epsilon_is_claimed_for_the_baseline_without_noise() -> None:
-    text = read(rendered(baseline="non-private")).text
+    text = read(rendered(baseline="non-private", comparison=None)).text
     assert "nothing is promised" in text
     assert "0.500" not in text
     assert "0.500" in read(rendered(baseline="trusted")).text
@@ -333,11 +560,30 @@ def test_no_epsilon_is_claimed_for_the_baseline_without_noise() -> None:
 def test_a_baseline_never_claims_the_promise_of_the_federation(baseline: str) -> None:
     assert "aggregator + 1 silo" in read(rendered()).text
     assert "aggregator + 1 silo" not in read(rendered(baseline=baseline)).text
+    alone = read(rendered(baseline=baseline, comparison=None)).text
+    assert "aggregator together with" not in alone
 
 
 def test_the_table_of_the_federation_is_not_shown_for_a_baseline() -> None:
     assert "aggregator + 2 silos" in rendered()
     assert "aggregator + 2 silos" not in rendered(baseline="trusted")
+
+
+def test_what_silos_held_back_is_scored_where_there_are_no_test_records() -> None:
+    rows = [
+        {"step": row["step"], "epsilon": row["epsilon"], "held_back_accuracy": 1.07 - 0.05 * k}
+        for k, row in enumerate(some_metrics())
+    ]
+    rows[1].pop("held_back_accuracy")
+    page = rendered(metrics=rows, comparison=None)
+    drawn = chart(page, "Line chart: held-back accuracy")
+    assert same(
+        faint(drawn, "held-back accuracy"),
+        [(row["step"], row["held_back_accuracy"]) for row in rows if len(row) > 2],
+    )
+    text = read(page).text
+    assert "public test records" not in text
+    assert "kept out of the training" in text
 
 
 def test_every_chart_and_table_has_words_for_those_who_cannot_see_it() -> None:
@@ -440,7 +686,7 @@ def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(
     page = rendered(plan=a_plan(epsilon=rows))
     header = read(page).all("header")[0]
     assert word in header.text
-    drawn = header.all("svg")[0]
+    drawn = header.all("svg")[1]
     assert (drawn.attributes["aria-label"] or "").endswith(f"{scale}.")
     pointer = next(one for one in drawn.all("path") if one.attributes["class"] == "pointer")
     x = float((pointer.attributes["d"] or "")[1:].split()[0])
@@ -458,6 +704,115 @@ def test_a_real_browser_shows_the_page_without_a_word_on_the_console(tmp_path: P
     assert "CONSOLE" not in shown(page)
     assert "What the ledgers say" in shown(page)
     assert "CONSOLE" in shown(broken)
+
+
+def palettes() -> dict[str, dict[str, str]]:
+    """The style's colours by scheme: those for light, and the changes to them."""
+    style = (files("hubbub.report") / "style.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    light, dark, paper = (dict(re.findall(r"--([\w-]+): (#\w{6})", one)) for one in blocks)
+    return {"light": light, "dark": light | dark, "print": light | paper}
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2.2."""
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear_ = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear_, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+def test_every_colour_of_text_stands_out_from_every_ground(scheme: str) -> None:
+    found = palettes()[scheme]
+    grounds, texts = ("paper", "card", "mark", "warn-card"), ("ink", "soft", "one", "two", "warn")
+    assert isclose(contrast("#ffffff", "#000000"), 21)
+    assert contrast("#777777", "#ffffff") < 4.5
+    low = {
+        (text, ground): contrast(found[text], found[ground]) for text in texts for ground in grounds
+    }
+    assert {pair: value for pair, value in low.items() if value < 4.5} == {}
+
+
+LOOK = """
+<body style="margin:0"><pre></pre><iframe style="border:0;height:900px;width:WIDTHpx"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+const found = [];
+const close = 0.6;
+frame.onload = () => {
+  const page = frame.contentDocument, wide = page.documentElement.clientWidth;
+  if (page.documentElement.scrollWidth > wide) found.push("page");
+  for (const one of page.body.querySelectorAll("*")) {
+    const box = one.getBoundingClientRect();
+    const name = one.tagName + " " + one.textContent.slice(0, 30);
+    if (box.right > wide + close || box.left < -close) found.push("outside: " + name);
+    if (!one.ownerSVGElement && one.scrollWidth > one.clientWidth + 1 && one.clientWidth)
+      found.push("wider than its place: " + name);
+  }
+  for (const svg of page.querySelectorAll("svg")) {
+    const box = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll("text")];
+    const boxes = texts.map((one) => one.getBoundingClientRect());
+    boxes.forEach((one, k) => {
+      const name = texts[k].textContent;
+      if (one.left < box.left - close || one.right > box.right + close) found.push("cut: " + name);
+      boxes.slice(0, k).forEach((other, j) => {
+        const across = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+        const down = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+        const both = name + " / " + texts[j].textContent;
+        if (across > 1 && down > 4) found.push("over each other: " + both);
+      });
+    });
+  }
+  document.querySelector("pre").textContent = "FOUND" + JSON.stringify(found) + "END";
+};
+frame.srcdoc = PAGE;
+</script>
+"""
+
+
+def misplaced(page: str, folder: Path, width: int) -> list[str]:
+    """What a browser of this width shows outside the window, cut off, or over other text."""
+    inner = json.dumps(page).replace("</", "<\\/")
+    outer = folder / f"looked-at-{width}.html"
+    outer.write_text(LOOK.replace("WIDTH", str(width)).replace("PAGE", inner), encoding="utf-8")
+    said = re.search(r"FOUND(.*)END</pre>", shown(outer), re.DOTALL)
+    assert said
+    return list(json.loads(unescape(said[1])))
+
+
+LONG = "a-hospital-of-a-very-long-name-without-any-place-to-break-it-in-two"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
+def test_nothing_is_wider_than_the_window_or_cut_or_over_other_text(
+    tmp_path: Path, width: int
+) -> None:
+    runs = [a_run("mine", None, 0.86), a_run(LONG, "trusted", 0.88)]
+    page = rendered(
+        plan=a_plan(study=LONG, compute_nodes=12, silos=400),
+        parts=[{**PARTS[0], "silo": LONG}, *PARTS],
+        checked=[*CHECKED, (f"that {LONG} has spoken", "wrong")],
+        seconds=3.0,
+        beside=runs,
+    ).replace("<details>", "<details open>")
+    assert misplaced(page, tmp_path, width) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
+def test_what_is_too_wide_or_cut_is_noticed(tmp_path: Path) -> None:
+    long = "<p style='white-space:nowrap'>" + "a long line " * 40 + "</p>"
+    drawn = "<svg viewBox='0 0 99 99' width='99'><text x='80' y='9'>cut off</text></svg>"
+    twice = "<svg viewBox='0 0 99 99'><text y='9'>one</text><text y='9'>two</text></svg>"
+    found = misplaced(f"<body>{long}{drawn}{twice}</body>", tmp_path, 390)
+    for start in ("page", "wider than its place", "cut: cut off", "over each other: two / one"):
+        assert any(one.startswith(start) for one in found), found
 
 
 def shown(page: Path) -> str:

@@ -172,10 +172,27 @@ def test_without_columns_all_others_are_used_unscaled_in_header_order(tmp_path):
     assert read_table(path, target="y").inputs.tolist() == [[3, -7.5], [4, 1000]]
 
 
-def test_positive_spellings_count_as_one_and_all_others_as_zero(tmp_path):
+def test_listed_spellings_count_as_one_and_zero(tmp_path):
     path = _csv(tmp_path, "age,num\n30,0\n30,3\n30,4.0\n30,none\n")
-    records = read_table(path, target="num", columns=[AGE], positive=("3", "4"))
+    lists = {"positive": ("3", "4"), "negative": ("0", "none")}
+    records = read_table(path, target="num", columns=[AGE], **lists)
     assert records.targets.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("label", ["None", "none.", SECRET])
+def test_a_spelling_that_neither_list_has_is_refused_and_becomes_no_zero(tmp_path, label):
+    path = _csv(tmp_path, f"age,num\n30,0\n30,{label}\n")
+    with pytest.raises(DataError, match="row 2 after the header") as refusal:
+        read_table(path, target="num", columns=[AGE], positive=("3",), negative=("0", "none"))
+    assert label not in str(refusal.value)
+
+
+def test_a_column_may_ignore_case():
+    sex = Column(name="sex", categories=("F", "M"), missing=("na",), default="M", ignore_case=True)
+    cells = {"sex": ["f", "M", "m", "NA"], "y": ["0", "1", "0", "1"]}
+    assert encode_table(cells, target="y", columns=[sex]).inputs.tolist() == [[-1], [1], [1], [1]]
+    with pytest.raises(StudyError, match="two different"):
+        Column(name="sex", categories=("F", "f"), ignore_case=True)
 
 
 def test_several_classes_become_class_numbers(tmp_path):

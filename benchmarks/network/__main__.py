@@ -1,4 +1,4 @@
-"""python -m benchmarks.network kills | endurance | crowd; see each file."""
+"""python -m benchmarks.network WHAT; see the file of that name, and slow_line for `slow`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,39 @@ def _crowd(options: Options) -> Sequence[Any]:
     return crowd.measured(options.silos, options.steps)
 
 
+def _cuts(options: Options) -> Sequence[Any]:
+    from benchmarks.network import cuts
+
+    return cuts.measured(options.nodes, options.cuts, options.seed)
+
+
+def _slow(options: Options) -> Sequence[Any]:
+    from benchmarks.network import slow_line
+
+    return slow_line.measured(options.nodes, options.seed, options.darknesses, options.hidden)
+
+
+def _step(options: Options) -> Sequence[Any]:
+    from benchmarks.network import step
+
+    return step.measured([options.hidden or 1000], options.steps)
+
+
+def _thin(options: Options) -> Sequence[Any]:
+    from benchmarks.network import thin
+
+    return thin.measured(options.silos, options.steps)
+
+
 # What is measured, and over how many steps.
 _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "kills": (_kills, 600),
     "endurance": (_endurance, 1000),
     "crowd": (_crowd, 20),
+    "cuts": (_cuts, 0),
+    "slow": (_slow, 0),
+    "step": (_step, 8),
+    "thin": (_thin, 12),
 }
 
 
@@ -42,9 +70,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=_WHAT)
     parser.add_argument("--nodes", type=int, default=2, help="compute nodes; 0: pairwise masks")
-    parser.add_argument("--silos", type=int, default=30, help="crowd: how many")
+    parser.add_argument("--silos", type=int, default=30, help="crowd, thin: how many at most")
     parser.add_argument("--kills", type=int, default=200, help="kills: how many")
-    parser.add_argument("--seed", type=int, default=1, help="kills: of chance")
+    parser.add_argument("--cuts", type=int, default=300, help="cuts: how many")
+    parser.add_argument("--seed", type=int, default=1, help="kills, cuts, slow: of chance")
+    parser.add_argument("--darknesses", type=int, default=4, help="slow: how many")
+    parser.add_argument("--hidden", type=int, default=0, help="slow, step: width of a hidden layer")
     parser.add_argument("--minutes", type=float, default=60.0, help="kills: at most")
     parser.add_argument("--steps", type=int, help="of the study")
     options = parser.parse_args()

@@ -9,12 +9,32 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
-from benchmarks.network.stage import Run
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript import files, read
 from hubbub.assurance.verification.checking import verify
-from hubbub.protocol.primitives.wire import Tag
+from hubbub.protocol import Roster, Tag
+from hubbub.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Books:
+    """Where one run's books are.
+
+    Args:
+        study: that was run.
+        roster: of it.
+        homes: below which everybody's folders are.
+        folder: of the run, at the aggregator.
+        step: the last that its event log told.
+    """
+
+    study: Study
+    roster: Roster
+    homes: Path
+    folder: Path
+    step: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +59,7 @@ class Account:
         return f"{min(self.charged.values())}-{max(self.charged.values())}"
 
 
-def account(run: Run, *, finished: bool) -> Account:
+def account(run: Books, *, finished: bool) -> Account:
     """Look everything up."""
     wrong: list[str] = []
     rows = {name: _rows(run, name, wrong) for name in run.study.parties.names}
@@ -59,14 +79,14 @@ def account(run: Run, *, finished: bool) -> Account:
     return Account(step=run.step, counted=counted, charged=charged, wrong=wrong)
 
 
-def _counted(run: Run) -> int:
+def _counted(run: Books) -> int:
     evidence = json.loads((run.folder / "evidence.json").read_text(encoding="utf-8"))
     return int(evidence["epsilon"]["attempts"])
 
 
-def _rows(run: Run, name: str, wrong: list[str]) -> Counter[tuple[bytes, int, int]]:
+def _rows(run: Books, name: str, wrong: list[str]) -> Counter[tuple[bytes, int, int]]:
     """The attempts that a silo has charged for the study."""
-    with Ledger(run.stage.home(name) / "ledger.sqlite") as ledger:
+    with Ledger(run.homes / name / "ledger.sqlite") as ledger:
         ledger.verify()
         mine = [one for one in ledger.entries() if one.study == run.study.id]
         if ledger.spent_on(run.study.id) != len(mine):
@@ -77,9 +97,9 @@ def _rows(run: Run, name: str, wrong: list[str]) -> Counter[tuple[bytes, int, in
     return found
 
 
-def _used(run: Run, wrong: list[str]) -> dict[str, set[tuple[bytes, int, int]]]:
+def _used(run: Books, wrong: list[str]) -> dict[str, set[tuple[bytes, int, int]]]:
     """The attempts of which the aggregator has used a silo's vector."""
-    roster = run.stage.roster
+    roster = run.roster
     used: dict[str, set[tuple[bytes, int, int]]] = {name: set() for name in run.study.parties.names}
     bodies: Counter[bytes] = Counter()
     for path in files(run.folder):

@@ -53,7 +53,7 @@ def measured(silos: int, steps: int) -> list[Crowd]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         told = lambda _: None  # noqa: E731 (nobody listens)
-        consortium = DemoConsortium.made(home, _study(silos, steps), 0, told, main)
+        consortium = DemoConsortium.made(home, study(silos, steps), 0, told, main)
         server = consortium.serve()
         for name in consortium.members:
             consortium.join(name)
@@ -74,7 +74,8 @@ def measured(silos: int, steps: int) -> list[Crowd]:
     return [row]
 
 
-def _study(silos: int, steps: int) -> str:
+def study(silos: int, steps: int) -> str:
+    """A small study of so many silos."""
     names = [f"silo-{number:03}" for number in range(1, silos + 1)]
     return f"""
 study.name = "crowd"

@@ -44,7 +44,7 @@ def measured(nodes: int, steps: int) -> list[Growth]:
                 for what, value in zip(_KINDS, values, strict=True):
                     found.setdefault((name, what), []).append(value)
         code = run.end(300.0)
-        books = account(run, finished=code == 0)
+        books = account(run.books, finished=code == 0)
         assert code == 0, f"ended with {code}: {run.said}"
         assert not books.wrong, books.wrong
         times = [when for when, _ in run.steps]

@@ -59,7 +59,7 @@ def measured(nodes: int, kills: int, steps: int, seed: int, minutes: float) -> K
                 break
         while (code := run.end(900.0)) not in (0, None) and run.served < 40:
             run.serve()
-        books = account(run, finished=code == 0)
+        books = account(run.books, finished=code == 0)
         made = Killed(
             masks=f"{nodes} nodes" if nodes else "pairwise",
             kills=done["party"] + done["relay"] + done["server"],

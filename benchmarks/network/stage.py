@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from typing import Any
 
 import tomli_w
 
+from benchmarks.network.accounts import Books
 from hubbub.cli.main import main
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.nats.server import PROCESS_ID
@@ -76,6 +78,17 @@ class Run:
     def folder(self) -> Path:
         """Of the run, at the aggregator."""
         return PartyFolder.opened(self.stage.home("aggregator")).run(self.study.id)
+
+    @property
+    def books(self) -> Books:
+        """Where everybody's books are."""
+        return Books(
+            study=self.study,
+            roster=self.stage.roster,
+            homes=self.stage.consortium.folder,
+            folder=self.folder,
+            step=self.step,
+        )
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -186,6 +199,13 @@ def strike(pid: int | None, sign: int = signal.SIGKILL) -> bool:
             os.kill(pid, sign)
             return True
     return False
+
+
+def free_port() -> int:
+    """A port of the loopback that is free."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait(found: Callable[[], object], seconds: float) -> bool:

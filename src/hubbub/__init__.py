@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from hubbub import learning as learning
     from hubbub.assurance.audit import Audit, audit
     from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.training import Result, resume
-    from hubbub.training.run_study import run
+    from hubbub.training import Result, TrainedModel, fit, load, rehearse, resume, run
 
 __version__ = VERSION
 
@@ -47,18 +46,22 @@ __all__ = [
     "Step",
     "Study",
     "TradeOff",
+    "TrainedModel",
     "attack_power",
     "audit",
     "composed_epsilon",
     "delta",
     "epsilon",
+    "fit",
     "learning",
+    "load",
     "malicious_epsilon",
     "noise_multiplier",
     "plan",
     "private_sum",
     "projected_epsilon",
     "projection_bound",
+    "rehearse",
     "resume",
     "run",
     "secure_sum",
@@ -68,11 +71,15 @@ __all__ = [
 _LATER = {
     "Audit": "hubbub.assurance.audit",
     "PrivateSum": "hubbub.session.sums",
-    "Result": "hubbub.training.result",
+    "Result": "hubbub.training",
+    "TrainedModel": "hubbub.training",
     "audit": "hubbub.assurance.audit",
+    "fit": "hubbub.training",
+    "load": "hubbub.training",
     "private_sum": "hubbub.session.sums",
-    "resume": "hubbub.training.run_study",
-    "run": "hubbub.training.run_study",
+    "rehearse": "hubbub.training",
+    "resume": "hubbub.training",
+    "run": "hubbub.training",
     "secure_sum": "hubbub.session.sums",
 }
 

@@ -320,8 +320,9 @@ def test_a_record_is_clipped_by_its_projected_length_and_not_by_its_own():
 # The way back -------------------------------------------------------------------------------------
 
 
-def statistics_of(scale):
-    """By how many standard errors the mean of what is lifted is off, along a few directions."""
+@functools.cache
+def lifted_often():
+    """A gradient, what is lifted of it with many keys, and a few directions."""
     shapes, dimension = ((6, 7), (5,), (3, 2), (9, 8)), 40
     rng = np.random.default_rng(5)
     gradient = rng.normal(size=sum(map(prod, shapes)))
@@ -334,8 +335,14 @@ def statistics_of(scale):
         ]
     )
     directions = np.vstack([gradient, rng.normal(size=(9, gradient.size))])
+    return gradient, lifted, directions
+
+
+def statistics_of(scale):
+    """By how many standard errors the mean of what is lifted is off, along a few directions."""
+    gradient, lifted, directions = lifted_often()
     off = (scale * lifted - gradient) @ directions.T
-    return np.abs(off.mean(0)) / (off.std(0) / sqrt(draws))
+    return np.abs(off.mean(0)) / (off.std(0) / sqrt(len(lifted)))
 
 
 def test_what_is_lifted_is_right_on_average():

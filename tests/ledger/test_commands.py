@@ -159,7 +159,7 @@ def test_bad_input_is_refused_in_a_sentence(path, command, arguments, code, word
 @pytest.mark.parametrize("place", [".", "/", "", "photo/ledger", "/proc/self/ledger"])
 def test_a_cap_cannot_be_set_where_no_ledger_can_be(tmp_path, command, place):
     (tmp_path / "photo").write_text("no folder")
-    done = command("budget", "set", place, "--epsilon", 1, "--delta", DELTA)
+    done = command("budget", "set", place, "--new", "--epsilon", 1, "--delta", DELTA)
     assert "expected a usable ledger" in refusal(done, 1)
     assert [one.name for one in Path().iterdir()] == ["photo"]
 

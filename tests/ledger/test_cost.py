@@ -12,10 +12,13 @@ import pytest
 
 import hubbub
 from hubbub.assurance.ledger import Kind, kind_of
-from hubbub.assurance.ledger.row_cost import cost_of
+from hubbub.assurance.ledger.privacy_ledger import Entry
+from hubbub.assurance.ledger.row_cost import cost_of, rows_of
+from hubbub.assurance.ledger.tally import Tally
 from hubbub.errors import StudyError
 from hubbub.planning import exposure, mechanism_of
 from hubbub.privacy import Composition
+from ledger.book import entry
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 STEPS = 12
@@ -102,3 +105,21 @@ def test_p15_a_record_less_on_a_kept_list_costs_no_less_than_one_exchanged(batch
     kind = kind_of(planned(study("substitute", "", batches)))
     exchanged = upper(kind, 2, "substitute", 1e-5)
     assert exchanged < upper(kind, 2, "add-remove", 1e-5) < 1.3 * exchanged
+
+
+@pytest.mark.parametrize("batches", ["poisson", "per-epoch"])
+def test_what_approve_tells_is_what_the_ledger_says_in_the_end(batches: str) -> None:
+    """With other studies there already, and with a part of this one behind it."""
+    made = planned(study("substitute", "", batches))
+    kind, rows, certificate = rows_of(made)[0]
+    there = {"kind": kind, "certificate": certificate, "attempt": 0}
+    tally, goal = Tally(), {"delta": 1e-5, "relation": "substitute"}
+    assert tally.after(made).epsilon(**goal) == pytest.approx(made.stated.epsilon, rel=1e-3)
+    tally.add(entry(1))
+    before = tally.epsilon(**goal)
+    told = tally.after(made).epsilon(**goal)
+    for number in range(1, rows + 1):
+        row = Entry(study=made.study.id, session=b"e" * 16, round=number, **there)
+        tally.add(row)
+        assert tally.after(made).epsilon(**goal) >= told  # a session more, or as many
+    assert before < tally.epsilon(**goal) == told == tally.after(made).epsilon(**goal)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hubbub.network.coordinator import Coordinator
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.engine import Phase
 from hubbub.network.event_log import EventLog
 from hubbub.network.key_files import roster_of
 from hubbub.network.node_endpoint import NodeEndpoint
 from hubbub.network.party_folder import PartyFolder
+from hubbub.network.requests import Requests
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
@@ -114,8 +116,15 @@ class Consortium:
             lambda name: endpoint.answer if (endpoint := self.seats.get(name)) else None
         )
 
-    def serve(self, phase: Phase | None = None, **changes: Any) -> Result:
+    def serve(
+        self, phase: Phase | None = None, *, timeouts: Timeouts = QUICK, **changes: Any
+    ) -> Result:
         """Run the study."""
         event_log = EventLog(party="aggregator", say=self.said.append)
-        options = {"event_log": event_log, "timeouts": QUICK, **changes}
-        return serve(self.aggregator, self.study, self.home / "run", phase or self.phase, **options)
+        site, phase = self.aggregator, phase or self.phase
+        requests = Requests(site.roster, self.study.id, phase, event_log, timeouts)
+        return serve(
+            Coordinator(site, self.study, requests),
+            changes.pop("out", self.home / "run"),
+            **changes,
+        )

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from hubbub.cli import main
+from hubbub.errors import DataError
+from hubbub.network import EventLog
 from hubbub.network import checkup as checkups
 from hubbub.network.checkup import Checked, checkup
 from hubbub.network.host import RelayFiles
-from hubbub.network.join import Machine, relay_of
+from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.nats import Server, tls, trial
 from hubbub.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
@@ -287,3 +289,22 @@ def test_a_ledger_in_a_folder_that_is_not_there(there: Everybody, tmp_path: Path
     found = looked(there.sites["ann"], Machine(ledger=tmp_path / "no" / "ledger.sqlite"))
     assert wrong(found) == ["disk"]
     assert str(tmp_path / "no") in found["disk"].found
+
+
+def test_a_silo_whose_file_is_refused_is_not_there_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong is said here, before any line is opened, and without the cell."""
+    everybody = with_files(tmp_path)
+    everybody.approve()
+    site = everybody.sites["ann"]
+    (site.home / "ann.csv").write_text(ROWS + "0.5,0.25,0.125,1,s3cr3t\n")
+
+    def opened(*_: object) -> None:
+        raise AssertionError("a line was opened")
+
+    monkeypatch.setattr("hubbub.network.join.Answering", opened)
+    log = EventLog(party="ann")
+    with pytest.raises(DataError, match=r"row 21 after the header.*hubbub check") as refusal:
+        join(site, relay_of(site, None, everybody.roster), Machine(), log)
+    assert "s3cr3t" not in str(refusal.value)

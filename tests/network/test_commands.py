@@ -229,7 +229,7 @@ def test_whoever_approves_sees_what_is_approved(command, home):
 
 def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command, home, tmp_path):
     said = tomllib.loads((home / "study.toml").read_text())
-    said["model"] = {"kind": "python:ours:net", "inputs": [3]}
+    said["model"] = {"kind": "python:ours:net", "inputs": [1]}
     said["data"] = {
         "files": "{name}.csv",
         "target": "ill",
@@ -239,7 +239,7 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
     said["training"]["evaluate"] = {"every": 1, "epsilon": 0.1}
     (home / "study.toml").write_text(tomli_w.dumps(said))
     ledger = home / "cleveland" / "ledger.sqlite"
-    assert command("budget", "set", ledger, "--epsilon", 3, "--delta", 1e-5)[0] == 0
+    assert command("budget", "set", ledger, "--epsilon", 3, "--delta", 1e-5, "--new")[0] == 0
     code, out, err = command(*approval(home))
     flat = " ".join(out.split())
     assert (code, err) == (0, "")
@@ -252,6 +252,11 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
     ):
         assert shown in flat
     assert "this study spends at most epsilon 0.9999 of it" in flat
+    assert "with it, all studies come to epsilon 0.9999 at delta 1e-05 (add-remove)" in flat
+    assert "above the cap" not in flat
+    assert command("budget", "set", ledger, "--epsilon", 0.5, "--delta", 1e-5)[0] == 0
+    _, out, _ = command(*approval(home))
+    assert "above the cap: the ledger will refuse its last steps" in " ".join(out.split())
 
 
 def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, home):
@@ -446,6 +451,7 @@ def test_files_that_are_not_there_are_told_with_their_paths_at_once(ask, command
     said = tomllib.loads((home / "study.toml").read_text())
     said["data"] = {"files": "rows-{name}.csv", "test": "rows.csv", "target": "ill", "records": 735}
     said["data"]["columns"] = {"age": {"low": 20, "high": 90, "default": 55}}
+    said["model"].pop("inputs", None)
     (home / "study.toml").write_text(tomli_w.dumps(said))
     ask(*approval(home, "aggregator"))
     ask(*approval(home, "cleveland"))

@@ -15,7 +15,7 @@ from hubbub.assurance.transcript.header import plain_roster
 from hubbub.assurance.verification import checking
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import StudyError
-from hubbub.training import result
+from hubbub.training import run_folder
 from hubbub.training.run_study import run
 from network.consortium import HOSPITALS, Consortium, table
 
@@ -53,7 +53,7 @@ def test_an_audit_that_is_withdrawn_leaves_a_run_that_goes_on(audited, tmp_path)
     found = {**audited[1], "study": parties.study.id.hex()}
     parties.aggregator.keep_audit(parties.study.id, found)
     with (
-        mock.patch.object(result, "write_bytes", side_effect=KeyboardInterrupt),
+        mock.patch.object(run_folder, "write_evidence", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         parties.serve()

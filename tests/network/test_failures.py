@@ -20,8 +20,6 @@ from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, HubbubError
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
-from hubbub.network.event_log import EventLog
-from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.session.ask import AbsentError
@@ -364,11 +362,4 @@ def test_a_run_folder_of_another_study_is_not_gone_on_with(gather: Any, tmp_path
     with pytest.raises(EndedError):
         parties.serve(Ending(parties, 9, "after"), timeouts=HASTY)
     with pytest.raises(HubbubError, match="expected this networked study's run"):
-        _serve_in(others, parties.home / "run")
-
-
-def _serve_in(parties: Watched, out: Path) -> Result:
-    event_log = EventLog(party="aggregator")
-    return serve(
-        parties.aggregator, parties.study, out, parties.phase, event_log=event_log, timeouts=HASTY
-    )
+        others.serve(out=parties.home / "run", timeouts=HASTY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+import shutil
 import socket
 import ssl
 import subprocess
@@ -284,6 +285,22 @@ def test_a_line_that_is_held_up_goes_on(here: Relayed) -> None:
     proxy.close()
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such thing")
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+def test_the_system_ends_a_connection_whose_other_end_is_gone(tmp_path: Path, scheme: str) -> None:
+    """Sooner than pings would find out; `benchmarks.network slow` has lines that go dark."""
+    with relayed(tmp_path, scheme) as own:
+        party = own.party("ann")
+        wait(lambda: party.said == ["up"])
+        transport = party.answering._line._client._transport
+        bare = getattr(transport, "_ws", None) or transport._bare_io_writer
+        ours = bare.get_extra_info("socket")
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 9000
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        party.stop()
+
+
 def test_strangers_who_say_nothing_disturb_nobody(own: Relayed) -> None:
     idle = [socket.create_connection(("127.0.0.1", own.relay.port), 5) for _ in range(300)]
     party = own.party("ann")
@@ -491,6 +508,36 @@ def test_a_websocket_through_a_proxy_carries_the_same(
         party.stop()
         proxy.close()
         assert set(proxy.asked) == {f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1"}
+
+
+@pytest.mark.skipif(shutil.which("tinyproxy") is None, reason="needs the program tinyproxy")
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
+def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with relayed(tmp_path, "wss") as web:
+        port, written = free_port(), tmp_path / "tinyproxy.conf"
+        said = tmp_path / "tinyproxy.log"
+        written.write_text(
+            f'Listen 127.0.0.1\nPort {port}\nAllow 127.0.0.1\nLogFile "{said}"\n'
+            f"LogLevel Connect\nConnectPort {web.relay.port}\n"
+        )
+        proxy = subprocess.Popen(["tinyproxy", "-d", "-c", str(written)])
+        try:
+            for name in ("NO_PROXY", "no_proxy", "https_proxy"):
+                monkeypatch.delenv(name, raising=False)
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+            party = web.party("ann")
+            wait(lambda: "up" in party.said)
+            carrier, _ = web.carrier()
+            with carrier:
+                come(carrier, "ann")
+                assert asked(carrier, {"ann": BIG}) == {"ann": BIG[::-1]}
+            party.stop()
+        finally:
+            proxy.terminate()
+            proxy.wait(10)
+        assert f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1" in said.read_text()
 
 
 @pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")

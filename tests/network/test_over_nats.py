@@ -69,11 +69,10 @@ def test_a_server_that_dies_again_and_again_costs_no_attempt(tmp_path: Path) -> 
 class Everybody:
     """A consortium whose parties are threads, with folders and a relay of its own."""
 
-    def __init__(self, home: Path, **changes: Any) -> None:
+    def __init__(self, home: Path, url: str | None = None, **changes: Any) -> None:
         self.home, self.said, self.over = home, [], threading.Event()
-        relay, key = named_relay(
-            home / "aggregator" / RELAY, f"tls://127.0.0.1:{free_port()}", None
-        )
+        url = url or f"tls://127.0.0.1:{free_port()}"
+        relay, key = named_relay(home / "aggregator" / RELAY, url, None)
         made = tiny(1, **changes)
         roles = dict.fromkeys(made["parties"]["names"], "silo") | {"node-1": "node"}
         first = PartyFolder.made(
@@ -102,11 +101,11 @@ class Everybody:
         self.joined.append(thread)
         thread.start()
 
-    def serve(self, **waits: float) -> Path:
+    def serve(self, url: str | None = None, **waits: float) -> Path:
         site = PartyFolder.opened(self.home / "aggregator")
         event_log = EventLog(party=site.name, folder=site.home, say=self.said.append)
         timeouts = Timeouts(deadline=20.0, ping=1.0, waiting=60.0, **waits)
-        return host(site, self.study, event_log, timeouts=timeouts)
+        return host(site, self.study, event_log, url=url, timeouts=timeouts)
 
     def status(self, name: str) -> dict[str, Any]:
         path = self.home / name / "status.json"

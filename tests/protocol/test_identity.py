@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.names import is_reserved
 from hubbub.protocol.primitives.identity import (
     Identity,
     Keys,
@@ -22,6 +21,7 @@ from hubbub.protocol.primitives.identity import (
     identity_of,
     plain_identity,
 )
+from hubbub.study.names import is_reserved
 from protocol.parties import fixed_keys, sessions_of, world
 
 W = world(nodes=1)

@@ -72,7 +72,13 @@ FRAMES = [
 
 def written(folder: Path, *, full: bool = True, frames: list[bytes] = FRAMES) -> Path:
     with Transcript(
-        folder, study=STUDY, session=SESSION, roster=ROSTER, full=full, terms=TERMS
+        folder,
+        study=STUDY,
+        session=SESSION,
+        roster=ROSTER,
+        purpose="training",
+        full=full,
+        terms=TERMS,
     ) as transcript:
         for one in frames:
             transcript.keep(one)
@@ -130,7 +136,9 @@ def test_a_transcript_of_hashes_drops_vectors_and_keeps_signatures_and_head(tmp_
 
 def test_the_head_is_that_of_the_reader_at_every_frame(tmp_path: Path) -> None:
     heads = []
-    with Transcript(tmp_path, study=STUDY, session=SESSION, roster=ROSTER, full=True) as transcript:
+    with Transcript(
+        tmp_path, study=STUDY, session=SESSION, roster=ROSTER, purpose="training", full=True
+    ) as transcript:
         for one in FRAMES:
             transcript.keep(one)
             heads.append(transcript.head)
@@ -223,13 +231,17 @@ def test_a_session_has_one_transcript_and_sessions_are_numbered(tmp_path: Path) 
     written(tmp_path)
     with pytest.raises(IntegrityError, match="already"):
         written(tmp_path)
-    with Transcript(tmp_path, study=STUDY, session=bytes(16), roster=ROSTER, full=True):
+    with Transcript(
+        tmp_path, study=STUDY, session=bytes(16), roster=ROSTER, purpose="training", full=True
+    ):
         pass
     assert read_header(path_of(tmp_path, bytes(16))).number == 1
 
 
 def test_nothing_is_kept_after_it_was_closed(tmp_path: Path) -> None:
-    transcript = Transcript(tmp_path, study=STUDY, session=SESSION, roster=ROSTER, full=True)
+    transcript = Transcript(
+        tmp_path, study=STUDY, session=SESSION, roster=ROSTER, purpose="training", full=True
+    )
     transcript.close()
     head = transcript.head
     with pytest.raises(IntegrityError, match="closed"):
@@ -262,7 +274,9 @@ from hubbub.assurance.transcript.writer import Transcript
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])
-transcript = Transcript(folder, study=STUDY, session=SESSION, roster=ROSTER, full=True)
+transcript = Transcript(
+    folder, study=STUDY, session=SESSION, roster=ROSTER, purpose="training", full=True
+)
 size = path_of(folder, SESSION).stat().st_size
 resource.setrlimit(resource.RLIMIT_FSIZE, (size + 700, size + 700))
 kept = 0

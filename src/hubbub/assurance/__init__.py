@@ -6,6 +6,7 @@
 from hubbub.assurance.evidence import (
     AUDIT,
     FILE,
+    MODEL,
     STANDARDISED,
     Finding,
     check,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _AUDIT = "look for canaries in a study's training: a lower bound on epsilon, beside the promise"
 _OUT = "also write what was found to this file, for --audit of hubbub run and hubbub serve"
 _THOROUGH = "also make accounts again that take long, if you trust whoever chose the study"
+_WITH = "folders of other runs, such as baselines of the same study, to show side by side"
 _VERIFY = "check a run, or its evidence alone: what holds, what does not, what is not verifiable"
 
 
@@ -29,6 +30,7 @@ def add_commands(commands: Any) -> None:
     verify.add_argument("--thorough", action="store_true", help=_THOROUGH)
     report = add_command(commands, "report", "write the report of a run anew", _report)
     report.add_argument("folder", type=Path, help="folder of a run")
+    report.add_argument("--with", type=Path, nargs="+", default=[], metavar="RUN", help=_WITH)
     audit = add_command(commands, "audit", _AUDIT, _audit)
     audit.add_argument("study", type=Path, help="the study's TOML file; no silo's data is read")
     audit.add_argument("--runs", type=int, default=20, help="trainings to play; default 20")
@@ -89,7 +91,7 @@ def _short(one: Finding) -> str:
 def _report(options: argparse.Namespace) -> int:
     from hubbub.training import write_report
 
-    path = write_report(options.folder)
+    path = write_report(options.folder, beside=getattr(options, "with"))
     answer(options, {"report": str(path)}, f"written: {path}")
     return 0
 

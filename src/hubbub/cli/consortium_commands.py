@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import Ledger
 from hubbub.cli import passphrase
-from hubbub.cli.ledger_commands import capped
+from hubbub.cli.ledger_commands import after, standing
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.cli.training_commands import show_plan
-from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.network import (
+    HOME,
     IDENTITY,
     LEDGER,
     RELAY,
@@ -25,13 +24,11 @@ from hubbub.network import (
     read_identity,
     read_roster,
     roster_of,
-    roster_toml,
+    write_roster,
 )
 from hubbub.planning import plan
 from hubbub.protocol import Roster
 from hubbub.study import Study
-
-HOME = Path("hubbub-home")
 
 
 def add_commands(commands: Any) -> None:
@@ -106,7 +103,7 @@ def _roster(options: argparse.Namespace) -> int:
         roster = roster_of([read_identity(path) for path in options.files])
     if options.out is not None:
         with writing(options.out):
-            write_text(options.out, roster_toml(roster))
+            write_roster(options.out, roster)
     relay = roster.parties[0].relay
     if options.json:
         parties = [
@@ -194,12 +191,14 @@ def _show(study: Study, roster: Roster, ledger: Path) -> None:
     made = plan(study)
     show_plan(made)
     if ledger.is_file():
-        with Ledger(ledger) as found:
-            tally, cap = found.tally, found.cap
-        say(f"{ledger}: " + (capped(tally, cap) if cap else "no cap is set"))
+        say(f"{ledger}: {standing(ledger)}")
         say(f"this study spends at most epsilon {made.stated.epsilon:.4g} of it")
+        say(after(ledger, made))
     else:
-        say(f"no ledger in {ledger} yet: nothing is spent, and no cap is set (hubbub budget set)")
+        say(
+            f"no ledger in {ledger} yet: nothing is spent, and no cap is set "
+            "(hubbub budget set --new)"
+        )
 
 
 def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

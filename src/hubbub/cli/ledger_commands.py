@@ -13,6 +13,7 @@ from hubbub.assurance import Cap, Ledger, Progress, Statement, Tally, Witness, W
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, UserError
+from hubbub.planning import Plan
 from hubbub.privacy import arguments
 
 
@@ -47,9 +48,10 @@ def add_commands(commands: Any) -> None:
     )
     budget = _family(commands, "budget", "the most that a data set may spend")
     setter = add_command(budget, "set", "set the cap", _set)
-    setter.add_argument("ledger", type=Path, help="the ledger's file; made if absent")
+    setter.add_argument("ledger", type=Path, help="the ledger's file")
     setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
     setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
+    setter.add_argument("--new", action="store_true", help="make the ledger, which is not there")
     _add_relation(setter, "add-remove", default="add-remove")
 
 
@@ -126,6 +128,25 @@ def capped(tally: Tally, cap: Cap) -> str:
     left = _left(tally, cap)
     rest = f"{left:.4g} left" if left else "nothing left"
     return f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
+
+
+def standing(path: Path) -> str:
+    """What a ledger allows: its cap and what is left of it, or that there is none."""
+    with Ledger(path) as ledger:
+        tally, cap = ledger.tally, ledger.cap
+    return capped(tally, cap) if cap else "no cap is set"
+
+
+def after(path: Path, plan: Plan) -> str:
+    """What the records will have spent in all studies, once that of a plan is over."""
+    with Ledger(path) as ledger:
+        tally, cap = ledger.tally, ledger.cap
+    goal = cap or plan.study.privacy
+    epsilon = tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
+    words = f"with it, all studies come to epsilon {epsilon:.4g} at delta {goal.delta:g}"
+    if cap is None or epsilon <= cap.epsilon:
+        return f"{words} ({goal.relation})"
+    return f"{words} ({goal.relation}), above the cap: the ledger will refuse its last steps"
 
 
 def _left(tally: Tally, cap: Cap) -> float:
@@ -220,7 +241,9 @@ def _kept(path: Path) -> Statement | Witnessed:
 
 def _set(options: argparse.Namespace) -> int:
     cap = Cap(epsilon=options.epsilon, delta=options.delta, relation=options.relation)
-    with Ledger(options.ledger) as ledger:
+    if options.new and options.ledger.is_file():
+        raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
+    with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
         ledger.set_cap(cap)
         tally = ledger.tally
     answer(options, {"cap": cap.to_dict()}, capped(tally, cap))
@@ -230,7 +253,10 @@ def _set(options: argparse.Namespace) -> int:
 def _existing(path: Path) -> Ledger:
     """A ledger that is there; a mistyped path must not make an empty one."""
     if not path.is_file() or path.stat().st_size == 0:
-        raise UserError(f"expected the ledger file {path}, found none there; check the path")
+        raise UserError(
+            f"expected the ledger file {path}, found none there; check the path: a run makes it, "
+            "or hubbub budget set --new"
+        )
     return Ledger(path)
 
 

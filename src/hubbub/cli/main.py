@@ -1,30 +1,37 @@
 """`hubbub`: the parser of all commands, and how errors become exit codes.
 
-Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input. Errors are
-one sentence on stderr.
+Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input; 130,
+interrupted by Ctrl-C. Errors are one sentence on stderr.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from difflib import get_close_matches
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hubbub import __version__
 from hubbub.cli import (
     accounting_commands,
     assurance_commands,
     bench_command,
+    comparison_commands,
     consortium_commands,
+    demo_command,
+    drafting_commands,
     ledger_commands,
+    model_commands,
     network_commands,
     training_commands,
 )
-from hubbub.cli.output import for_machines, warn
+from hubbub.cli.examples import EXAMPLES
+from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
 
 
@@ -51,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         warn("interrupted; what the ledger holds has been charged")
-        return 1
+        return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
         return 1
@@ -68,7 +75,27 @@ def _forget_stdout() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses like every other part of hubbub: in one sentence."""
+    """Refuses like every other part of hubbub: in one sentence; its help ends with an example."""
+
+    def format_help(self) -> str:
+        """The help, and a line that can be typed, which is not broken."""
+        example = EXAMPLES.get(self.prog)
+        return super().format_help() + (f"\nexample: {example}\n" if example else "")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse here what is not known, with the help of the command that does not know it."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {shlex.join(rest)}{self._near(rest[0])}")
+        return found, rest
+
+    def _near(self, word: str) -> str:
+        """The option that somebody may have meant."""
+        bare = word.lstrip("-").partition("=")[0]
+        options = [one for action in self._actions for one in action.option_strings]
+        close = [one for one in options if len(bare) > 2 and bare in one]
+        close += get_close_matches(word, options, n=1)
+        return f" (did you mean {close[0]}?)" if close and word.startswith("-") else ""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")
@@ -83,7 +110,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (
+        drafting_commands,
+        demo_command,
         training_commands,
+        model_commands,
+        comparison_commands,
         consortium_commands,
         network_commands,
         assurance_commands,

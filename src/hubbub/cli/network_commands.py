@@ -15,18 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
-from hubbub.cli.consortium_commands import HOME
-from hubbub.cli.output import Bar, add_command, answer, bar, emit, number, say, table
-from hubbub.cli.training_commands import AUDIT_WORDS
-from hubbub.disk import json_value, read_bytes
+from hubbub.cli.output import (
+    AUDIT_WORDS,
+    Bar,
+    add_command,
+    answer,
+    bar,
+    emit,
+    number,
+    say,
+    table,
+    warn,
+)
 from hubbub.errors import UserError, with_extra
-from hubbub.network import EventLog, PartyFolder, Timeouts, read_roster, sentence
+from hubbub.network import HOME, EventLog, PartyFolder, Timeouts, last_status, read_roster, sentence
 from hubbub.planning import plan
-from hubbub.protocol import Roster
 from hubbub.study import Study
 
 if TYPE_CHECKING:
-    from hubbub.network.join import Machine
+    from hubbub.network.checkup import Checked
 
 _QUIET_SECONDS = 60.0  # between two lines of the same kind
 _OK = {True: "yes", False: "no"}
@@ -102,6 +109,15 @@ class _Teller:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    try:
+        return _served(options)
+    except KeyboardInterrupt:  # the service's units take 1 for an end that was asked for
+        warn("interrupted; what ledgers hold has been charged; hubbub serve goes on with the run")
+        return 1
+
+
+def _served(options: argparse.Namespace) -> int:
+    """Serve a study to its end."""
     _check_engine()
     from hubbub.network.host import check, host
     from hubbub.network.monitor import monitored
@@ -135,6 +151,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _join(options: argparse.Namespace) -> int:
     _check_engine()
+    from hubbub.network.checkup import checkup
     from hubbub.network.join import Machine, check, join, relay_of
     from hubbub.network.monitor import monitored
 
@@ -142,7 +159,7 @@ def _join(options: argparse.Namespace) -> int:
     machine = Machine(data=options.data, ledger=options.ledger, device=options.device)
     roster = options.roster and read_roster(options.roster)
     if options.check:
-        return _checked(options, site, machine, roster)
+        return _checked(options, checkup(site, machine, url=options.relay, roster=roster))
     approved = check(site, machine)
     relay = relay_of(site, options.relay, roster)
     if not options.json:
@@ -157,13 +174,8 @@ def _join(options: argparse.Namespace) -> int:
     return 0
 
 
-def _checked(
-    options: argparse.Namespace, site: PartyFolder, machine: Machine, roster: Roster | None
-) -> int:
-    """Show what a checkup finds; 1 if anything is not well."""
-    from hubbub.network.checkup import checkup
-
-    findings = checkup(site, machine, url=options.relay, roster=roster)
+def _checked(options: argparse.Namespace, findings: list[Checked]) -> int:
+    """Show what a checkup found; 1 if anything is not well."""
     well = all(one.well for one in findings)
     if options.json:
         emit({"well": well, "checks": [asdict(one) for one in findings]})
@@ -187,15 +199,7 @@ def _terminated() -> Iterator[None]:
 
 
 def _status(options: argparse.Namespace) -> int:
-    path = options.home / "status.json"
-    try:
-        status: dict[str, Any] = json_value(read_bytes(path))
-        status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
-        raise UserError(
-            f"expected a party's folder that has taken part in a study, found no {path}; check the "
-            "path"
-        ) from None
+    status = last_status(options.home)
     if options.json:
         emit(status)
         return 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
@@ -18,7 +20,18 @@ from rich.text import Text
 
 from hubbub.errors import UserError
 
-_out, _err = Console(), Console(stderr=True)
+AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
+INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
+
+
+def console(**options: Any) -> Console:
+    """A console; with NO_COLOR in the environment it prints no bold letters either."""
+    plain: Any = {"color_system": None} if os.environ.get("NO_COLOR") else {}
+    return Console(**options, **plain)
+
+
+_out, _err = console(), console(stderr=True)
+_QUIET_SECONDS = 60.0  # after which progress is told, even if it is little
 # Where `emit` writes while everything else that is printed goes to stderr.
 _machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)
 
@@ -99,11 +112,57 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-class Bar:
-    """A progress bar on a terminal; silent elsewhere."""
+class Lines:
+    """Progress where there is no terminal: a line for every tenth, and for every minute.
 
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self._progress, self._task = progress, task
+    Args:
+        title: of what goes on; where it begins again, models are counted.
+        total: how much there is to do.
+        tell: what to do with a line.
+        clock: seconds since some moment.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title, self._total, self._tell, self._clock = title, max(total, 1), tell, clock
+        self._pass, self._done = 0, total
+        self._first, self._began = 0, clock()  # how much was done when it was first heard of, when
+        self._tenths, self._last = 0, clock()  # of the newest line
+
+    def reach(self, done: int, note: str) -> None:
+        """So many done in all: tell, if it is time to."""
+        now, tenths = self._clock(), 10 * done // self._total
+        if done <= self._done:
+            self._pass, self._first, self._began = self._pass + 1, done, now
+            self._tenths, self._last = 10 * (done - 1) // self._total, now
+        self._done = done
+        if tenths > self._tenths or now - self._last >= _QUIET_SECONDS:
+            self._tenths, self._last = tenths, now
+            again = f", model {self._pass}" if self._pass > 1 else ""
+            said = [f"{self._title}{again}: step {done} of {self._total}", note, self._left(now)]
+            self._tell(", ".join(filter(None, said)))
+
+    def _left(self, now: float) -> str:
+        """How long it will take yet, as far as that is known."""
+        left, made = self._total - self._done, self._done - self._first
+        if not left or not made:
+            return ""
+        seconds = (now - self._began) / made * left
+        return (
+            f"about {seconds:.0f} s left" if seconds < 100 else f"about {seconds / 60:.0f} min left"
+        )
+
+
+class Bar:
+    """A progress bar on a terminal; elsewhere lines if there are any, and else silent."""
+
+    def __init__(self, progress: Progress, task: Any, lines: Lines | None = None) -> None:
+        self._progress, self._task, self._lines = progress, task, lines
         self.shown = not progress.disable  # whether there is a terminal
 
     def advance(self, note: str = "") -> None:
@@ -117,11 +176,20 @@ class Bar:
     def reach(self, done: int, note: str = "") -> None:
         """So many done in all."""
         self._progress.update(self._task, completed=done, note=note)
+        if self._lines is not None:
+            self._lines.reach(done, note)
 
 
 @contextmanager
-def bar(title: str, total: int, *, quiet: bool) -> Iterator[Bar]:
-    """A progress bar with a title, a count, a note and the time left; on stderr."""
+def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator[Bar]:
+    """A progress bar with a title, a count, a note and the time left; on stderr.
+
+    Args:
+        title: of what goes on.
+        total: how much there is to do.
+        quiet: show nothing.
+        lines: print lines where there is no terminal, see `Lines`.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -131,7 +199,13 @@ def bar(title: str, total: int, *, quiet: bool) -> Iterator[Bar]:
     )
     shown = not quiet and _err.is_terminal
     with Progress(*columns, console=_err, disable=not shown, transient=True) as progress:
-        yield Bar(progress, progress.add_task(title, total=total, note=""))
+        told = Lines(title, total, _tell) if lines and not quiet and not shown else None
+        yield Bar(progress, progress.add_task(title, total=total, note=""), told)
+
+
+def _tell(text: str) -> None:
+    """A line on stderr, at once."""
+    print(_printable(text), file=sys.stderr, flush=True)
 
 
 def finite(epsilon: float) -> float | None:

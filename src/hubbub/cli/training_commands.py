@@ -4,49 +4,42 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.cli.output import (
+    AUDIT_WORDS,
+    INTERRUPTED,
+    add_command,
+    answer,
+    bar,
+    emit,
+    finite,
+    number,
+    say,
+    table,
+    warn,
+)
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
+from hubbub.report import called, promised_against, spoken
 from hubbub.study import Study
 
 if TYPE_CHECKING:
     from hubbub.training import Result
 
-_WORDS = {
-    "federated": "hubbub: all hospitals together, nobody trusted",
-    "trusted": "all together, if somebody could be trusted",
-    "local-dp": "all together, each alone adding all the noise",
-    "alone": "each hospital by itself (mean)",
-    "non-private": "all together, no privacy at all",
-}
-_PLACES = {
-    "network": "each party a process, over TLS",
-    "in-process": "all parties in one process",
-}
-AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
     "those that are missing here, and they count as spent"
 )
-_SPLITS = 20
-_NODES = 2  # compute nodes of the demo over the network
+_NO_NOISE = "no epsilon: this baseline adds no noise, and promises nothing to anybody"
 
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    demo = add_command(commands, "demo", "the four-hospital study, end to end", _demo)
-    demo.add_argument("--out", type=Path, help="folder for the run; default runs/demo-<time>")
-    demo.add_argument("--splits", type=int, help="train/test splits to average over; default 20")
-    demo.add_argument(
-        "--network", action="store_true", help="every party a process of its own, over NATS"
-    )
     words = "what a study means: noise, epsilon per adversary"
     planned = add_command(commands, "plan", words, _plan)
     planned.add_argument("study", type=Path, help="the study's TOML file")
@@ -75,10 +68,15 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    result = _resumed(options) if options.resume else _started(options)
+    study, out = (None, options.resume) if options.resume else _asked(options)
+    try:
+        result = _resumed(options) if study is None else _started(options, study, out)
+    except KeyboardInterrupt:
+        warn(_interrupted(out, options.baseline))
+        return INTERRUPTED
     seconds = time.perf_counter() - start
-    study, out = result.plan.study, result.folder
-    assert out is not None  # noqa: S101  # the command always names one
+    study = result.plan.study
+    who = promised_against(result.plan.stated.adversary, options.baseline)
     asked, made = study.training.steps, result.steps
     stopped = result.is_copied and made < asked
     said = f"{made} steps" if made == asked else f"{made} of {asked} steps"
@@ -92,25 +90,56 @@ def _run(options: argparse.Namespace) -> int:
             "seconds": seconds,
             "steps": made,
             "is_copied": result.is_copied,
+            "baseline": options.baseline,
+            "adversary": who,
         },
-        f"{study.name}: {said} in {seconds:.1f} s; {_note(result.final)}",
-        f"epsilon {number(result.epsilon)} at delta {study.privacy.delta:g} against the "
-        f"{result.plan.stated.adversary}",
+        f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
+        _NO_NOISE if who is None else _promise(result, options.baseline, who),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
     )
     return int(stopped)
 
 
-def _started(options: argparse.Namespace) -> Result:
-    """A new run."""
-    from hubbub.training.run_study import run
+def _title(study: Study, baseline: str | None) -> str:
+    """What is run."""
+    return study.name if baseline is None else f"{study.name}, baseline “{called(baseline)}”"
 
+
+def _promise(result: Result, baseline: str | None, who: str) -> str:
+    """The epsilon of a run, and against whom it holds."""
+    delta = result.plan.study.privacy.delta
+    words = f"epsilon {number(result.epsilon)} at delta {delta:g} against {spoken(who)}"
+    if baseline is None:
+        return words
+    return f"{words}; hubbub's holds against {spoken(result.plan.stated.adversary)}"
+
+
+def _interrupted(out: Path, baseline: str | None) -> str:
+    """What is left of a run that Ctrl-C has ended, and how to go on."""
+    if not (out / "run.json").exists():
+        return "interrupted before the run began; nothing was charged"
+    if baseline is not None:
+        return f"interrupted; what there is of the baseline is in {out}; run it anew to finish it"
+    again = f"hubbub run --resume {shlex.quote(str(out))}"
+    return f"interrupted; what was charged stays charged; the run is in {out}; go on with: {again}"
+
+
+def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
+    """The study of a new run, and its folder."""
     if options.study is None:
         raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
     study = Study.load(options.study)
-    out = options.out or _new_folder(study.name)
-    with bar(study.name, study.training.steps, quiet=options.json) as progress:
+    return study, options.out or new_folder(study.name)
+
+
+def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
+    """A new run."""
+    from hubbub.training import run
+
+    with bar(
+        _title(study, options.baseline), study.training.steps, quiet=options.json, lines=True
+    ) as progress:
         return run(
             study,
             out,
@@ -135,106 +164,13 @@ def _resumed(options: argparse.Namespace) -> Result:
             )
     toml = options.resume / "study.toml"
     steps = Study.load(toml).training.steps if toml.is_file() else 0
-    with bar("resuming", steps, quiet=options.json) as progress:
+    with bar("resuming", steps, quiet=options.json, lines=True) as progress:
         return resume(
             options.resume,
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
             notice=progress.note,
         )
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from hubbub.training import MODES, compare
-
-    if options.network:
-        return _demo_network(options)
-    splits: int = _SPLITS if options.splits is None else options.splits
-    if splits < 1:
-        raise UserError(f"expected --splits of at least 1, got {splits}; raise it")
-    study = Study.parse(_heart())
-    start = time.perf_counter()
-    out = options.out or _new_folder("demo")
-    with bar("training", splits * len(MODES), quiet=options.json) as progress:
-        found = compare(study, splits=splits, out=out, progress=progress.advance)
-    seconds = time.perf_counter() - start
-    if options.json:
-        emit(
-            {
-                found.metric: dict(found.mean),
-                "spread": dict(found.spread),
-                "epsilon": found.plan.stated.epsilon,
-                "delta": study.privacy.delta,
-                "adversary": found.plan.stated.adversary,
-                "splits": splits,
-                "seconds": seconds,
-                "out": str(out),
-            }
-        )
-        return 0
-    show_plan(found.plan)
-    metric, epsilon = found.metric.upper(), number(found.plan.stated.epsilon, 3)
-    shown = dict.fromkeys(MODES, epsilon) | {"non-private": "none"}
-    table(
-        f"Is joining worth it? {metric} on public test data, mean of {splits} splits",
-        ("", metric, "±", "epsilon"),
-        [
-            (_WORDS[mode], f"{found.mean[mode]:.3f}", f"{found.spread[mode]:.3f}", shown[mode])
-            for mode in MODES
-        ],
-    )
-    say(f"{seconds:.0f} s; written to {out}; open {out / 'report.html'}")
-    return 0
-
-
-def _demo_network(options: argparse.Namespace) -> int:
-    """The same study twice: among processes over NATS, and in this one."""
-    from hubbub.cli.main import main
-    from hubbub.network.demo import run_demo
-
-    if options.splits is not None:
-        raise UserError("expected --network without --splits, got both; it makes one run, leave it")
-    start = time.perf_counter()
-    out = options.out or _new_folder("demo-network")
-    told = (lambda _: None) if options.json else say
-    apart = run_demo(out, _heart(), nodes=_NODES, told=told, command=main)
-    from hubbub.training.run_study import (
-        run,  # reads torch, which those processes did for themselves
-    )
-
-    began = time.perf_counter()
-    study = Study.load(out / "study.toml")
-    study = replace(study, toml="", parties=replace(study.parties, roster=""))  # keys of this run
-    with bar("in one process", study.training.steps, quiet=options.json) as progress:
-        beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
-    end = time.perf_counter()
-    seconds = {"network": began - start, "in-process": end - began}
-    finals = {"network": apart["final"], "in-process": beside.final}
-    if options.json:
-        emit(
-            {
-                "auc": {place: final["auc"] for place, final in finals.items()},
-                "epsilon": beside.plan.stated.epsilon,
-                "delta": study.privacy.delta,
-                "seconds": end - start,
-                "out": str(out),
-            }
-        )
-        return 0
-    rows = [
-        (_PLACES[key], f"{final['auc']:.3f}", number(final["epsilon"], 3), f"{seconds[key]:.0f}")
-        for key, final in finals.items()
-    ]
-    title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
-    table(title, ("", "AUC", "epsilon", "seconds"), rows)
-    say("one run each, with noise of its own: AUCs so far apart are what so much noise makes")
-    say(f"written to {out}; check the first with hubbub verify {apart['out']}")
-    return 0
-
-
-def _heart() -> str:
-    """The study of the four hospitals."""
-    return (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 
 
 def show_plan(made: Plan) -> None:
@@ -262,7 +198,7 @@ def show_plan(made: Plan) -> None:
     upload = made.upload_bytes_per_step
     table(
         "How",
-        ("", ""),
+        ("what follows", "value"),
         [
             ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
@@ -294,7 +230,7 @@ def _note(row: Mapping[str, float]) -> str:
     return ", ".join(shown)
 
 
-def _new_folder(name: str) -> Path:
+def new_folder(name: str) -> Path:
     """A folder below runs/ that does not exist yet; the run makes it once it is sure to start."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)

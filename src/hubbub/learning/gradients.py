@@ -225,8 +225,9 @@ def loop_parts(
     return [(name, Stack(gradients=g.to_dense()[None])) for name, g in named if g is not None]
 
 
-def affordable(model: nn.Module, loss: Loss, batch: Batch, method: str) -> int:
+def affordable(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors, method: str) -> int:
     """How many records' gradients the method can hold at once, as a few made-up ones show."""
+    batch = batch_of(inputs, targets)
     form = _form(method, model, loss, layout_of(model), batch)
     if form is None:
         raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')

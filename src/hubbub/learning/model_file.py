@@ -96,6 +96,25 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
     return header
 
 
+def stored_metadata(path: Path) -> dict[str, str]:
+    """What `save_model` was given as metadata, without any model.
+
+    Args:
+        path: a file that `save_model` wrote, or anybody.
+
+    Raises:
+        IntegrityError: it is damaged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.safetensors"
+    ...     save_model(path, nn.Linear(2, 1), {"kind": "logistic"})
+    ...     stored_metadata(path)
+    {'kind': 'logistic'}
+    """
+    return {key: text for key, text in _read(path)[1].items() if key not in (_DIGEST, _ORDER)}
+
+
 def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:
     """What a file's trained parameters are as one vector, in the order that the file states.
 

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ from hubbub.errors import ModelError, StudyError
 from hubbub.learning.batches import Loss
 from hubbub.learning.linear_chain import Squeeze
 from hubbub.learning.torch_settings import borrowed
-from hubbub.study import attempted, named_object
+from hubbub.study import IN_MEMORY, attempted, named_object
 
 KINDS = ("logistic", "mlp", "cnn", "python:module:factory")
 _CHANNELS = 64  # of both convolutions of the paper's network
@@ -46,7 +47,7 @@ def build_model(
     Args:
         kind: "logistic" (weights zero), "mlp", "cnn" (the paper's: two convolutions of 64 channels
             with ReLU and max-pooling, then fully connected layers), or "python:module:factory",
-            called as factory(inputs=inputs, outputs=outputs).
+            called as factory(inputs=inputs, outputs=outputs), or without these names.
         inputs: shape of one record, (features,) or (channels, height, width).
         outputs: number of logits; 1 gives outputs of shape (n,) for binary targets, more of them
             outputs of shape (n, outputs).
@@ -144,22 +145,37 @@ def _factory(kind: str) -> Callable[..., nn.Module]:
     """The function that "python:module:factory" names, held to returning a module."""
     scheme, _, path = kind.partition(":")
     module, _, name = path.partition(":")
+    if kind == IN_MEMORY:
+        raise StudyError(
+            "expected the module that hubbub.fit was handed, since no study names it, found none; "
+            "give it to hubbub.load as model, or run the study with hubbub.fit"
+        )
     if scheme != "python" or not module or not name:
         raise StudyError(f'expected a model kind out of {KINDS}, found "{kind}"')
     factory = named_object(kind, "model.kind")
 
-    def build(**shapes: object) -> nn.Module:
-        model, raised = attempted(functools.partial(factory, **shapes))
+    def build(inputs: tuple[int, ...], outputs: int) -> nn.Module:
+        made = _called(factory, inputs, outputs)
+        model, raised = attempted(made, quotes=True)  # it sees public numbers only
         if raised:
             raise StudyError(
-                f'expected "{kind}" to return a torch.nn.Module for {sorted(shapes)}, it raised '
-                f"{raised}; call it where it is to see why"
+                f'expected "{kind}" to return a torch.nn.Module for inputs = {inputs} and outputs '
+                f"= {outputs}, it raised {raised}"
             )
         if isinstance(model, nn.Module):
             return model
         raise StudyError(f'expected "{kind}" to return a torch.nn.Module, found {type(model)}')
 
     return build
+
+
+def _called(factory: Callable[..., nn.Module], *shapes: object) -> Callable[[], nn.Module]:
+    """The call of a factory whose arguments are `inputs` and `outputs`, or have other names."""
+    try:
+        signature(factory).bind(inputs=None, outputs=None)
+    except (TypeError, ValueError):
+        return functools.partial(factory, *shapes)
+    return functools.partial(factory, **dict(zip(("inputs", "outputs"), shapes, strict=True)))
 
 
 def default_loss(outputs: int, targets: torch.dtype = torch.int64) -> Loss:

@@ -259,6 +259,17 @@ def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     return known[shape]
 
 
+def tried_on(model: nn.Module, records: Records) -> tuple[Trial, torch.Tensor, Loss]:
+    """Made-up records of the same shape, a target for each of them, and the loss of both.
+
+    Raises:
+        ModelError, StudyError: as for `tried` and `default_loss`.
+    """
+    trial = tried(model, tuple(records.inputs.shape[1:]))
+    targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
+    return trial, targets, default_loss(trial.outputs, targets.dtype)
+
+
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     """Numbers; or, as a table of words has no row -0.3, codes that are in every table."""
     device = device_under(model)

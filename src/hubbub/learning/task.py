@@ -25,14 +25,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.batches import Loss, batch_of
 from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.models import default_loss
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.record_rows import RecordRows, Rows, piece_size
 from hubbub.learning.row_check import rows_are_alone
-from hubbub.learning.self_check import Trial, checked_method, tried, unquoted
+from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.study import Records
 
@@ -95,7 +93,7 @@ class TrainingTask:
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = parameters_vector(model).size
-        trial, targets, self._loss = _tried(self._model, records)
+        trial, targets, self._loss = tried_on(self._model, records)
         self._method = method
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
@@ -189,8 +187,8 @@ class TrainingTask:
         key = (self._method, size, targets.dtype)
         if key not in known:
             with REPLICA, exact_products(), plain_attention():
-                batch = batch_of(trial.inputs.to(self._device), targets.to(self._device))
-                most = unquoted(partial(affordable, self._model, self._loss, batch, self._method))
+                few = trial.inputs.to(self._device), targets.to(self._device)
+                most = unquoted(partial(affordable, self._model, self._loss, *few, self._method))
                 self._chunk = piece_size(size, most)
                 work = partial(self._piece, partial(clipped_sum, self._model))
                 alone = rows_are_alone(work, trial, targets, size, self._device)
@@ -233,7 +231,7 @@ class EvaluationTask:
         self.capacity = len(records) if capacity is None else capacity
         self._device = device_of(device)
         self._model = replica(model, self._device)
-        trial, targets, self._loss = _tried(self._model, records)
+        trial, targets, self._loss = tried_on(self._model, records)
         self._single = trial.outputs == 1
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = RecordRows(records, trial.null, most=most, device=self._device)
@@ -293,13 +291,6 @@ class EvaluationTask:
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
         columns = torch.stack([torch.ones_like(bounded), found.double(), bounded])
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
-
-
-def _tried(model: nn.Module, records: Records) -> tuple[Trial, torch.Tensor, Loss]:
-    """Made-up records of the same shape, a target for each of them, and the loss of both."""
-    trial = tried(model, tuple(records.inputs.shape[1:]))
-    targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
-    return trial, targets, default_loss(trial.outputs, targets.dtype)
 
 
 def rows_within(margin: float) -> int:

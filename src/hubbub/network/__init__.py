@@ -7,10 +7,11 @@ and phase; the engine that carries it is a function, `Phase`, which `nats/` make
 relay. `join` and `host` are the processes, which are imported by their own names: they need models.
 """
 
-from hubbub.network.event_log import EventLog
+from hubbub.network.event_log import EventLog, last_status
 from hubbub.network.event_messages import sentence
-from hubbub.network.key_files import fingerprint, roster_of, roster_toml
+from hubbub.network.key_files import fingerprint, roster_of, write_roster
 from hubbub.network.party_folder import (
+    HOME,
     IDENTITY,
     LEDGER,
     RELAY,
@@ -20,6 +21,7 @@ from hubbub.network.roster_files import read_identity, read_roster
 from hubbub.network.timeouts import Timeouts
 
 __all__ = [
+    "HOME",
     "IDENTITY",
     "LEDGER",
     "RELAY",
@@ -27,9 +29,10 @@ __all__ = [
     "PartyFolder",
     "Timeouts",
     "fingerprint",
+    "last_status",
     "read_identity",
     "read_roster",
     "roster_of",
-    "roster_toml",
     "sentence",
+    "write_roster",
 ]

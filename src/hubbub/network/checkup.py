@@ -20,9 +20,7 @@ from pathlib import Path
 from hubbub.disk import open_ordinary
 from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
-from hubbub.network.nats import Relay
-from hubbub.network.nats.tls import TELL_DAYS
-from hubbub.network.nats.trial import LoginTrial, ShownCertificate, tried
+from hubbub.network.nats import TELL_DAYS, LoginTrial, Relay, ShownCertificate, tried
 from hubbub.network.party_folder import LEDGER, PartyFolder
 from hubbub.protocol import Roster
 from hubbub.study import Study, sources

@@ -13,12 +13,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from hubbub.assurance import checked_part
-from hubbub.errors import BudgetError, HubbubError, ProtocolError
+from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError, UserError
 from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
-from hubbub.planning import attempts_of_list
 from hubbub.protocol import EVERYBODY, Frame, Tag, parse
-from hubbub.session import Absent, AbsentError, Call, Rounds, SessionOffer, SetUp, layout_of
+from hubbub.session import (
+    Absent,
+    AbsentError,
+    Call,
+    Rounds,
+    SessionOffer,
+    SetUp,
+    check_apart,
+    layout_of,
+)
 from hubbub.study import Standardisation, Study
 from hubbub.training import SessionPlan
 
@@ -38,10 +46,23 @@ class Coordinator:
         site: its own folder.
         study: the study.
         requests: asks the parties.
+
+    Raises:
+        UserError, StudyError: it is not the aggregator's folder, or the study was not approved.
+        RefusedError: the study cannot be run apart.
     """
 
     def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
-        self._site, self._study, self._requests = site, study, requests
+        if site.role != "aggregator":
+            raise UserError(
+                f"expected the aggregator's folder, got that of a {site.role}; use join"
+            )
+        if site.study(study.id) is None:
+            raise StudyError(
+                "expected a study that was approved here, got another; hubbub approve it"
+            )
+        check_apart(study)
+        self.site, self.study, self.requests = site, study, requests
         self._standardisation: Standardisation | None = None
 
     def standardise(self, found: Standardisation | None) -> None:
@@ -50,7 +71,7 @@ class Coordinator:
 
     def charged(self, purpose: str) -> int:
         """Attempts that some silo says it has paid for, for a purpose."""
-        return max(self._requests.paid.get(purpose, {}).values(), default=0)
+        return max(self.requests.paid.get(purpose, {}).values(), default=0)
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up; wait for those who are not there.
@@ -59,8 +80,8 @@ class Coordinator:
             WaitedError: somebody did not come in time, or does not take part as things are.
             ProtocolError: somebody broke the protocol, or a relay does so again and again.
         """
-        timeouts, lies = self._requests.timeouts, 0
-        end = time.monotonic() + timeouts.waiting
+        timeouts, lies = self.requests.timeouts, 0
+        end = timeouts.clock.now() + timeouts.waiting
         while True:
             began = time.monotonic()
             try:
@@ -72,40 +93,40 @@ class Coordinator:
                     raise ProtocolError(
                         f"expected a set-up that everybody could check, got {lies} that failed: "
                         f"{error}; find out who carries the messages, and start again",
-                        culprit=_blamed(liars, self._study.parties.colluders),
+                        culprit=_blamed(liars, self.study.parties.colluders),
                     ) from None
-                if time.monotonic() + _PAUSE > end:
+                if timeouts.clock.now() + _PAUSE > end:
                     raise WaitedError(f"{error}; start again when they can take part") from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
-                self._requests.warn("waiting", parties=waiting)
-                time.sleep(_PAUSE)
+                self.requests.warn("waiting", parties=waiting)
+                timeouts.clock.sleep(_PAUSE)
             else:
-                count = len(self._site.roster.parties)
+                count = len(self.site.roster.parties)
                 seconds = time.monotonic() - began
-                self._requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
-                rounds.ask_again = timeouts.ask_again
+                self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
+                rounds.ask_again(timeouts.ask_again, timeouts.clock.now)
                 return rounds
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
         """One try at a set-up, with a session of its own."""
-        roster = self._site.roster
+        roster = self.site.roster
         made = SetUp(
-            peers=self._requests,
-            keys=self._site.keys,
-            study=self._study.id,
+            peers=self.requests,
+            keys=self.site.keys,
+            study=self.study.id,
             layout=layout_of(wanted.plan),
             terms=wanted.terms,
             offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation),
-            counts=self._study.data.counts,
-            every=attempts_of_list(wanted.plan.study),
+            counts=self.study.data.counts,
+            every=wanted.every,
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
-        self._requests.ask_all(Call.PING, everybody, made.session)
+        self.requests.ask_all(Call.PING, everybody, made.session)
         return made.made()
 
     def lost(self, number: int, in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""
-        self._requests.warn("lost", round=number, said=str(lost))
+        self.requests.warn("lost", round=number, said=str(lost))
         if any(one.why == "budget" for one in lost.absent.values()):
             raise BudgetError(f"{lost}; no round is possible without them") from None
         if in_a_row >= _MOST_LOST:
@@ -127,22 +148,22 @@ class Coordinator:
             self._frame(rounds, Tag.CLOSE, listed),
             self._frame(rounds, Tag.RESULT, parameters),
         ]
-        asked = dict.fromkeys(self._site.roster.silos, frames)
+        asked = dict.fromkeys(self.site.roster.silos, frames)
         parts = []
-        for index, heard in self._requests.ask(Call.CLOSE, asked, rounds.session):
-            if isinstance(heard, Absent):
+        for index, received in self.requests.ask(Call.CLOSE, asked, rounds.session):
+            if isinstance(received, Absent):
                 continue
             try:
                 frame = parse(
-                    heard[0], self._site.roster, study=rounds.study, session=rounds.session
+                    received[0], self.site.roster, study=rounds.study, session=rounds.session
                 )
                 if frame.tag is not Tag.CLOSED or frame.sender != index:
                     raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-                silo, said = self._site.roster.parties[index], json.loads(bytes(frame.payload))
-                parts.append(checked_part(said, silo, study=self._study.id, sessions=sessions))
+                silo, payload = self.site.roster.parties[index], json.loads(bytes(frame.payload))
+                parts.append(checked_part(payload, silo, study=self.study.id, sessions=sessions))
             except UNREADABLE as error:
-                name = self._site.roster.name(index)
-                self._requests.warn("garbled", whom=name, said=str(error))
+                name = self.site.roster.name(index)
+                self.requests.warn("garbled", whom=name, said=str(error))
         return parts
 
     def _frame(self, rounds: Rounds, tag: Tag, payload: bytes) -> bytes:
@@ -153,7 +174,7 @@ class Coordinator:
             sender=0,
             receiver=EVERYBODY,
             payload=payload,
-        ).sealed(self._site.keys)
+        ).sealed(self.site.keys)
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

@@ -22,14 +22,14 @@ import tomli_w
 from hubbub.disk import write_text
 from hubbub.errors import HubbubError, UserError, with_extra
 from hubbub.network.host import named_relay
-from hubbub.network.key_files import roster_of, roster_toml
+from hubbub.network.key_files import roster_of, write_roster
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.party_process import Command, PartyProcess, read_libraries
 from hubbub.study import Study
 
 _END_SECONDS = 10.0
 
-Told = Callable[[str], None]
+Tell = Callable[[str], None]
 
 
 @dataclass(kw_only=True)
@@ -52,7 +52,7 @@ class DemoConsortium:
 
     @classmethod
     def made(
-        cls, folder: Path, toml: str, nodes: int, told: Told, command: Command
+        cls, folder: Path, toml: str, nodes: int, tell: Tell, command: Command
     ) -> DemoConsortium:
         """Keys, the roster and the approvals.
 
@@ -60,26 +60,26 @@ class DemoConsortium:
             folder: new or empty.
             toml: a study, whose compute nodes and roster are filled in.
             nodes: compute nodes.
-            told: told each thing that is done.
+            tell: told each thing that is done.
             command: hubbub's, for the processes.
         """
-        said = tomllib.loads(toml)
-        members = dict.fromkeys(said["parties"]["names"], "silo")
+        tables = tomllib.loads(toml)
+        members = dict.fromkeys(tables["parties"]["names"], "silo")
         members |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
         url = f"tls://localhost:{_free_port()}"
-        told(f"the aggregator: hubbub keygen aggregator --role aggregator --relay {url}")
+        tell(f"the aggregator: hubbub keygen aggregator --role aggregator --relay {url}")
         home = folder / "aggregator"
         relay, key = named_relay(home / RELAY, url, None)
         sites = [PartyFolder.made(home, "aggregator", "aggregator", relay=relay, relay_key=key)]
-        told("each other party: hubbub keygen NAME --role ROLE --home NAME")
+        tell("each other party: hubbub keygen NAME --role ROLE --home NAME")
         sites += [PartyFolder.made(folder / name, name, role) for name, role in members.items()]
-        told("somebody: hubbub roster */identity.toml --out roster.toml")
+        tell("somebody: hubbub roster */identity.toml --out roster.toml")
         roster = roster_of([site.keys.identity for site in sites])
-        write_text(folder / "roster.toml", roster_toml(roster))
-        said["parties"] |= {"compute_nodes": nodes, "roster": roster.digest.hex()}
-        study = Study.parse(tomli_w.dumps(said))
+        write_roster(folder / "roster.toml", roster)
+        tables["parties"] |= {"compute_nodes": nodes, "roster": roster.digest.hex()}
+        study = Study.parse(tomli_w.dumps(tables))
         write_text(folder / "study.toml", study.as_toml())
-        told("each party: hubbub approve study.toml --roster roster.toml --home NAME")
+        tell("each party: hubbub approve study.toml --roster roster.toml --home NAME")
         for site in sites:
             site.approve(study, roster)
         return cls(folder=folder, study=study, members=tuple(members), command=command)
@@ -115,7 +115,7 @@ class DemoConsortium:
 
 
 def run_demo(
-    folder: Path, toml: str, *, nodes: int, told: Told, command: Command
+    folder: Path, toml: str, *, nodes: int, tell: Tell, command: Command
 ) -> dict[str, Any]:
     """The whole thing, from keys to a model.
 
@@ -130,13 +130,13 @@ def run_demo(
         raise UserError(f"expected the library nats-py to be installed; {with_extra('net')}")
     read_libraries(command)
     folder.mkdir(parents=True, exist_ok=True)
-    consortium = DemoConsortium.made(folder, toml, nodes, told, command)
+    consortium = DemoConsortium.made(folder, toml, nodes, tell, command)
     with ExitStack() as stack:
         stack.callback(consortium.end)
-        told("aggregator: hubbub serve study.toml --home aggregator")
+        tell("aggregator: hubbub serve study.toml --home aggregator")
         process = consortium.serve()
         stack.callback(process.end, _END_SECONDS)
-        told(f"{len(consortium.members)} parties: hubbub join --home NAME")
+        tell(f"{len(consortium.members)} parties: hubbub join --home NAME")
         for name in consortium.members:
             consortium.join(name)
         if process.wait():

@@ -101,11 +101,11 @@ class Endpoint(ABC):
     def answer(self, request: bytes) -> bytes:
         """What this party says to a request; never an exception."""
         with self._lock:
-            said = self._said(request)
-            self.event_log.add(bytes_received=len(request), bytes_sent=len(said))
-            return said
+            sent = self._answer_or_refusal(request)
+            self.event_log.add(bytes_received=len(request), bytes_sent=len(sent))
+            return sent
 
-    def _said(self, request: bytes) -> bytes:
+    def _answer_or_refusal(self, request: bytes) -> bytes:
         """An answer, or a refusal."""
         try:
             call, session, parts = read_request(request)
@@ -188,8 +188,8 @@ class Endpoint(ABC):
     def _open(self, parts: Sequence[bytes]) -> list[bytes]:
         """Approved here? The same plan? Then a place is made for the session."""
         data = _one(parts)
-        told = unverified(data)
-        study_id, session = told.study, told.session
+        header = unverified(data)
+        study_id, session = header.study, header.session
         study = self.site.study(study_id)
         if study is None:
             raise RefusedError(
@@ -226,9 +226,9 @@ class Endpoint(ABC):
             party=self.party(study, offer, plan, membership),
         )
         self._sessions[study_id, offer.purpose] = state
-        said = json.dumps({"version": VERSION, **self.ready(study)}).encode()
+        payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
         self.event_log.note("session", study=study.name, purpose=offer.purpose)
-        ready = self._frame(session, study_id, Tag.READY, said)
+        ready = self._frame(session, study_id, Tag.READY, payload)
         return [ready, *state.party.take(Call.OPEN, [])()]
 
     def _frame(self, session: bytes, study: bytes, tag: Tag, payload: bytes) -> bytes:
@@ -247,14 +247,14 @@ class Endpoint(ABC):
         self.event_log.add(refusals=1)
         self.event_log.warn("refused", why=why, culprit=culprit, said=str(error))
         to = hashlib.sha256(request).hexdigest()
-        said = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
+        payload = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
         frame = Frame(
             tag=Tag.REFUSAL,
             study=bytes(32),
             session=NO_SESSION,
             sender=self._index_or_last(),
             receiver=0,
-            payload=said,
+            payload=payload,
         ).sealed(self.site.keys)
         return answer([frame])
 
@@ -264,25 +264,6 @@ class Endpoint(ABC):
             return self.site.index
         except HubbubError:
             return EVERYBODY
-
-
-def check_apart(study: Study) -> None:
-    """Refuse a study that this version cannot run apart.
-
-    Raises:
-        RefusedError: it cannot.
-    """
-    if study.parties.trust != "none":
-        raise RefusedError(
-            "failed",
-            'expected trust = "none" where the parties run apart, got another study; change it',
-        )
-    if study.training.sampling == "without-replacement" and not study.data.counts:
-        raise RefusedError(
-            "failed",
-            'expected data.counts with sampling = "without-replacement" where the parties run '
-            "apart, got none; state how many records each silo has",
-        )
 
 
 def _one(parts: Sequence[bytes]) -> bytes:

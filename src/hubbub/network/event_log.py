@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.disk import appending, write_all, write_text
+from hubbub.disk import appending, json_value, read_bytes, write_all, write_text
+from hubbub.errors import UserError
 from hubbub.network.event_messages import sentence
 
 LOG, STATUS = "events.jsonl", "status.json"
@@ -27,6 +28,24 @@ Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 # Where a party stands: no line yet, nobody to answer, at work, cut off, over.
 CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
+
+
+def last_status(home: Path) -> dict[str, Any]:
+    """Where a party stood last, and how many seconds ago.
+
+    Raises:
+        UserError: its folder tells of no study.
+    """
+    path = home / STATUS
+    try:
+        status: dict[str, Any] = json_value(read_bytes(path))
+        status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        raise UserError(
+            f"expected a party's folder that has taken part in a study, found no {path}; check the "
+            "path"
+        ) from None
+    return status
 
 
 @dataclass(kw_only=True)
@@ -92,6 +111,10 @@ class EventLog:
         if done > first:
             values["seconds_left"] = (steps - done) * (now - since) / (done - first)
         self.state(state=TRAINING, steps=steps, percent=100 * done / steps, **values)
+
+    def over(self) -> None:
+        """The study is over."""
+        self.state(state=DONE)
 
     def current(self, name: str) -> Any:
         """What the state has under a name; None if nothing."""

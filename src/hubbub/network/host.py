@@ -16,6 +16,7 @@ from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.network.join import relay_of
 from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
 from hubbub.network.party_folder import RELAY, PartyFolder, alone
+from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol import Roster
 from hubbub.study import Study, sources
@@ -60,18 +61,14 @@ def host(
         with _relayed(site, relay, url, event_log) as reached:
             carrier = Carrier(reached, site.keys, site.roster, told)
             with carrier:
+                from hubbub.network.coordinator import Coordinator
                 from hubbub.network.serve import serve
 
+                requests = Requests(
+                    site.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
+                )
                 try:
-                    serve(
-                        site,
-                        study,
-                        out,
-                        carrier.phase,
-                        event_log=event_log,
-                        data=data,
-                        timeouts=timeouts,
-                    )
+                    serve(Coordinator(site, study, requests), out, data=data)
                 except HubbubError as error:
                     event_log.warn("stopped", said=str(error))
                     event_log.state(state=LOST)
@@ -152,7 +149,8 @@ class RelayFiles:
                 "found another; put it there, or name a relay that runs elsewhere with --relay"
             )
         if relay.pin and certificate.ours:
-            certificate = RelayCertificate.made(folder, relay.host)
+            hosts = dict.fromkeys((*relay.hosts, *Relay.of(named.relay or url or "").hosts))
+            certificate = RelayCertificate.made(folder, *hosts)
         path, reloaded = write_server(folder, roster, relay, certificate)
         return cls(configuration=path, certificate=certificate, reloaded=reloaded)
 
@@ -175,5 +173,5 @@ def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple
     else:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
-        made = RelayCertificate.made(folder, relay.host)
+        made = RelayCertificate.made(folder, *relay.hosts)
     return ",".join(relay.urls), made.pin

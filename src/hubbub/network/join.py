@@ -76,7 +76,7 @@ def join(
 
     Raises:
         UserError: it is the aggregator's folder, or another process works with it.
-        DataError: a file of records is not there.
+        DataError: a file of records is not there, or is not as its study says.
     """
     check(site, machine)
     with alone(site.home):
@@ -87,6 +87,9 @@ def join(
 def check(site: PartyFolder, machine: Machine) -> list[str]:
     """Whether what is approved can be run here; the studies' names.
 
+    Files of records are read before anybody is told that this party is there: of a silo whose file
+    is refused, others learn that it has not joined.
+
     Raises:
         UserError, DataError: it cannot.
     """
@@ -94,6 +97,8 @@ def check(site: PartyFolder, machine: Machine) -> list[str]:
     studies = site.studies()
     for study in studies:
         check_records(site, study, machine)
+        if site.role == "silo" and study.data.files:  # code of others runs when it is asked for
+            sources.records(study, site.name, folder=machine.data or site.home)
     return [study.name for study in studies]
 
 

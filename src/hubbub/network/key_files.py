@@ -12,6 +12,7 @@ import json
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
@@ -19,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from hubbub.disk import toml_table
+from hubbub.disk import toml_table, write_text
 from hubbub.errors import StudyError, UserError
 from hubbub.protocol import ROLES, Identity, Keys, Roster, identity_of, plain_identity
 
@@ -29,6 +30,11 @@ _SCRYPT = {"length": 32, "n": 1 << 17, "r": 8, "p": 1}  # as OWASP advises: 128 
 
 # Asks for a passphrase; only called where there is one.
 Unlock = Callable[[], str]
+
+
+def write_roster(path: Path, roster: Roster) -> None:
+    """Write a roster's file, all at once."""
+    write_text(path, roster_toml(roster))
 
 
 def roster_toml(roster: Roster) -> str:
@@ -83,11 +89,11 @@ def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
 
     def read(table: Mapping[str, Any]) -> Keys:
         public = dict(table)
-        told = dict(public.pop("private"))
-        if "sealed" in told:
-            told = _opened(told, unlock)
-        digest = told.pop("digest")
-        parts = {name: b64decode(part, validate=True) for name, part in told.items()}
+        private = dict(public.pop("private"))
+        if "sealed" in private:
+            private = _opened(private, unlock)
+        digest = private.pop("digest")
+        parts = {name: b64decode(part, validate=True) for name, part in private.items()}
         if _digest(parts) != digest:
             raise ValueError
         keys, identity = Keys.restored(table["name"], table["role"], **parts), identity_of(public)
@@ -107,9 +113,9 @@ def _closed(secret: Mapping[str, str], passphrase: str) -> dict[str, str]:
     return {"sealed": b64encode(salt + nonce + sealed).decode()}
 
 
-def _opened(told: Mapping[str, str], unlock: Unlock | None) -> dict[str, str]:
+def _opened(private: Mapping[str, str], unlock: Unlock | None) -> dict[str, str]:
     """What `_closed` closed."""
-    whole = b64decode(told["sealed"], validate=True)
+    whole = b64decode(private["sealed"], validate=True)
     salt, nonce, sealed = whole[:_SALT], whole[_SALT:][:_NONCE], whole[_SALT + _NONCE :]
     if unlock is None:
         raise UserError(

@@ -147,9 +147,9 @@ def _page(event_log: EventLog) -> Callable[..., Iterable[bytes]]:
         if environ["PATH_INFO"] != "/healthz":
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"/healthz or /metrics\n"]
-        well, said = health(event_log.known())
+        well, state = health(event_log.known())
         status = "200 OK" if well else "503 Service Unavailable"
         start(status, [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
-        return [json.dumps(said).encode() + b"\n"]
+        return [json.dumps(state).encode() + b"\n"]
 
     return page

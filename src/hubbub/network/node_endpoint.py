@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hubbub.network.endpoint import Endpoint, SessionState, check_apart
+from hubbub.network.endpoint import Endpoint, SessionState
 from hubbub.planning import Plan, plan
 from hubbub.protocol import RoundParameters
 from hubbub.session import (
@@ -19,6 +19,7 @@ from hubbub.session import (
     Party,
     RefusedError,
     SessionOffer,
+    check_apart,
     part_of_plan,
     round_parameters_of,
 )

@@ -37,13 +37,14 @@ from hubbub.network.key_files import (
     identity_toml,
     keys_of,
     keys_toml,
-    roster_toml,
+    write_roster,
 )
 from hubbub.network.roster_files import check_roster, read_roster, text_of
 from hubbub.protocol import Keys, Roster, mask_graph
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
+HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
 APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER = "lock", "relay", "ledger.sqlite"
@@ -232,7 +233,7 @@ class PartyFolder:
             )
         path = self._approval(study.id)
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        write_text(held, roster_toml(roster))
+        write_roster(held, roster)
         write_text(path, study.as_toml())
         return path
 

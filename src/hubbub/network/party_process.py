@@ -17,7 +17,12 @@ from pathlib import Path
 Command = Callable[[Sequence[str]], int]
 
 _CONTEXT = get_context("forkserver")
-_READ_FIRST = ["hubbub.learning", "hubbub.network.host", "nats"]
+_READ_FIRST = [
+    "hubbub.network.silo_endpoint",
+    "hubbub.network.serve",
+    "hubbub.network.host",
+    "nats",
+]
 
 
 def read_libraries(command: Command) -> None:

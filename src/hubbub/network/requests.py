@@ -120,8 +120,8 @@ class Requests(Peers):
     def _note_version(self, name: str, version: object) -> None:
         """Another version with the same numbers may take part; people should know."""
         if version != VERSION:
-            said = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
-            self.warn("version", whom=name, said=said)
+            words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
+            self.warn("version", whom=name, said=words)
 
     def _read(self, index: int, blob: bytes | Missing, asked: bytes, deadline: float) -> Answer:
         """The parts of an answer, or why there are none."""
@@ -170,11 +170,11 @@ class Requests(Peers):
         elif not refused:
             return None
         else:
-            told = unverified(parts[0])
-            frame = parse(parts[0], self.roster, study=told.study, session=told.session)
+            header = unverified(parts[0])
+            frame = parse(parts[0], self.roster, study=header.study, session=header.session)
         try:
-            said = json.loads(bytes(frame.payload))
-            why, culprit, to = str(said["why"]), str(said["culprit"]), str(said["to"])
+            payload = json.loads(bytes(frame.payload))
+            why, culprit, to = (str(payload[key]) for key in ("why", "culprit", "to"))
             reason = REASONS[why]
             if culprit and not self._may_be_blamed(culprit.split(" and ")):
                 raise ValueError

@@ -18,18 +18,11 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.assurance import evidence, files, read, read_audit, read_header
-from hubbub.errors import BudgetError, StudyError, UserError
+from hubbub.assurance import evidence, read_audit
+from hubbub.errors import BudgetError, UserError
 from hubbub.network.coordinator import Coordinator
-from hubbub.network.endpoint import check_apart
-from hubbub.network.engine import Phase
-from hubbub.network.event_log import EventLog
-from hubbub.network.party_folder import PartyFolder
-from hubbub.network.requests import Requests
-from hubbub.network.timeouts import Timeouts
 from hubbub.planning import TRAINING
-from hubbub.protocol import Tag
-from hubbub.study import Study, sources
+from hubbub.study import sources
 from hubbub.training import (
     PreparedStudy,
     Progress,
@@ -46,13 +39,9 @@ _TOLD_EPSILONS = 20
 
 
 def serve(
-    site: PartyFolder,
-    study: Study,
+    coordinator: Coordinator,
     out: Path,
-    phase: Phase,
     *,
-    event_log: EventLog,
-    timeouts: Timeouts | None = None,
     progress: Progress = lambda _step, _row: None,
     data: Path | None = None,
 ) -> Result:
@@ -65,12 +54,8 @@ def serve(
            sessions: no key, mask or noise is used again.
 
     Args:
-        site: the aggregator's folder.
-        study: approved there.
+        coordinator: of the study, approved in the aggregator's folder.
         out: the run's folder, new or interrupted.
-        phase: the engine.
-        event_log: where events go.
-        timeouts: how long to wait for whom.
         progress: called after every step.
         data: the folder that the public test set is in; the home if None.
 
@@ -79,20 +64,14 @@ def serve(
         ProtocolError: somebody broke the protocol.
         UserError, StudyError, IntegrityError: as for `hubbub.run`.
     """
-    if site.role != "aggregator":
-        raise UserError(f"expected the aggregator's folder, got that of a {site.role}; use join")
-    if site.study(study.id) is None:
-        raise StudyError("expected a study that was approved here, got another; hubbub approve it")
-    check_apart(study)
     began = time.perf_counter()
+    site, study, requests = coordinator.site, coordinator.study, coordinator.requests
     whose = [sources.TEST] if sources.has_test_set(study) else []
     setting = PreparedStudy.of(study, whose=whose, folder=data or site.home)
     with ExitStack() as stack:
         kept = site.audit(study.id)
         audit = None if kept is None else read_audit(kept, setting.plan)
-        folder, start = stack.enter_context(_folder(out, setting, audit, event_log))
-        requests = Requests(site.roster, study.id, phase, event_log, timeouts or Timeouts())
-        coordinator = Coordinator(site, study, requests)
+        folder, start = stack.enter_context(_folder(out, setting, audit, coordinator))
         sessions = RunSessions(
             venue=coordinator, folder=folder, parameters=setting.initial.size, stack=stack
         )
@@ -104,9 +83,9 @@ def serve(
             sessions,
             start=start,
             progress=progress,
-            keep=_keeper(event_log, setting, saver),
+            keep=_keeper(coordinator, setting, saver),
             offer=coordinator.standardise,
-            begin=lambda state: _begun(state, setting.study, requests, folder),
+            begin=lambda state: _begun(state, coordinator, folder),
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
@@ -126,11 +105,11 @@ def serve(
         ),
         began=began,
     )
-    event_log.note("closed", study=study.name, model=str(folder.path))
+    requests.note("closed", study=study.name, model=str(folder.path))
     return result
 
 
-def _begun(state: State, study: Study, requests: Requests, folder: RunFolder) -> State:
+def _begun(state: State, coordinator: Coordinator, folder: RunFolder) -> State:
     """Where a run stands with every attempt that was begun, answered or not.
 
     Each silo may have missed some that others have paid for.
@@ -138,19 +117,15 @@ def _begun(state: State, study: Study, requests: Requests, folder: RunFolder) ->
     Raises:
         BudgetError: no attempt of the study is left.
     """
-    begun = sum(
-        kept.tag is Tag.MODEL
-        for path in files(folder.path)
-        if read_header(path).purpose == TRAINING
-        for kept in read(path)
-    )
+    steps = coordinator.study.training.steps
+    begun = folder.models_sent(TRAINING)
     state = replace(state, attempts=max(state.attempts, begun))
-    if state.step == 0 and state.attempts >= study.training.steps:
-        paid = requests.paid.get(TRAINING, {})
+    if state.step == 0 and state.attempts >= steps:
+        paid = coordinator.requests.paid.get(TRAINING, {})
         listed = ", ".join(f"{name} {count}" for name, count in paid.items())
         raise BudgetError(
             f"expected attempts of this study to be left, the silos have paid for {listed} of "
-            f"{study.training.steps}; approve the study under another name to run it again"
+            f"{steps}; approve the study under another name to run it again"
         )
     return state
 
@@ -170,7 +145,7 @@ def _closed(
 
 @contextmanager
 def _folder(
-    out: Path, setting: PreparedStudy, audit: Mapping[str, Any] | None, event_log: EventLog
+    out: Path, setting: PreparedStudy, audit: Mapping[str, Any] | None, coordinator: Coordinator
 ) -> Iterator[tuple[RunFolder, State | None]]:
     """The run's folder, and where an interrupted run stood."""
     if not (out / "run.json").is_file():
@@ -187,7 +162,7 @@ def _folder(
         folder.keep_audit(audit)
         found = folder.last_checkpoint()
         if found is not None:
-            event_log.note("resumed", step=found.state.step)
+            coordinator.requests.note("resumed", step=found.state.step)
         yield folder, found.state if found else None
 
 
@@ -217,13 +192,15 @@ class _Saver:
         self._pool.shutdown()
 
 
-def _keeper(event_log: EventLog, setting: PreparedStudy, saver: _Saver) -> Callable[[State], None]:
+def _keeper(
+    coordinator: Coordinator, setting: PreparedStudy, saver: _Saver
+) -> Callable[[State], None]:
     """Where a state goes after every step: to disk, and into the event log.
 
     The event log's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
     """
-    study, last = setting.study, time.monotonic()
+    requests, study, last = coordinator.requests, setting.study, time.monotonic()
     steps = study.training.steps
     every = max(1, steps // _TOLD_EPSILONS)
 
@@ -234,8 +211,8 @@ def _keeper(event_log: EventLog, setting: PreparedStudy, saver: _Saver) -> Calla
         seconds, last = now - last, now
         due = min(steps, -(-state.attempts // every) * every)
         where = {"step": state.step, "steps": steps, "epsilon": setting.plan.epsilon_after(due)}
-        event_log.note("step", **where, seconds=seconds)
-        event_log.progress(
+        requests.note("step", **where, seconds=seconds)
+        requests.event_log.progress(
             state.step,
             steps,
             study=study.name,

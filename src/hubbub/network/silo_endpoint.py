@@ -21,11 +21,8 @@ import numpy as np
 
 from hubbub import learning
 from hubbub.assurance import Ledger, entry_of, kind_of, part_of
-from hubbub.disk import write_text
 from hubbub.errors import DataError, ProtocolError
-from hubbub.network.endpoint import Endpoint, SessionState, check_apart
-from hubbub.network.event_log import DONE
-from hubbub.network.timeouts import PACE
+from hubbub.network.endpoint import Endpoint, SessionState
 from hubbub.planning import (
     EVALUATION,
     STANDARDISATION,
@@ -53,6 +50,7 @@ from hubbub.session import (
     RefusedError,
     SessionOffer,
     SiloParty,
+    check_apart,
     lists_of,
     part_of_plan,
     purposes_of,
@@ -62,6 +60,7 @@ from hubbub.study import Study
 from hubbub.training import PreparedStudy, run_folder, standardised
 
 _TELL_EVERY = 5.0
+_PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
 
 @dataclass(kw_only=True)
@@ -89,7 +88,7 @@ class SiloEndpoint(Endpoint):
         data: Path,
         ledger: Path,
         device: str = "auto",
-        pace: float = PACE,
+        pace: float = _PACE,
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)
@@ -229,15 +228,15 @@ class SiloEndpoint(Endpoint):
             raise RefusedError("no-session", "expected a session that is set up, got its end")
         if len(parts) != 2:
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
-        said = self._from_aggregator(state, parts[0], Tag.CLOSE)
+        payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
         known = self._known(state.study)
-        told = {bytes.fromhex(one) for one in _sessions(said, self.roster.name(0))}
+        listed = {bytes.fromhex(one) for one in _sessions(payload, self.roster.name(0))}
         plan = known.plain.plan
         paid = {one.session for one in self._ledger.entries() if one.study == state.study.id}
         part = part_of(
             self.site.keys,
             study=state.study.id,
-            sessions=told & (paid | set(known.finished)),
+            sessions=listed & (paid | set(known.finished)),
             ledger_head=self._ledger.head,
             ledger_rows=self._ledger.rows,
             attempts=self._accounted(known),
@@ -246,7 +245,7 @@ class SiloEndpoint(Endpoint):
         for one in self._sessions.values():  # what was signed holds
             one.closed = one.closed or one.study.id == state.study.id
         self._tell(state)
-        self.event_log.state(state=DONE)
+        self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(self, state: SessionState, plan: Plan, known: _Study, payload: bytes) -> None:
@@ -265,9 +264,10 @@ class SiloEndpoint(Endpoint):
         folder = self.site.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         trained = known.plain.trained(parameters)
-        run_folder.write_model(folder, plan, trained)
+        run_folder.write_study(folder, plan.study)
+        run_folder.write_model(folder, plan, trained, known.plain.shape)
         if (found := state.offer.standardisation) is not None:
-            write_text(folder / "standardisation.json", found.to_json())
+            run_folder.write_standardisation(folder, found)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from hubbub.network.clock import Clock
 from hubbub.session import Call
-
-PACE = 0.02  # a silo's answer leaves at a multiple of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +18,7 @@ class Timeouts:
         waiting: seconds for parties that a session cannot do without to come, or come back.
         ask_again: seconds after which somebody who was left out is asked for.
         ping: seconds for a sign of life.
+        clock: that all this goes by.
     """
 
     deadline: float = 60.0
@@ -26,6 +26,7 @@ class Timeouts:
     waiting: float = 3600.0
     ask_again: float = 30.0
     ping: float = 5.0
+    clock: Clock = field(default_factory=Clock, repr=False)
 
     def of(self, call: Call) -> float:
         """The deadline of a call."""

@@ -42,10 +42,13 @@ def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] 
 def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
     """The shape as the study states it, or for which a built-in model has so many parameters.
 
+    Declared columns state it, too.
+
     Nothing is opened: who checks a study of somebody else must not read what it names.
     """
-    if study.model.inputs or dimension is None or not _is_layered(study):
-        return study.model.inputs or None
+    stated = _stated_shape(study)
+    if stated or dimension is None or not _is_layered(study):
+        return stated or None
     none, each = _parameters(study, 0), _parameters(study, 1) - _parameters(study, 0)
     features, rest = divmod(dimension - none, each)
     return (features,) if features > 0 and not rest else None
@@ -55,9 +58,16 @@ def is_dimension(study: Study, dimension: int) -> bool:
     """Whether the study's model may have so many parameters, as far as it can be counted here."""
     if not _is_layered(study):
         return True
-    if study.model.inputs:
-        return _parameters(study, prod(study.model.inputs)) == dimension
+    if stated := _stated_shape(study):
+        return _parameters(study, prod(stated)) == dimension
     return told_shape(study, dimension) is not None
+
+
+def _stated_shape(study: Study) -> tuple[int, ...]:
+    """Of one record as the model sees it; empty if the study says it nowhere."""
+    if study.model.inputs or not study.data.columns:
+        return study.model.inputs
+    return (sum(column.width for column in study.data.columns),)
 
 
 def _is_layered(study: Study) -> bool:

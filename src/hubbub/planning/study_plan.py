@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, mask_degree, model_size, pairing
+from hubbub.planning import auxiliary_queries, exposure, mask_degree, model_size, pairing, precision
 from hubbub.planning.joint_batches import JointBatches, advice, joint_batches
-from hubbub.planning.precision import CLIP_MARGIN, certificate_for, grid_for
 from hubbub.privacy import (
     LEAST_DELTA,
     LEAST_EPSILON,
@@ -144,7 +143,7 @@ class Plan:
 
         It is C less the margin for float sums (P14).
         """
-        return self.clip * (1 - CLIP_MARGIN)
+        return self.clip * (1 - precision.CLIP_MARGIN)
 
     @property
     def share_sigma(self) -> float:
@@ -366,11 +365,13 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         for one in auxiliary_queries.queries_of(study, dimension)
     )
     priced = tuple(one.priced for one in queries)
-    certificate = certificate_for(study, study.training.projection or dimension, dimension)
+    certificate = precision.certificate_for(
+        study, study.training.projection or dimension, dimension
+    )
     for one in queries:
         certificate = certificate.after(one.plan.certificate)
     noise = _calibrated(study, mechanism, certificate, priced)
-    word_bits, sigma_grid, capacity = grid_for(study, noise, shares)
+    word_bits, sigma_grid, capacity = precision.grid_for(study, noise, shares)
     exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
     stated = next(one for one in exposures if one.adversary == exposure.stated_adversary(study))
     batches = joint_batches(study, mechanism, stated, certificate, priced)
@@ -422,6 +423,13 @@ def _calibrated(
             "steps"
         )
     if delta < (least := max(0.5 * privacy.delta, LEAST_DELTA)):
+        most = _largest_epsilon(certificate, privacy.delta - least, privacy.epsilon)
+        if most:
+            raise StudyError(
+                f"expected privacy.epsilon of at most {most} for this study, got "
+                f"{privacy.epsilon:g}; lower it: finite precision cannot be certified beyond, and "
+                "above 8 an epsilon promises little anyway"
+            )
         taken = certificate.added_delta(privacy.epsilon)
         raise StudyError(
             f"expected privacy.delta to leave at least {least:g} when finite precision has taken "
@@ -432,6 +440,12 @@ def _calibrated(
     steps = study.training.steps
     beside = auxiliary_queries.released(queries, steps, 1.0, privacy.relation)
     return pairing.least_noise(mechanism, steps, known, epsilon, delta, beside)
+
+
+def _largest_epsilon(certificate: Certificate, spare: float, asked: float) -> int:
+    """The largest whole epsilon for which finite precision takes no more of delta; 0 if none."""
+    below = range(1, ceil(asked))
+    return max((e for e in below if certificate.added_delta(e) <= spare), default=0)
 
 
 def _attack_power(

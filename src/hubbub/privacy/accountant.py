@@ -15,8 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments, composition, discretise, laws, mechanism, normal, tilting
-from hubbub.privacy.effort import spend
+from hubbub.privacy import (
+    arguments,
+    composition,
+    discretise,
+    effort,
+    laws,
+    mechanism,
+    normal,
+    tilting,
+)
 
 Array = NDArray[np.float64]
 
@@ -299,11 +307,11 @@ class Composition:
         self, way: int, sketches: list[tilting.Sketch], frame: tilting.TiltedGrid, step: float
     ) -> Iterator[tuple[mechanism.Release, laws.Law, tilting.Grid]]:
         """Every release with its law in one direction, and the law's cells."""
-        spend((frame.high - frame.low) / step)
+        effort.spend((frame.high - frame.low) / step)
         for one, made in zip(self._releases, sketches, strict=True):
             law = _law(one, way)
             cells = tilting.grid(made, frame.saddle, step, frame.order)
-            spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
+            effort.spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
             yield one, law, cells
 
 

@@ -16,8 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import erfc, erfcinv, gammainc, gammaincc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments
-from hubbub.privacy.effort import spend
+from hubbub.privacy import arguments, effort
 from hubbub.privacy.laws import (
     Enclosed,
     ExchangedRecord,
@@ -363,7 +362,7 @@ def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[n
     spread = sqrt(mean * (malicious / records) * (records - batch) / max(records - 1, 1))
     least = max(0, batch - malicious, floor(mean - 14 * spread - 60))
     most = min(batch, honest, ceil(mean + 14 * spread + 60))
-    spend((most - least) / 5)
+    effort.spend((most - least) / 5)
     member = np.arange(least, most, dtype=np.float64)
     odds = (honest - member) / (member + 1) * ((batch - member) / (malicious - batch + member + 1))
     steps = np.log(odds)

@@ -61,7 +61,7 @@ class UnitRemoval:
 
     @cached_property
     def _means(self) -> Array:
-        return self.shift * np.arange(self.records + 1)
+        return np.asarray(self.shift * np.arange(self.records + 1), dtype=np.float64)
 
     @cached_property
     def _log_weights(self) -> Array:

@@ -35,6 +35,7 @@ from hubbub.protocol.primitives import (
     Roster,
     SecureSource,
     Tag,
+    add_noise_and_round,
     cipher_at,
     hash_of,
     identity_of,
@@ -81,6 +82,7 @@ from hubbub.protocol.round import (
     injected,
     joint_rows,
     most_rows,
+    poisson_batches,
     poisson_rows,
     projection_of,
 )

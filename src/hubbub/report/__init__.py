@@ -6,7 +6,11 @@ plan, no model and no records, reads no clock, and the page loads nothing and ru
 it can be mailed, archived and printed.
 """
 
+from hubbub.report.adversary_words import spoken
+from hubbub.report.arrangements import Arrangement, ArrangementTable, interval
 from hubbub.report.markup import tag
+from hubbub.report.modes import called, promised_against
 from hubbub.report.number_format import at_least, at_most
 from hubbub.report.page import render
 from hubbub.report.scales import bounds, linear
+from hubbub.report.several_runs import ReportedRun

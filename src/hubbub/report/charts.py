@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines over a quantity, and bars with their spread.
+"""Charts as inline SVG: lines over a quantity, and values with their intervals.
 
 Colours are classes that the page's style fills for light, dark and paper; series differ by mark as
 well as by colour. Every chart carries its content in words for those who cannot see it. This file
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from hubbub.report import markup, scales
 from hubbub.report.number_format import amount
 
-WIDTH = 460
+WIDTH, HEIGHT = 460, 270  # of a chart of lines on the page
 LEFT, RIGHT = 72, WIDTH - 18
+EDGE, VALUE_ROOM = 14, 74  # of a chart with labels above its rows: the left edge, and for values
 _TOP, _BELOW = 44, 46  # room for a legend or labels, and for ticks and a label
+_DIGIT = 12  # room for a digit of a tick, on a phone too
 _UPPER = 16  # where the labels above a chart stand
 _MARKS = ("circle", "square")
 # Of a chart that is a file of its own, where no page's style fills the classes.
@@ -27,20 +30,29 @@ _STYLE = markup.Html(
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points that belong together, (x, y) each, by rising x; `marked`: each has a mark."""
+    """Points that belong together, (x, y) each, by rising x.
+
+    Args:
+        name: for the legend.
+        points: where the line goes.
+        marked: whether its points have marks.
+        faint: points without a line, of which the line is an average; then its own have no marks.
+    """
 
     name: str
     points: tuple[tuple[float, float], ...]
     marked: bool = True
+    faint: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChartBar:
-    """One bar: its label, its length, and the standard deviation around its end if known."""
+class Interval:
+    """A value on a horizontal axis: its label, its ends if known, whether it stands `first`."""
 
     label: str
     value: float
-    spread: float | None
+    ends: tuple[float, float] | None
+    first: bool
 
 
 def vertical(height: int) -> tuple[float, float]:
@@ -133,13 +145,14 @@ def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) 
     return _svg(parts, 68, described)
 
 
-def bars(items: Sequence[ChartBar], *, label: str, described: str) -> markup.Html:
-    """Lying bars from 0 to their value, each with its label above and its value at its end."""
-    pitch, foot = 42, 8 + 42 * len(items)
-    across = scales.linear([0.0, 1.0], 12, WIDTH - 70)
+def intervals(
+    items: Sequence[Interval], across: scales.Scale, *, label: str, described: str
+) -> markup.Html:
+    """Dots with a line from end to end, each with its label above and its value to the right."""
+    pitch, foot = 46, 10 + 46 * len(items)
     parts = _ticks_across(across, foot, 4)
     for index, item in enumerate(items):
-        parts += _bar(item, across, 8 + pitch * index, index)
+        parts += _whisker(item, across, 8 + pitch * index)
     middle = (across.start + across.end) / 2
     parts.append(
         markup.tag("text", label, x=middle, y=foot + 38, text_anchor="middle", class_="axis")
@@ -167,7 +180,7 @@ def _frame(across: scales.Scale, up: scales.Scale, labels: tuple[str, str]) -> l
         )
         for tick in up.ticks
     ]
-    turned = f"rotate(-90 13 {height:g})"
+    turned = f"rotate(-90 16 {height:g})"
     return [
         *rows,
         *_ticks_across(across, up.start, up.start),
@@ -175,11 +188,15 @@ def _frame(across: scales.Scale, up: scales.Scale, labels: tuple[str, str]) -> l
         markup.tag(
             "text", labels[0], x=middle, y=up.start + 38, text_anchor="middle", class_="axis"
         ),
-        markup.tag("text", labels[1], x=13, y=height, transform=turned, text_anchor="middle"),
+        markup.tag("text", labels[1], x=16, y=height, transform=turned, text_anchor="middle"),
     ]
 
 
 def _ticks_across(across: scales.Scale, foot: float, head: float) -> list[markup.Html]:
+    """Ticks with their numbers; of many or long ones every second, or third, and so on."""
+    widest = max(len(amount(tick)) for tick in across.ticks) * _DIGIT
+    apart = (across.end - across.start) / max(len(across.ticks) - 1, 1)
+    shown = [(across.place(tick), tick) for tick in across.ticks[:: ceil(widest / apart)]]
     return [
         markup.tag(
             "g",
@@ -187,22 +204,32 @@ def _ticks_across(across: scales.Scale, foot: float, head: float) -> list[markup
             markup.tag("text", amount(tick), x=x, y=foot + 19, text_anchor="middle"),
             class_="tick-across",
         )
-        for tick in across.ticks
-        for x in [across.place(tick)]
+        for x, tick in shown
     ]
 
 
 def _line(one: Series, across: scales.Scale, up: scales.Scale, index: int) -> markup.Html:
     placed = [(across.place(x), up.place(y)) for x, y in one.points]
     path = " ".join(f"{x:.2f},{y:.2f}" for x, y in placed)
+    single = one.faint or (one.points if one.marked else ())
     marks = [
-        _mark(place, _MARKS[index], f"{one.name} at {amount(x)}: {amount(y)}")
-        for place, (x, y) in zip(placed, one.points, strict=True)
-        if one.marked
+        _mark(
+            (across.place(x), up.place(y)),
+            _MARKS[index],
+            f"{one.name} at {amount(x)}: {amount(y)}",
+        )
+        for x, y in single
     ]
-    # The name is what tests and people who save the picture find the line by.
+    kind = "faint" if one.faint else "marks"
     line = markup.tag("polyline", points=path)
-    return markup.tag("g", line, *marks, class_=f"series-{index}", data_name=one.name)
+    # The name is what tests and people who save the picture find the line by.
+    return markup.tag(
+        "g",
+        markup.tag("g", *marks, class_=kind),
+        line,
+        class_=f"series-{index}",
+        data_name=one.name,
+    )
 
 
 def _mark(place: tuple[float, float], shape: str, title: str) -> markup.Html:
@@ -224,20 +251,15 @@ def _legend(names: Sequence[str]) -> list[markup.Html]:
     return entries
 
 
-def _bar(item: ChartBar, across: scales.Scale, top: float, index: int) -> list[markup.Html]:
-    end, middle = across.place(item.value), top + 25
-    first = "first" if index == 0 else "other"
-    parts = [
-        markup.tag("text", item.label, x=across.start, y=top + 12, class_="strong"),
-        markup.tag(
-            "rect", x=across.start, y=top + 17, width=end - across.start, height=16, class_=first
-        ),
-    ]
-    reach = end
-    if item.spread:
-        low = across.place(max(item.value - item.spread, 0))
-        reach = across.place(item.value + item.spread)
-        whisker = f"M{low:.2f} {middle - 4:g}v8m0 -4H{reach:.2f}m0 -4v8"
-        parts.append(markup.tag("path", d=whisker, class_="whisker"))
-    parts.append(markup.tag("text", f"{item.value:.3f}", x=reach + 6, y=middle + 4))
+def _whisker(item: Interval, across: scales.Scale, top: float) -> list[markup.Html]:
+    """One row of a chart of intervals."""
+    x, y = across.place(item.value), top + 28
+    kind = "first" if item.first else "other"
+    parts = [markup.tag("text", item.label, x=across.start, y=top + 13, class_="strong")]
+    if item.ends:
+        low, high = (across.place(min(max(end, across.low), across.high)) for end in item.ends)
+        path = f"M{low:.2f} {y - 5:g}v10m0 -5H{high:.2f}m0 -5v10"
+        parts.append(markup.tag("path", d=path, class_=f"whisker {kind}"))
+    parts.append(markup.tag("circle", cx=x, cy=y, r=5, class_=kind))
+    parts.append(markup.tag("text", f"{item.value:.3f}", x=across.end + 14, y=y + 5))
     return parts

@@ -22,6 +22,12 @@ _HOW = {
     "not verifiable": ("shown by nothing here", "and left to trust"),
     "not checked": ("would take long", "and is done by hubbub verify --thorough"),
 }
+_BRIEF = {
+    "re-derived": "computed again and found equal",
+    "signed": "by the party that it is about",
+    "not verifiable": "left to trust",
+    "not checked": "it would take long",
+}
 _RARE = "not checked"  # mentioned only where there is one
 
 
@@ -56,7 +62,9 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
 
 def briefly(findings: Sequence[Finding]) -> str:
     """The findings in one sentence."""
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in _counts(findings))
+    counts = ", ".join(
+        f"{count} {verdict} ({_BRIEF[verdict]})" for verdict, count in _counts(findings)
+    )
     wrongs = sum(one[1] not in _HOW for one in findings)
     start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
     return f"{start}: {counts}. How to check it yourself is said below."

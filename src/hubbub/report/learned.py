@@ -1,18 +1,17 @@
-"""What was learned: the learning curve, and whether joining was worth it.
+"""What was learned: the learning curve, averaged over neighbouring evaluations.
 
-This file reads the rows of the metrics and of the comparison; it knows nothing of noise.
+This file reads the rows of the metrics; it knows nothing of noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from hubbub.report import charts, markup, modes, scales
-from hubbub.report.number_format import amount, at_most, finite, score
+from hubbub.report import adversary_words, charts, markup, scales
+from hubbub.report.number_format import Row, amount, at_most, finite, score
 
-Row = Mapping[str, float]
-Comparison = Mapping[str, Mapping[str, float]]
-
+_REACH = 2  # evaluations on either side that are averaged
+_FEWEST = 5  # evaluations that are worth averaging
 _METRICS = {
     "auc": (
         "AUC",
@@ -20,7 +19,19 @@ _METRICS = {
         "0.5 is guessing, 1 is perfect.",
     ),
     "accuracy": ("accuracy", "Accuracy is the share of test records that are classified rightly."),
+    "held_back_accuracy": (
+        "held-back accuracy",
+        "Held-back accuracy is the share of records that are classified rightly among those that "
+        "silos kept out of the training; it is told with noise, which ε includes.",
+    ),
 }
+_PUBLIC = ("auc", "accuracy")  # of the test records
+_CURVES = 2  # in one figure, at most
+_AVERAGED = (
+    "Lines are running means, each over an evaluation and up to two before and after it; faint "
+    "marks are the single evaluations, which jump up and down because of the noise. A step is one "
+    "small improvement of the model."
+)
 
 
 def metrics_of(rows: Sequence[Row]) -> list[str]:
@@ -33,67 +44,94 @@ def name_of(metric: str) -> str:
     return _METRICS[metric][0]
 
 
-def learning(rows: Sequence[Row], against: str | None) -> markup.Html:
-    """The section with the learning curve; the rows' epsilon holds against an adversary, if any."""
+def label_of(metric: str) -> str:
+    """A metric's name, with what it was measured on."""
+    return f"test {name_of(metric)}" if metric in _PUBLIC else name_of(metric)
+
+
+def meaning_of(metric: str) -> str:
+    """What a metric is, in a sentence."""
+    return _METRICS[metric][1]
+
+
+def learning(rows: Sequence[Row], against: str | None, cost: scales.Scale) -> markup.Html:
+    """The section with the learning curve.
+
+    Args:
+        rows: of the metrics.
+        against: the adversary against whom their epsilon holds, if any.
+        cost: the axis for it.
+    """
     found = metrics_of(rows)
-    if not found:
-        return markup.section(
-            "What was learned", markup.tag("p", "This run was not scored on test records.")
-        )
-    meanings = " ".join(_METRICS[key][1] for key in found)
-    figures = [_metric_figure(rows, found)]
-    if against is not None:
-        figures.append(_epsilon_figure(rows, against))
-    words = f"Measured on public test records, which no silo had to give up. {meanings}"
+    figures = [metric_figure(rows, found[:_CURVES], scores_of(rows))] if found else []
+    if against is not None and rows:
+        figures.append(_epsilon_figure(rows, against, cost))
     numbers = _metric_table(rows, found, promised=against is not None)
+    more = [markup.tag("details", markup.tag("summary", "The same in numbers"), numbers)]
     return markup.section(
         "What was learned",
-        markup.tag("p", words),
-        markup.tag("div", *figures, class_="figures"),
-        markup.tag("details", markup.tag("summary", "The same in numbers"), numbers),
+        *(markup.tag("p", words) for words in _words(found)),
+        *([markup.tag("div", *figures, class_="figures")] if figures else []),
+        *(more if rows else []),
     )
 
 
-def joining(comparison: Comparison) -> markup.Html:
-    """The section that compares the federation with its baselines."""
-    metric = metrics_of(list(comparison.values()))[:1]
-    if not metric:
-        words = "No scores of baselines are given, so there is nothing to compare this study with."
-        return markup.section("Is joining worth it?", markup.tag("p", words))
-    shown = [mode for mode in modes.MODES if mode in comparison]
-    name = name_of(metric[0])
-    values = {mode: finite(comparison[mode], metric[0]) for mode in shown}
-    spreads = {mode: finite(comparison[mode], "spread") for mode in shown}
-    verdict = _verdict(values, spreads, name)
-    return markup.section(
-        "Is joining worth it?",
-        *([markup.tag("p", verdict, class_="verdict")] if verdict else []),
-        markup.tag("div", _bars(values, spreads, name), class_="figures"),
-        _comparison_table(values, spreads, name),
-    )
+def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Every y averaged with those of up to two points before and after it; of few points, all."""
+    if len(points) < _FEWEST:
+        return tuple(points)
+    near = [points[max(0, k - _REACH) : k + _REACH + 1] for k in range(len(points))]
+    means = [sum(y for _, y in some) / len(some) for some in near]
+    return tuple((x, mean) for (x, _), mean in zip(points, means, strict=True))
 
 
-def _series(rows: Sequence[Row], key: str, name: str) -> charts.Series:
+def scores_of(rows: Sequence[Row]) -> scales.Scale:
+    """The axis for all metrics of these rows."""
+    values = (finite(row, key) for key in _METRICS for row in rows)
+    return scales.scores((y for y in values if y is not None), *charts.vertical(charts.HEIGHT))
+
+
+def metric_figure(
+    rows: Sequence[Row], found: Sequence[str], up: scales.Scale, title: str = ""
+) -> markup.Html:
+    """Metrics over steps, on an axis that other figures may share."""
+    series = [_averaged(rows, key) for key in found]
+    ends = ", ".join(f"{one.name} {score(one.points[-1][1])}" for one in series)
+    when = "mean of the last evaluations" if any(one.faint for one in series) else "last evaluation"
+    label = " and ".join(one.name for one in series)
+    words = f"{label} over the steps; at the end {ends} ({when})"
+    return _over_steps(series, rows, up, label, f"{title}: {words}" if title else words)
+
+
+def _words(found: Sequence[str]) -> list[str]:
+    if not found:
+        return [
+            "This run was not scored: the study names no public test records. How good the model "
+            "is has to be judged elsewhere, on records that were not used for it."
+        ]
+    where = "Measured on public test records, which no silo had to give up."
+    known = [where] if any(key in _PUBLIC for key in found) else []
+    return [" ".join([*known, *map(meaning_of, found)]), _AVERAGED]
+
+
+def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
     points = ((row["step"], finite(row, key)) for row in rows)
-    return charts.Series(name=name, points=tuple((x, y) for x, y in points if y is not None))
+    return tuple((x, y) for x, y in points if y is not None)
 
 
-def _metric_figure(rows: Sequence[Row], found: Sequence[str]) -> markup.Html:
-    series = [_series(rows, key, name_of(key)) for key in found]
-    up = scales.linear((y for one in series for _, y in one.points), *charts.vertical(270))
-    ends = (
-        f"{one.name} from {score(one.points[0][1])} at step {amount(one.points[0][0])} "
-        f"to {score(one.points[-1][1])} at step {amount(one.points[-1][0])}"
-        for one in series
+def _averaged(rows: Sequence[Row], key: str) -> charts.Series:
+    single = _points(rows, key)
+    mean = running_mean(single)
+    return charts.Series(
+        name=name_of(key), points=mean, faint=single if len(single) >= _FEWEST else ()
     )
-    return _over_steps(series, rows, up, " and ".join(s.name for s in series), "; ".join(ends))
 
 
-def _epsilon_figure(rows: Sequence[Row], against: str) -> markup.Html:
-    series = _series(rows, "epsilon", "epsilon so far")
-    up = scales.bounds((y for _, y in series.points), *charts.vertical(270))
+def _epsilon_figure(rows: Sequence[Row], against: str, up: scales.Scale) -> markup.Html:
+    series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
     last = series.points[-1][1] if series.points else None
-    words = f"epsilon against {against} rises with every step, to {at_most(last)}"
+    who = adversary_words.spoken(against)
+    words = f"epsilon (ε) against {who} grows with every step, to {at_most(last)}"
     label = "ε so far" + (" (log scale)" if up.log else "")
     return _over_steps([series], rows, up, label, words)
 
@@ -111,63 +149,19 @@ def _over_steps(
 
 
 def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) -> markup.Html:
-    head = ["Step", *(["ε so far"] if promised else []), "loss", *map(name_of, found)]
+    head = [
+        "Step",
+        *(["ε so far"] if promised else []),
+        *(["loss"] if found else []),
+        *map(name_of, found),
+    ]
     body = [
         [
             amount(row["step"]),
             *([at_most(finite(row, "epsilon"))] if promised else []),
-            amount(finite(row, "loss")),
+            *([amount(finite(row, "loss"))] if found else []),
             *(score(finite(row, key)) for key in found),
         ]
         for row in rows
     ]
     return markup.table("Every evaluation of the run", head, body, numeric=range(len(head)))
-
-
-def _bars(
-    values: Mapping[str, float | None], spreads: Mapping[str, float | None], name: str
-) -> markup.Html:
-    known = {mode: value for mode, value in values.items() if value is not None}
-    items = [
-        charts.ChartBar(label=modes.MODES[mode].label, value=value, spread=spreads[mode])
-        for mode, value in known.items()
-    ]
-    words = ", ".join(f"{item.label} {score(item.value)}" for item in items)
-    chart = charts.bars(items, label=f"test {name}", described=f"Bar chart of {name}: {words}.")
-    caption = f"Test {name} by way of training; whiskers are one standard deviation between runs."
-    return markup.tag("figure", chart, markup.tag("figcaption", caption))
-
-
-def _comparison_table(
-    values: Mapping[str, float | None], spreads: Mapping[str, float | None], name: str
-) -> markup.Html:
-    rows = [
-        (
-            modes.MODES[key].label,
-            score(one),
-            score(spreads[key]),
-            modes.MODES[key].meaning,
-            modes.MODES[key].trust,
-        )
-        for key, one in values.items()
-    ]
-    head = ("Way of training", f"test {name}", "± spread", "what happens", "who must be trusted")
-    caption = "The same study under other arrangements, at the same ε where there is one"
-    return markup.table(caption, head, rows, numeric=(1, 2))
-
-
-def _verdict(
-    values: Mapping[str, float | None], spreads: Mapping[str, float | None], name: str
-) -> str:
-    """In one sentence whether the federation beat the silos on their own."""
-    together, alone = values.get("federated"), values.get("alone")
-    if together is None or alone is None:
-        return ""
-    gain = together - alone
-    noise = max(spreads["federated"] or 0.0, spreads["alone"] or 0.0)
-    numbers = f"{name} {score(together)} together, {score(alone)} alone at the same ε"
-    if abs(gain) <= noise:
-        return f"No clear difference: {numbers}; runs differ by as much among themselves."
-    if gain > 0:
-        return f"Yes: {numbers}, a gain of {score(gain)}."
-    return f"Not here: {numbers}, a loss of {score(-gain)}."

@@ -20,8 +20,8 @@ def ledgers(parts: Sequence[Part]) -> Html:
     """The section; without parts it says where to look."""
     words = (
         "Every silo keeps a ledger of its own, outside this run. What an answer costs is written "
-        "into it, and is on disk, before the answer leaves; when a cap is reached, the silo "
-        "refuses. A crash can make a ledger count too much, never too little."
+        "into it, and is on disk, before the answer leaves; when the most that the silo "
+        "allows is reached, it refuses. A crash can make a ledger count too much, never too little."
     )
     if not parts:
         hint = tag("p", "What the ledgers hold, ", tag("code", "hubbub ledger show"), " says.")
@@ -29,7 +29,10 @@ def ledgers(parts: Sequence[Part]) -> Html:
     rows = [_row(part) for part in parts[:_SHOWN]]
     more = len(parts) - len(rows)
     note = [tag("p", f"{amount(more)} more silos are in the evidence.")] if more else []
-    caption = "What each silo has signed about its ledger, after this study"
+    caption = (
+        "What each silo has signed about its ledger, after this study. An attempt is one try at a "
+        "step; the head is a fingerprint of all rows"
+    )
     head = ("Silo", "attempts charged", "rows in all", "ε of its data, all studies", "head")
     body = table(caption, head, rows, numeric=(1, 2, 3))
     return section("What the ledgers say", tag("p", words), body, *note)

@@ -55,18 +55,27 @@ def table(
 ) -> Html:
     """A captioned table whose first column names its rows.
 
-    Columns that are `numeric`, from 0, are set flush right; rows that are `marked` stand out.
+    Columns that are `numeric`, from 0, are set flush right; rows that are `marked` stand out. On a
+    narrow screen every row is a block of its own, whose cells say their column.
     """
     kinds = ["number" if column in numeric else "words" for column in range(len(head))]
     names = zip(head, kinds, strict=True)
-    top = tag("tr", *(tag("th", name, scope="col", class_=kind) for name, kind in names))
+    columns = (
+        tag("th", name, scope="col", role="columnheader", class_=kind) for name, kind in names
+    )
+    top = tag("tr", *columns, role="row")
     body = [
-        tag("tr", *_cells(row, kinds), class_="marked" if index in marked else "plain")
+        tag(
+            "tr",
+            *_cells(row, head, kinds),
+            role="row",
+            class_="marked" if index in marked else "plain",
+        )
         for index, row in enumerate(rows)
     ]
     parts = (tag("caption", caption), tag("thead", top), tag("tbody", *body))
-    whole = tag("table", *parts, class_="wide" if len(head) > 3 else "narrow")
-    return tag("div", whole, class_="scroll", role="region", tabindex=0, aria_label=caption)
+    # Roles are said, as a block that a narrow screen makes of a row would lose its own.
+    return tag("table", *parts, role="table")
 
 
 def section(heading: str, *content: Content, class_: str = "") -> Html:
@@ -75,11 +84,12 @@ def section(heading: str, *content: Content, class_: str = "") -> Html:
     return tag("section", parts, class_=class_) if class_ else tag("section", parts)
 
 
-def _cells(row: Sequence[Content], kinds: Sequence[str]) -> list[Html]:
+def _cells(row: Sequence[Content], head: Sequence[str], kinds: Sequence[str]) -> list[Html]:
     first, *others = row
-    cells = [tag("th", first, scope="row", class_=kinds[0])]
+    cells = [tag("th", first, scope="row", role="rowheader", class_=kinds[0])]
     return cells + [
-        tag("td", cell, class_=kind) for cell, kind in zip(others, kinds[1:], strict=True)
+        tag("td", cell, role="cell", class_=kind, data_label=name)
+        for cell, name, kind in zip(others, head[1:], kinds[1:], strict=True)
     ]
 
 

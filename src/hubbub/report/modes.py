@@ -7,7 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-View = tuple[str, str, str]
+STATED = ""  # in the place of an adversary: whom the plan states
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What one party sees in an arrangement.
+
+    Args:
+        role: "silo", "node", "relay", "aggregator" or "outsider".
+        party: its name for people.
+        brief: what it sees or does, in a few plain words.
+        sees, unseen: the same in full, and what it does not see.
+        against: the adversary of the plan's table whose epsilon holds against it; `STATED`, or
+            None if nothing is promised against it.
+    """
+
+    role: str
+    party: str
+    brief: str
+    sees: str
+    unseen: str
+    against: str | None = STATED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,50 +38,93 @@ class Mode:
     label: str
     meaning: str  # what happens
     trust: str  # who has to be trusted with records or exact sums
-    # Against whom the epsilon holds: "", whom the plan states; None, against nobody.
+    # Against whom the epsilon holds: `STATED`, or in words; None, against nobody.
     against: str | None
     beyond: str  # what the promise leaves out
-    views: tuple[View, ...]  # per party: who, what it sees, what it does not see
+    sent: str  # what leaves a silo, in a few words
+    views: tuple[View, ...]
+
+    def holds_against(self, stated: str) -> str | None:
+        """The adversary against whom epsilon holds, or None; `stated` is the plan's."""
+        return stated if self.against == STATED else self.against
 
 
-_OUTSIDER: View = (
-    "Outsider",
-    "the models that are published, with the noise that they were trained with",
-    "anything else",
-)
-_SUMS: View = ("Aggregator", "every silo's exact sum of gradients, in every step", "raw records")
-_READER: View = ("Silo", "its own records; every published model", "other silos' records or sums")
+def _silos(against: str | None = STATED) -> View:
+    return View(
+        role="silo",
+        party="Silo",
+        brief="Each keeps its own records and sees the models that are published.",
+        sees="its own records; every published model",
+        unseen="other silos' records or sums",
+        against=against,
+    )
+
+
+def _summing(against: str | None, brief: str, sees: str, unseen: str) -> View:
+    return View(
+        role="aggregator",
+        party="Aggregator",
+        brief=brief,
+        sees=sees,
+        unseen=unseen,
+        against=against,
+    )
+
+
+def _outsider(against: str | None = STATED) -> View:
+    return View(
+        role="outsider",
+        party="Outsider",
+        brief="Anybody who gets the published models, and nothing else.",
+        sees="the models that are published, with the noise that they were trained with",
+        unseen="anything else",
+        against=against,
+    )
+
+
+_EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")
 
 FEDERATED = Mode(
     label="together (hubbub)",
     meaning="Every silo adds a share of the noise, and only the noisy sum of all is ever seen.",
     trust="nobody, as long as no more silos collude than the study allows for",
-    against="",
+    against=STATED,
     beyond="",
+    sent="numbers with noise that look random",
     views=(
-        (
-            "Silo",
-            "its own records and its own noise; every published model",
-            "other silos' records, batches, gradients or noise",
+        View(
+            role="silo",
+            party="Silo",
+            brief="Each keeps its own records and sees the models that are published.",
+            sees="its own records and its own noise; every published model",
+            unseen="other silos' records, batches, gradients or noise",
+            against="one silo",
         ),
-        (
-            "Compute node (in studies that have them)",
-            "which silos took part in which round",
-            "records, gradients, sums",
+        View(
+            role="relay",
+            party="Relay",
+            brief="The network. Carries sealed messages; could add up no more than the aggregator.",
+            sees="as a server in the network: sealed messages, masked vectors, sizes and times; it "
+            "could add up what the aggregator adds up, and so counts as an aggregator",
+            unseen="what any one silo contributed, or any key",
+            against="aggregator",
         ),
-        (
-            "Aggregator",
+        View(
+            role="node",
+            party="Compute node",
+            brief="Take masks off the sum. They get no data.",
+            sees="which silos took part in which round",
+            unseen="records, gradients, sums",
+            against="aggregator and all compute nodes but one",
+        ),
+        _summing(
+            "aggregator",
+            "Adds up, and sees only the sum of all silos, with noise.",
             "masked vectors, each of which looks like random numbers; the noisy sum over all "
             "silos; the models",
             "what any one silo contributed, or any sum without noise",
         ),
-        (
-            "Relay (the network)",
-            "sealed messages, masked vectors, sizes and times; it could add up what the aggregator "
-            "adds up, and so counts as an aggregator",
-            "what any one silo contributed, or any key",
-        ),
-        _OUTSIDER,
+        _outsider("outsider (published models)"),
     ),
 )
 
@@ -71,7 +135,17 @@ BASELINES = {
         trust="the aggregator, with everything",
         against="those who see only models",
         beyond="The aggregator sees exact sums: nothing is promised against it.",
-        views=(_SUMS, _READER, _OUTSIDER),
+        sent="exact sums, without noise",
+        views=(
+            _silos(),
+            _summing(
+                None,
+                f"{_EXACT[0]} It adds the noise.",
+                f"{_EXACT[1]}, in every step",
+                "raw records",
+            ),
+            _outsider(),
+        ),
     ),
     "local-dp": Mode(
         label="local noise",
@@ -80,19 +154,35 @@ BASELINES = {
         against="everybody but the silo itself",
         beyond="It holds however many others collude; with joint batches, as long as they own no "
         "more records than the plan says.",
+        sent="sums, each with all of its silo's noise",
         views=(
-            ("Aggregator", "every silo's own sum, with that silo's full noise", "exact sums"),
-            _READER,
-            _OUTSIDER,
+            _silos(),
+            _summing(
+                STATED,
+                "Adds up, and sees every silo's noisy sum.",
+                "every silo's own sum, with that silo's full noise",
+                "exact sums",
+            ),
+            _outsider(),
         ),
     ),
     "alone": Mode(
         label="each silo alone",
-        meaning="Every silo trains a model of its own under the same budget; metrics are averages.",
+        meaning="Every silo trains a model of its own at the same ε; scores are averages.",
         trust="nobody: nothing but a silo's own model leaves it",
         against="those who see a silo's model",
         beyond="Nothing else leaves a silo.",
-        views=(("Silo", "its own records and its own model", "anything of other silos"), _OUTSIDER),
+        sent="each silo's own model",
+        views=(
+            View(
+                role="silo",
+                party="Silo",
+                brief="Each keeps its own records, and trains its own model.",
+                sees="its own records and its own model",
+                unseen="anything of other silos",
+            ),
+            _outsider(),
+        ),
     ),
     "non-private": Mode(
         label="no privacy",
@@ -100,13 +190,43 @@ BASELINES = {
         trust="everybody who sees a sum or a model",
         against=None,
         beyond="This baseline adds no noise: nothing is promised to anybody, so there is no ε.",
+        sent="exact sums, without noise",
         views=(
-            _SUMS,
-            _READER,
-            ("Outsider", "models trained without noise, from which records may leak", "the sums"),
+            _silos(None),
+            _summing(None, _EXACT[0], f"{_EXACT[1]}, in every step", "raw records"),
+            View(
+                role="outsider",
+                party="Outsider",
+                brief="Anybody who gets the models; records may leak from them.",
+                sees="models trained without noise, from which records may leak",
+                unseen="the sums",
+                against=None,
+            ),
         ),
     ),
 }
 
 # In this order they are shown.
 MODES = {"federated": FEDERATED, **BASELINES}
+
+
+def called(name: str) -> str:
+    """The label of an arrangement, or the name itself if it is none of these."""
+    return MODES[name].label if name in MODES else name
+
+
+def promised_against(stated: str, baseline: str | None) -> str | None:
+    """Against whom epsilon holds in an arrangement.
+
+    Args:
+        stated: the adversary whom the study's plan states.
+        baseline: its name; None or "federated" for hubbub.
+
+    Returns:
+        An adversary of the plan, or one in a few words; None if nothing is promised to anybody.
+
+    Example:
+        >>> promised_against("aggregator + 1 silo", "trusted")
+        'those who see only models'
+    """
+    return MODES[baseline or "federated"].holds_against(stated)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import isfinite
 
+Row = Mapping[str, float]  # of the metrics
+
 NO_PROMISE = "over 50: no promise"
 NOT_KNOWN = "–"
 _DIGITS = 3
@@ -64,6 +66,16 @@ def amount(value: float | None) -> str:
         return f"{int(value):,}"
     mantissa, exponent, power = f"{value:.4g}".partition("e")
     return f"{mantissa}e{int(power)}" if exponent else mantissa
+
+
+def chance(probability: float) -> str:
+    """A small probability for people, rounded up.
+
+    Example:
+        >>> chance(1e-05), chance(3e-06)
+        ('1 in 100,000', '1 in 333,333')
+    """
+    return f"1 in {int(1 / probability * (1 + 1e-9)):,}"
 
 
 def size(count: float | None) -> str:

@@ -1,8 +1,9 @@
 """The page: what stands on it and in which order.
 
-First the answer in four figures, then what was learned, what it cost, whether joining is worth it,
-what each party saw, what the ledgers hold, what it took, and how all that can be checked.
-Everything that differs between the federation and a baseline is decided here.
+First a picture of who sees what and the answer in four figures, then what was learned, what it
+cost, whether joining is worth it, what each party saw, what the ledgers hold, what it took, how all
+that can be checked, and what the words mean. Everything that differs between the federation and a
+baseline is decided here.
 """
 
 from __future__ import annotations
@@ -12,19 +13,25 @@ from importlib.resources import files
 from typing import Any
 
 from hubbub.report import (
+    adversary_words,
+    arrangements,
     checks,
+    joining,
     learned,
     ledger_section,
     markup,
     modes,
+    plain_words,
     plan_numbers,
     privacy_cost,
+    several_runs,
     traffic,
+    who_sees_what,
 )
-from hubbub.report.number_format import amount, at_most, finite, score
+from hubbub.report.number_format import Row, amount, at_most, finite, score
 
 Plan = Mapping[str, Any]
-Metrics = Sequence[Mapping[str, float]]
+Metrics = Sequence[Row]
 # Nothing may be fetched or run, even if something on the page asked for it.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -34,7 +41,8 @@ def render(
     metrics: Metrics,
     *,
     baseline: str | None,
-    comparison: Mapping[str, Mapping[str, float]],
+    comparison: arrangements.ArrangementTable | None = None,
+    beside: Sequence[several_runs.ReportedRun] = (),
     parts: Sequence[Mapping[str, Any]] = (),
     checked: Sequence[checks.Finding] = (),
     audit: checks.Audit = None,
@@ -52,7 +60,8 @@ def render(
         metrics: one row per evaluation: "step", "epsilon" and, where evaluated, "loss",
             "accuracy", "auc". May be empty.
         baseline: the name of the baseline that was run; None for the federation.
-        comparison: by mode, the mean "auc" or "accuracy" over runs and its "spread". May be empty.
+        comparison: how well the arrangements of the study did, if they were tried.
+        beside: runs to show side by side, this one among them; or none.
         parts, audit: signed parts of the silos and what an audit has found, as in the evidence.
         checked: claims and verdicts, as `hubbub verify` gives them.
         attempts: made in all; as many as the last row has steps if None.
@@ -62,17 +71,21 @@ def render(
     against = privacy_cost.against(plan, mode)
     last = int(metrics[-1]["step"]) if metrics else 0
     made = last if attempts is None else attempts
+    so_far, by_coalition = privacy_cost.axis(plan, mode, metrics)
+    compared = comparison or (several_runs.arrangements_of(beside) if beside else None)
     sections = [
         _summary(plan, metrics, mode, against, checked),
         *_warnings(plan["warnings"]),
-        learned.learning(metrics, against),
-        privacy_cost.cost(plan, mode),
-        learned.joining(comparison),
-        _views(mode),
+        learned.learning(metrics, against, so_far),
+        privacy_cost.cost(plan, mode, by_coalition),
+        joining.joining(compared, learned.name_of(compared.metric) if compared else ""),
+        *([several_runs.side_by_side(beside)] if beside else []),
+        _views(plan, mode),
         *([] if baseline else [ledger_section.ledgers(parts)]),
         *([] if baseline else [traffic.traffic(plan, made, seconds)]),
         checks.checks(checked, audit),
         plan_numbers.numbers(plan, mode),
+        plain_words.meanings(),
     ]
     return _document(plan["study"], sections)
 
@@ -99,24 +112,34 @@ def _summary(
     against: str | None,
     checked: Sequence[checks.Finding],
 ) -> markup.Html:
-    """The first screen: what happened, in one sentence and a few figures."""
-    # The last adversary of a plan is all silos but one.
-    silos = 1 + max(row["colluding_silos"] for row in plan["epsilon"])
-    lead = f"{amount(silos)} silos trained one model and showed nobody their records."
-    if mode is not modes.FEDERATED:
-        lead = f"Baseline “{mode.label}”, for comparison with the federation."
+    """The first screen: what happened in one sentence, a picture, and a few figures."""
     tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
     if mode is modes.FEDERATED:
-        remark = "each sent vectors that look random, and nothing else about its data"
+        remark = "each silo sent only numbers that look random"
         tiles.append(_tile("records that left a silo", "none", remark))
+    answer = (
+        markup.tag("dl", *tiles, class_="tiles"),
+        *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
+        *([markup.tag("p", checks.briefly(checked))] if checked else []),
+    )
+    picture = who_sees_what.picture(plan, mode)
     return markup.tag(
         "header",
         markup.tag("p", "hubbub report", class_="kicker"),
         markup.tag("h1", markup.tag("bdi", plan["study"])),
-        markup.tag("p", f"{lead} {mode.meaning}", class_="lead"),
-        markup.tag("dl", *tiles, class_="tiles"),
-        *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
-        *([markup.tag("p", checks.briefly(checked))] if checked else []),
+        markup.tag("p", _lead(plan, mode), class_="lead"),
+        markup.tag("div", picture, markup.tag("div", *answer), class_="first"),
+    )
+
+
+def _lead(plan: Plan, mode: modes.Mode) -> str:
+    """What happened, in plain words."""
+    if mode is not modes.FEDERATED:
+        return f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
+    return (
+        f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
+        "trained one model together and showed nobody a record. Each adds noise (random "
+        "numbers) to what it sends; only the noisy sum is ever seen."
     )
 
 
@@ -125,8 +148,13 @@ def _learned_tile(metrics: Metrics) -> list[markup.Html]:
     if not found:
         return []
     value, step = finite(metrics[-1], found[0]), amount(metrics[-1]["step"])
-    name = f"test {learned.name_of(found[0])}"
-    return [_tile(name, score(value), f"after {step} steps; 1 is perfect")]
+    return [
+        _tile(
+            learned.label_of(found[0]),
+            score(value),
+            f"{learned.meaning_of(found[0])} After {step} steps.",
+        )
+    ]
 
 
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
@@ -134,13 +162,19 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
         return [_tile("privacy cost ε", "no promise", "this baseline adds no noise")]
     epsilon = privacy_cost.stated(plan)["epsilon"]
     power = at_most(100 * plan["attack_power_at_1_percent"])
-    remark = f"against {against}, at δ = {amount(plan['delta'])}"
+    remark = f"how much {adversary_words.spoken(against)} can learn about one record; 0 is nothing"
     return [
-        _tile("privacy cost ε, at most", at_most(epsilon), remark, privacy_cost.scale(epsilon)),
+        _tile(
+            "privacy cost ε (epsilon), at most",
+            at_most(epsilon),
+            remark,
+            privacy_cost.scale(epsilon),
+        ),
         _tile(
             "an attacker finds at most",
             f"{power} in 100",
-            "members, while accusing 1 in 100 non-members; guessing finds 1",
+            "people whose record was used, while wrongly accusing 1 in 100 others; blind guessing "
+            "finds 1",
         ),
     ]
 
@@ -162,13 +196,15 @@ def _warnings(warnings: Sequence[str]) -> list[markup.Html]:
     return [markup.section("Before you rely on it", items, class_="warnings")] if warnings else []
 
 
-def _views(mode: modes.Mode) -> markup.Html:
+def _views(plan: Plan, mode: modes.Mode) -> markup.Html:
     caption = "What each party sees in this arrangement, and what it does not see"
     note = (
         "Where all parties ran inside one process, as in a trial of the study, this is what each "
         "would see when run apart."
     )
     head = ("Party", "sees", "does not see")
+    seen = who_sees_what.present(plan, mode)
+    rows = [(view.party, view.sees, view.unseen) for view in seen]
     return markup.section(
-        "What each party saw", markup.table(caption, head, mode.views), markup.tag("p", note)
+        "What each party saw", markup.table(caption, head, rows), markup.tag("p", note)
     )

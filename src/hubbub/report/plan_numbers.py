@@ -32,11 +32,15 @@ _LONGER = (
 _SIZE = (
     ("parameters", "dimension", "numbers that the model learns"),
     ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
-    ("δ", "delta", "slack of the guarantee"),
+    ("δ", "delta", "the tiny probability with which ε need not hold"),
 )
 _CERTIFICATE = (
     ("certificate: added to ε", "epsilon", "for rounding and finite precision, in every ε here"),
-    ("certificate: added to δ", "delta", "the same, and the chance that the mask graph breaks"),
+    (
+        "certificate: added to δ",
+        "delta",
+        "the same, and the chance that masks uncover a smaller sum",
+    ),
 )
 
 

@@ -10,12 +10,12 @@ from math import exp
 from typing import Any
 
 from hubbub.report import charts, markup, modes, scales
-from hubbub.report.number_format import NO_PROMISE, amount, at_most
+from hubbub.report.adversary_words import explained, spoken
+from hubbub.report.number_format import NO_PROMISE, Row, amount, at_most, chance, finite
 
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]
 
-_HEIGHT = 270
 # As in the words of `_meaning`; ends of what is called a strong, and not yet a weak, promise.
 _STRONG, _WEAK = 1.0, 8.0
 
@@ -27,7 +27,24 @@ def stated(plan: Plan) -> Exposure:
 
 def against(plan: Plan, mode: modes.Mode) -> str | None:
     """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
-    return plan["stated_adversary"] if mode.against == "" else mode.against
+    return mode.holds_against(plan["stated_adversary"])
+
+
+def axis(plan: Plan, mode: modes.Mode, rows: Sequence[Row]) -> tuple[scales.Scale, scales.Scale]:
+    """The vertical axes of the epsilon so far, and by coalition: one and the same where it can be.
+
+    Where coalitions differ by so much that theirs is logarithmic, the epsilon so far has its own.
+    """
+    end = charts.vertical(charts.HEIGHT)
+    so_far = [epsilon for row in rows if (epsilon := finite(row, "epsilon")) is not None]
+    worst = [epsilon for epsilon in _worst(plan["epsilon"]).values() if epsilon is not None]
+    if mode is not modes.FEDERATED or not worst:
+        return scales.bounds(so_far, *end), scales.bounds(worst, *end)
+    by_coalition = scales.bounds(worst, *end)
+    if by_coalition.log:
+        return scales.bounds(so_far, *end), by_coalition
+    shared = scales.linear([0.0, *so_far, *worst], *end)
+    return shared, shared
 
 
 def scale(epsilon: float | None) -> markup.Html:
@@ -42,17 +59,24 @@ def plainly(plan: Plan, against: str) -> str:
     """What the promise means, for somebody who has not heard of epsilon."""
     epsilon = stated(plan)["epsilon"]
     if epsilon is None:
-        return f"Against {against} nothing is promised: it may be able to tell who took part."
+        return f"Against {spoken(against)} nothing is promised: who took part may be told."
     how = "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK else "perhaps"
     return (
-        f"In plain words: whoever sees all that {against} can see, and knows everything about one "
-        f"person, can {how} tell whether that person's record was used. Whatever the odds were "
-        f"before, they change by at most a factor of {at_most(exp(epsilon))}, but for the slack δ."
+        f"In plain words: even {spoken(against)}, knowing everything else about a person, can "
+        f"{how} tell whether that person's record was used. "
+        f"Whatever the odds were before, they change by at most a factor of "
+        f"{at_most(exp(epsilon))}, but for a tiny probability, δ (delta) = {chance(plan['delta'])}."
     )
 
 
-def cost(plan: Plan, mode: modes.Mode) -> markup.Html:
-    """The section; the table of adversaries is the federation's, baselines have other ones."""
+def cost(plan: Plan, mode: modes.Mode, up: scales.Scale) -> markup.Html:
+    """The section; the table of adversaries is the federation's, baselines have other ones.
+
+    Args:
+        plan: as plain values.
+        mode: which arrangement was run.
+        up: the axis for epsilon by coalition.
+    """
     who, heading = against(plan, mode), "What it cost"
     if who is None:
         return markup.section(heading, markup.tag("p", mode.beyond))
@@ -60,7 +84,7 @@ def cost(plan: Plan, mode: modes.Mode) -> markup.Html:
         bound = f"ε ≤ {at_most(stated(plan)['epsilon'])} at δ = {amount(plan['delta'])}"
         words = f"In this baseline {bound} holds against {who}. {mode.beyond}"
         return markup.section(heading, markup.tag("p", words), *_meaning(plan, who))
-    figure = markup.tag("div", _figure(plan), class_="figures")
+    figure = markup.tag("div", _figure(plan, up), class_="figures")
     return markup.section(heading, *_meaning(plan, who), _table(plan), figure)
 
 
@@ -68,20 +92,22 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     """Epsilon in words, for the adversary against whom it holds."""
     epsilon = stated(plan)["epsilon"]
     first = (
-        "ε (epsilon) bounds how much any single record can change what an adversary sees: at 0 it "
-        "changes nothing, below 1 is a strong promise, above 8 a weak one. "
+        "ε (epsilon) bounds how much any single record can change what an adversary sees, that is, "
+        "somebody who tries to learn about a record: at 0 it changes nothing, below 1 is a strong "
+        "promise, above 8 a weak one. "
     )
     if epsilon is not None:
         first += (
             f"With ε = {at_most(epsilon)}, the odds between two guesses about one record (it was "
             f"used, or it was not) change by at most a factor of {at_most(exp(epsilon))}, whatever "
-            f"was believed before, up to a slack of δ = {amount(plan['delta'])}."
+            f"was believed before, but for the tiny probability δ = {amount(plan['delta'])}."
         )
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
         "An attacker who may wrongly accuse 1 in 100 non-members is right about at most "
-        f"{power} in 100 members; blind guessing is right about 1. All this holds against {who}, "
-        "and whoever sees less. A person with several records in the study is protected less."
+        f"{power} in 100 members, that is, people whose record was used; blind guessing is right "
+        f"about 1. All this holds against {spoken(who)}, and whoever sees less. A person with "
+        "several records in the study is protected less."
     )
     return [markup.tag("p", first), markup.tag("p", second)]
 
@@ -89,39 +115,40 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
 def _table(plan: Plan) -> markup.Html:
     rows: Sequence[Exposure] = plan["epsilon"]
     body = [_row(row, plan) for row in rows]
-    head = ("Adversary", "ε at most", "promise", "colluding silos", "noise it faces, over clip")
+    head = ("Adversary", "ε at most", "in plain words", "promise", "noise left, times C")
     caption = (
-        f"ε for each adversary at δ = {amount(plan['delta'])}; "
-        f"planned for up to T = {stated(plan)['colluding_silos']} colluding silos"
+        f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to tell an adversary "
+        f"in secret all that one knows; the study is planned for up to T = "
+        f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one record can add "
+        "to a sum"
     )
-    return markup.table(caption, head, body, numeric=(1, 3, 4), marked=(rows.index(stated(plan)),))
+    return markup.table(caption, head, body, numeric=(1, 4), marked=(rows.index(stated(plan)),))
 
 
 def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
     return (
         row["adversary"],
         at_most(row["epsilon"]),
+        explained(row["adversary"]),
         _promise(row, plan),
-        amount(row["colluding_silos"]),
         amount(row["noise_multiplier"]),
     )
 
 
 def _promise(row: Exposure, plan: Plan) -> str:
     if row["adversary"] == plan["stated_adversary"]:
-        return "the stated one"
+        return "the study's promise"
     if row["colluding_silos"] <= stated(plan)["colluding_silos"]:
         return "kept"
-    return "none" if row["epsilon"] is None else "weaker: beyond T"
+    return "none" if row["epsilon"] is None else "weaker: more than T collude"
 
 
-def _figure(plan: Plan) -> markup.Html:
+def _figure(plan: Plan, up: scales.Scale) -> markup.Html:
     """Epsilon against the number of colluding silos: how gracefully the promise degrades."""
     worst = _worst(plan["epsilon"])
     known = {silos: epsilon for silos, epsilon in worst.items() if epsilon is not None}
     over = [silos for silos, epsilon in worst.items() if epsilon is None]
     across = scales.linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
-    up = scales.bounds(known.values(), *charts.vertical(_HEIGHT))
     limit = stated(plan)["colluding_silos"]
     extra = [charts.limit(limit, f"T = {limit}", across, up)]
     if over:

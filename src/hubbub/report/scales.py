@@ -47,6 +47,11 @@ def linear(values: Iterable[float], start: float, end: float, *, whole: bool = F
     return Scale(low=marks[0], high=marks[-1], start=start, end=end, ticks=marks)
 
 
+def scores(values: Iterable[float], start: float, end: float) -> Scale:
+    """One scale for all metrics: from 0.5 to 1, or further if need be."""
+    return linear([0.5, 1.0, *values], start, end)
+
+
 def bounds(values: Iterable[float], start: float, end: float) -> Scale:
     """A scale for bounds: linear from 0, or logarithmic where they differ by a large factor."""
     known = [value for value in values if value > 0]

@@ -12,6 +12,7 @@ from hubbub.session.session_offer import (
     REASONS,
     RefusedError,
     SessionOffer,
+    check_apart,
     part_of_plan,
     purposes_of,
 )

@@ -32,6 +32,7 @@ from hubbub.protocol import (
     SecureSource,
     Session,
     Silo,
+    decoded,
     process_pool,
 )
 from hubbub.session import node_party, party, session_offer, setup
@@ -141,6 +142,10 @@ class Federation:
             return self.rounds.attempt(number, 0, parameters)
         except AbortedError as aborted:
             raise raised_by(AbsentError(self.rounds.named_absent), aborted) from None
+
+    def noisy_sum(self, number: int, parameters: Parameters) -> NDArray[np.float64]:
+        """The same in the units of what is summed."""
+        return decoded(self.rounds.terms, self.sum(number, parameters))
 
 
 def raised_by(lost: AbsentError, otherwise: HubbubError | None = None) -> HubbubError:

@@ -62,7 +62,6 @@ class Rounds:
         study, session: what every frame is bound to.
         anchors: of the joint seeds, where there are any.
         lists: has a shuffled token list made before an attempt, where one is due.
-        ask_again: seconds after which somebody who was missing is asked for.
         recorder: keeps what the aggregator has sent or used.
         absent: who is missing, by roster index.
         made: attempts that the last round has begun.
@@ -76,11 +75,15 @@ class Rounds:
     session: bytes
     anchors: Sequence[bytes] = ()
     lists: TokenLists | None = None
-    ask_again: float = inf
     recorder: Recorder = field(default_factory=NoRecorder)
     absent: dict[int, Absent] = field(default_factory=dict)
     made: int = 0
-    _asked_again: float = field(default_factory=time.monotonic)
+    _again: tuple[float, Callable[[], float]] = (inf, time.monotonic)
+    _asked_again: float = 0.0
+
+    def ask_again(self, seconds: float, now: Callable[[], float]) -> None:
+        """After so many seconds from now, and so on, ask for those who are missing."""
+        self._again, self._asked_again = (seconds, now), now()
 
     def round(
         self, number: int, parameters: Parameters, attempts: int = 1
@@ -152,7 +155,8 @@ class Rounds:
 
     def _ask_again(self) -> None:
         """Now and then, see whether somebody who was missing is there again."""
-        if not self.absent or time.monotonic() - self._asked_again < self.ask_again:
+        seconds, now = self._again
+        if not self.absent or now() - self._asked_again < seconds:
             return
         asked = dict.fromkeys(self.absent, ())
         for index, answer in self.peers.ask(Call.PING, asked, self.session):
@@ -162,7 +166,7 @@ class Rounds:
                 del self.absent[index]
             else:
                 self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
-        self._asked_again = time.monotonic()
+        self._asked_again = now()
         if self.absent and all(one.why == RESTARTED for one in self.absent.values()):
             raise AbsentError(self.named_absent)  # everybody is there: a new session has all
 

@@ -17,7 +17,7 @@ from typing import Any
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.planning import TRAINING, Plan
 from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
-from hubbub.study import Standardisation
+from hubbub.study import Standardisation, Study
 from hubbub.version import VERSION
 
 _LARGEST = 1 << 26  # bytes of an offer
@@ -144,6 +144,25 @@ def context_of(payload: bytes | memoryview, anchors: bytes) -> bytes:
     """What all parties must have been shown alike before they agree on secrets."""
     whole = hashlib.sha256(b"hubbub opening v1" + hashlib.sha256(payload).digest() + anchors)
     return whole.digest()
+
+
+def check_apart(study: Study) -> None:
+    """Refuse a study that this version cannot run apart.
+
+    Raises:
+        RefusedError: it cannot.
+    """
+    if study.parties.trust != "none":
+        raise RefusedError(
+            "failed",
+            'expected trust = "none" where the parties run apart, got another study; change it',
+        )
+    if study.training.sampling == "without-replacement" and not study.data.counts:
+        raise RefusedError(
+            "failed",
+            'expected data.counts with sampling = "without-replacement" where the parties run '
+            "apart, got none; state how many records each silo has",
+        )
 
 
 def purposes_of(plan: Plan) -> list[str]:

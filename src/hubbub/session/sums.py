@@ -22,7 +22,6 @@ from hubbub.protocol import (
     Masking,
     Parameters,
     RoundParameters,
-    decoded,
     mask_graph,
     ring,
 )
@@ -208,7 +207,7 @@ def private_sum(
     tasks = [_Fixed(vector) for vector in reals]
     parties = in_process.federate(layout_of(made), terms, tasks, study=study.id)
     return PrivateSum(
-        value=decoded(terms, parties.sum(1, _NO_MODEL)),
+        value=parties.noisy_sum(1, _NO_MODEL),
         epsilon=made.stated.epsilon,
         delta=delta,
         noise_multiplier=made.stated.noise_multiplier,

@@ -11,7 +11,7 @@ which stands on `size` and `quoting`; `contradictions`, `written` and `study` st
 """
 
 from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.import_path import is_own
+from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.model import Frozen, Model
 from hubbub.study.privacy import Privacy
 from hubbub.study.sources import attempted, named_object

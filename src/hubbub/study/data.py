@@ -11,15 +11,12 @@ from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.auxiliary_settings import Standardise, standardise_from
-from hubbub.study.import_path import BUILT_IN, OWN, is_built_in, is_own
-from hubbub.study.quoting import shortened
+from hubbub.study import auxiliary_settings, import_path, quoting
 from hubbub.study.section import Section
-from hubbub.study.tabular import Column, columns_from
-from hubbub.study.tabular.column import canonical
+from hubbub.study.tabular import Column, canonical, columns_from
 
-_KEYS = ("source", "files", "test", "target", "positive", "classes", "columns", "options")
-_MORE = ("records", "counts", "capacity", "standardise")
+_KEYS = ("source", "files", "test", "target", "positive", "negative", "classes", "columns")
+_MORE = ("options", "records", "counts", "capacity", "standardise")
 _TABLES = (".csv", ".parquet")
 
 
@@ -33,13 +30,14 @@ def data_from(table: Mapping[str, Any]) -> Data:
         test=_test(section),
         target=section.text("target", Data.target if source else None),
         positive=section.texts("positive", Data.positive),
+        negative=_negative(section),
         classes=_classes(section),
         columns=_columns(section) if "columns" in section else Data.columns,
         options=_options(section),
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
         capacity=_capacity(section),
-        standardise=standardise_from(section),
+        standardise=auxiliary_settings.standardise_from(section),
     )
 
 
@@ -56,7 +54,7 @@ def _origin(section: Section) -> tuple[str, str]:
     if bool(source) == bool(files):
         raise StudyError(
             f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
-            f'write source = "{BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
+            f'write source = "{import_path.BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
         )
     if source:
         _check_source(section, source)
@@ -67,14 +65,19 @@ def _origin(section: Section) -> tuple[str, str]:
 
 def _check_source(section: Section, source: str) -> None:
     """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
-    if not is_built_in(source) and not is_own(source):
-        own = not source.startswith(OWN) and is_own(OWN + source)
+    if source == import_path.IN_MEMORY:
+        section.absent("test", "when the records are in memory")
+        return
+    if not import_path.is_built_in(source) and not import_path.is_own(source):
+        own = not source.startswith(import_path.OWN) and import_path.is_own(
+            import_path.OWN + source
+        )
         raise section.refusal(
             "source",
-            f'"{BUILT_IN}:name" or "{OWN}module:function"',
-            f'write "{OWN}" before a function of your own' if own else "fix it",
+            f'"{import_path.BUILT_IN}:name" or "{import_path.OWN}module:function"',
+            f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
         )
-    for key in ("test", "positive", "classes", "columns"):
+    for key in ("test", "positive", "negative", "classes", "columns"):
         section.absent(key, "when data.source is given")
 
 
@@ -93,6 +96,24 @@ def _test(section: Section) -> str:
     return test
 
 
+def _negative(section: Section) -> tuple[str, ...]:
+    """The other spellings of a target with two classes: none may become a 0 unseen."""
+    positive = section.texts("positive", Data.positive)
+    negative = section.texts("negative", Data.negative)
+    if bool(positive) != bool(negative):
+        given, other, means = (
+            ("positive", "negative", 0) if positive else ("negative", "positive", 1)
+        )
+        raise section.refusal(
+            other,
+            f"the spellings of the target that count as {means}, beside data.{given}",
+            "list them all: a cell that neither list has is refused",
+        )
+    if set(map(canonical, positive)) & set(map(canonical, negative)):
+        raise section.refusal("negative", "spellings that data.positive has not", "fix one list")
+    return negative
+
+
 def _classes(section: Section) -> tuple[str, ...]:
     """The spellings of the target; there is no loss for a target that is not a class."""
     if section.content.get("positive"):
@@ -109,7 +130,7 @@ def _columns(section: Section) -> tuple[Column, ...]:
         columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
-        raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
+        raise StudyError(f"{quoting.shortened(said, 300)}; {remedy}") from None
     if section.content.get("target") in {column.name for column in columns}:
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
     return columns
@@ -148,7 +169,8 @@ class Data:
         files: path of each silo's file, with {name}; empty where there is a source.
         test: path of the public test file; empty: none.
         target: the target's column.
-        positive: spellings of the target that count as 1; all others count as 0.
+        positive: spellings of the target that count as 1.
+        negative: those that count as 0; any other is refused where it is read.
         classes: spellings of the target, in the order of the class numbers.
         columns: the columns that become features; empty: all but the target, as they are.
         options: arguments of the source's function, by name.
@@ -165,10 +187,11 @@ class Data:
     test: str = ""
     target: str = "target"
     positive: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()
     classes: tuple[str, ...] = ("0", "1")
     columns: tuple[Column, ...] = ()
     options: tuple[tuple[str, int | float | str | bool], ...] = ()
     records: int = 0
     counts: tuple[int, ...] = ()
     capacity: tuple[int, ...] = ()
-    standardise: Standardise | None = None
+    standardise: auxiliary_settings.Standardise | None = None

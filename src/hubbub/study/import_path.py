@@ -8,6 +8,7 @@ from __future__ import annotations
 
 OWN = "python:"  # what a study writes before code that is not part of hubbub
 BUILT_IN = "hubbub.datasets"  # what a study calls the data sets in `study/datasets`
+IN_MEMORY = "in-memory"  # what a study calls records or a model that `hubbub.fit` is handed
 
 
 def is_own(text: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any
 
-from hubbub.study.import_path import OWN, is_own
+from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.section import Section
 
 _KINDS = ("logistic", "mlp", "cnn")
@@ -20,11 +20,11 @@ def model_from(table: Mapping[str, Any]) -> Model:
     """The model that a table states."""
     section = Section("model", table, ("kind", "hidden", "inputs", "outputs", "bias", "frozen"))
     kind = section.text("kind", None)
-    if kind not in _KINDS and not is_own(kind):
+    if kind not in (*_KINDS, IN_MEMORY) and not is_own(kind):
         raise section.refusal(
             "kind", '"logistic", "mlp", "cnn" or "python:module:factory"', "choose one of them"
         )
-    if kind.startswith(OWN):
+    if kind not in _KINDS:
         section.absent("bias", "for a model of your own")
     return Model(
         kind=kind,
@@ -43,7 +43,7 @@ def _hidden(section: Section, kind: str) -> tuple[int, ...]:
         raise section.refusal("hidden", "the widths of the hidden layers", "add hidden = [64, 64]")
     if kind == "logistic" and hidden:
         raise section.refusal("hidden", 'absent for kind = "logistic"', 'remove it or take "mlp"')
-    if kind.startswith(OWN):
+    if kind not in _KINDS:
         section.absent("hidden", "for a model of your own")
     return hidden
 
@@ -112,7 +112,8 @@ class Model:
     """Which model is trained.
 
     Args:
-        kind: "logistic", "mlp", "cnn", or "python:module:factory".
+        kind: "logistic", "mlp", "cnn", "python:module:factory", or "in-memory" for a module that
+            was handed to `hubbub.fit`.
         hidden: widths of the hidden layers, in units.
         inputs: shape of one record; empty: that of the public test set.
         outputs: number of logits: 1 for two classes, else one for each class.
@@ -126,3 +127,8 @@ class Model:
     outputs: int = 1
     bias: bool = True
     frozen: Frozen | None = None
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether hubbub makes the model, so that everybody can make it again from the study."""
+        return self.kind in _KINDS

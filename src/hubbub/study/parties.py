@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.names import is_name, is_reserved
+from hubbub.errors import StudyError
+from hubbub.study.names import is_name, is_reserved
 from hubbub.study.section import Section
 
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")
@@ -18,7 +19,7 @@ _KEYS = ("silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "drop
 def parties_from(table: Mapping[str, Any]) -> Parties:
     """The parties that a table states."""
     section = Section("parties", table, (*_KEYS, "trust", "shares"))
-    return Parties(
+    found = Parties(
         names=_names(section),
         compute_nodes=section.whole("compute_nodes", Parties.compute_nodes, least=0, most=1000),
         nodes_per_silo=section.whole("nodes_per_silo", Parties.nodes_per_silo, least=0, most=1000),
@@ -28,6 +29,8 @@ def parties_from(table: Mapping[str, Any]) -> Parties:
         shares=section.text("shares", Parties.shares, options=("compressed", "full")),
         roster=_roster(section),
     )
+    _check_parties(found)
+    return found
 
 
 def numbered(count: int) -> tuple[str, ...]:
@@ -95,3 +98,46 @@ class Parties:
     def silos(self) -> int:
         """N, the number of silos."""
         return len(self.names)
+
+
+def _check_parties(parties: Parties) -> None:
+    """Enough silos for the noise, enough compute nodes for the shares."""
+    _check_noise_shares(parties)
+    if parties.nodes_per_silo > parties.compute_nodes:
+        raise StudyError(
+            f"expected parties.nodes_per_silo <= compute_nodes = {parties.compute_nodes}, "
+            f"got {parties.nodes_per_silo}; lower it or leave it out"
+        )
+    if parties.shares == "full":
+        _check_full_shares(parties)
+
+
+def _check_noise_shares(parties: Parties) -> None:
+    """Enough silos must be left to add the noise (docs/privacy.md P3)."""
+    spare = 1 if parties.trust == "tee" else 2
+    most = parties.silos - spare
+    if parties.dropouts > most:
+        raise StudyError(
+            f"expected parties.dropouts <= silos - {spare} = {most}, "
+            f"got {parties.dropouts}; lower it or add silos"
+        )
+    if parties.colluders > most - parties.dropouts:
+        raise StudyError(
+            f"expected parties.colluders <= silos - dropouts - {spare} = "
+            f"{most - parties.dropouts}, got {parties.colluders}; "
+            "lower colluders or dropouts, or add silos"
+        )
+
+
+def _check_full_shares(parties: Parties) -> None:
+    """A vector that is split among nodes needs two of them, or it is not split."""
+    if parties.compute_nodes < 2:
+        raise StudyError(
+            'expected compute_nodes >= 2 with parties.shares = "full", '
+            f"got {parties.compute_nodes}; add compute nodes or remove shares"
+        )
+    if parties.nodes_per_silo == 1:
+        raise StudyError(
+            'expected parties.nodes_per_silo >= 2 with parties.shares = "full", got 1: a silo\'s '
+            "only node would see its vector; raise it or leave it out"
+        )

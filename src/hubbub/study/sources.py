@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from functools import partial
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DataError, HubbubError, StudyError
+from hubbub.study import datasets, import_path, quoting
 from hubbub.study.data import Data
-from hubbub.study.import_path import BUILT_IN, OWN
 from hubbub.study.study import Study
-from hubbub.study.tabular import Records, read_table
+from hubbub.study.tabular import Column, Records, read_table
 
 TEST = "test"
 
@@ -38,6 +39,11 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     """
     if study.data.files:
         return _from_file(study.data, party, folder or Path())
+    if study.data.source == import_path.IN_MEMORY:
+        raise StudyError(
+            f"expected the records of {party} to be handed over, as the study says, got none; run "
+            "the study with hubbub.fit, or name files"
+        )
     source = named_object(study.data.source, "data.source")
     options = dict(study.data.options)
     try:
@@ -67,8 +73,10 @@ def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[s
     return found
 
 
-def attempted(work: Callable[[], Any]) -> tuple[Any, str]:
+def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, str]:
     """What a user's code gives, or the kind of what it raised: its words may quote a record.
+
+    With `quotes` the code sees no record, and its words and last line are told too.
 
     What it prints goes to stderr, since a command's stdout may be for machines.
 
@@ -81,24 +89,51 @@ def attempted(work: Callable[[], Any]) -> tuple[Any, str]:
     except HubbubError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 (the code is the user's, and raises what it likes)
-        return None, type(error).__name__
+        return None, _quoted(error) if quotes else type(error).__name__
+
+
+def _quoted(error: BaseException) -> str:
+    """What was raised, and in which line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return f"{type(error).__name__}: {quoting.shortened(str(error), 300)}{where}"
+
+
+def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
+    """How a table of new records becomes features: the columns, and the target's name.
+
+    Without columns all but the target are numbers, used as they are. A function of one's own says
+    nothing of columns, so neither does a study that names one.
+    """
+    if study.data.source == f"{import_path.BUILT_IN}:heart":
+        return datasets.HEART_COLUMNS, datasets.HEART_TARGET
+    return study.data.columns, study.data.target
+
+
+def takes_split(study: Study) -> bool:
+    """Whether the study's function takes an option `split`, for a public split of its own."""
+    if study.data.source in ("", import_path.IN_MEMORY):
+        return False
+    source = named_object(study.data.source, "data.source")
+    return "split" in signature(source).parameters
 
 
 def has_test_set(study: Study) -> bool:
     """Whether the study names a public test set."""
-    return bool(study.data.source or study.data.test)
+    return study.data.source not in ("", import_path.IN_MEMORY) or bool(study.data.test)
 
 
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
-    module_name, _, name = place.removeprefix(OWN).partition(":")
-    if module_name == BUILT_IN and not place.startswith(OWN):
+    module_name, _, name = place.removeprefix(import_path.OWN).partition(":")
+    if module_name == import_path.BUILT_IN and not place.startswith(import_path.OWN):
         module_name = "hubbub.study.datasets"
     found, why = _imported(module_name, name)
     if why:
         raise StudyError(
             f"expected {key} to name something importable, got {place!r} ({why}); "
-            "check the spelling and that the module is installed here"
+            "check the spelling, and that the module is installed here or its folder is in "
+            "PYTHONPATH"
         )
     if not callable(found):
         raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")
@@ -147,10 +182,14 @@ def _from_file(data: Data, party: str, folder: Path) -> Records:
     path = _file_of(data, party)
     if not path:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
-    return read_table(
-        folder / path,
-        target=data.target,
-        columns=data.columns,
-        positive=data.positive,
-        classes=data.classes,
-    )
+    try:
+        return read_table(
+            folder / path,
+            target=data.target,
+            columns=data.columns,
+            positive=data.positive,
+            negative=data.negative,
+            classes=data.classes,
+        )
+    except DataError as error:
+        raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

@@ -18,10 +18,9 @@ from typing import Any
 
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
-from hubbub.study.contradictions import check_data, check_extras, check_parties, check_training
+from hubbub.study import file_limits, import_path
+from hubbub.study.contradictions import check_data, check_extras, check_training
 from hubbub.study.data import Data, data_from
-from hubbub.study.file_limits import check_size
-from hubbub.study.import_path import is_own
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
@@ -32,6 +31,7 @@ from hubbub.study.training import Training, training_from
 
 FORMAT = 1
 _TRANSCRIPTS = ("full", "hashes")
+_TABLES = ("parties", "data", "model", "training", "privacy")
 
 
 def _head(table: Mapping[str, Any]) -> dict[str, str]:
@@ -68,8 +68,9 @@ def _reason(error: Exception) -> str:
 class Study:
     """A complete and consistent study: everything public that the parties agree on.
 
-    Make it with `load`, `parse` or `from_table`, which check it. Each field but the last is a table
-    or a key of the file; docs/study.md lists all keys with their ranges.
+    Make it with `load`, `parse` or `from_table`, or from keywords, each a mapping of the keys of
+    its table; all of them check it. Each field but the last is a table or a key of the file;
+    docs/study.md lists all keys with their ranges.
 
     Args:
         name: 1 to 200 printable characters.
@@ -83,8 +84,16 @@ class Study:
         toml: the text that the study was read from; empty if there is none.
 
     Raises:
-        StudyError: from `load`, `parse` and `from_table`, when it is not one.
+        StudyError: it is no complete and consistent study.
 
+    >>> made = Study(
+    ...     name="example",
+    ...     parties={"silos": 4, "colluders": 1},
+    ...     data={"source": "hubbub.datasets:heart", "records": 740},
+    ...     model={"kind": "logistic", "inputs": [26]},
+    ...     training={"steps": 10, "sampling": "none"},
+    ...     privacy={"epsilon": 1.0, "delta": 1e-5},
+    ... )
     >>> study = Study.parse('''
     ... study.name = "example"
     ... parties = {silos = 4, colluders = 1}
@@ -93,8 +102,8 @@ class Study:
     ... training = {steps = 10, sampling = "none"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
-    >>> study.parties.names, study.training.clip, len(study.id)
-    (('silo-1', 'silo-2', 'silo-3', 'silo-4'), 1.0, 32)
+    >>> study.parties.names, study.training.clip, study == made
+    (('silo-1', 'silo-2', 'silo-3', 'silo-4'), 1.0, True)
     """
 
     name: str
@@ -105,6 +114,16 @@ class Study:
     training: Training
     privacy: Privacy
     toml: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the parts of what keywords gave as mappings."""
+        given = {name: getattr(self, name) for name in _TABLES}
+        if not any(isinstance(part, Mapping) for part in given.values()):
+            return
+        head = {"name": self.name, "transcript": self.transcript}
+        made = Study.from_table({"study": head, **given})
+        for name in _TABLES:
+            object.__setattr__(self, name, getattr(made, name))
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -179,8 +198,8 @@ class Study:
             StudyError: a key is unknown or missing, a value is out of range, or two of them
                 contradict each other.
         """
-        check_size(table)
-        top = Section("", table, ("study", "parties", "data", "model", "training", "privacy"))
+        file_limits.check_size(table)
+        top = Section("", table, ("study", *_TABLES))
         parts = {key: top.table(key) for key in top.known}
         study = cls(
             **_head(parts["study"]),
@@ -191,10 +210,16 @@ class Study:
             privacy=privacy_from(parts["privacy"]),
             toml=toml,
         )
-        check_parties(study.parties)
-        check_data(study.data, study.parties, study.model)
-        check_training(study.training, study.data, study.parties, study.privacy)
-        check_extras(study.training, study.data, study.privacy)
+        parties, privacy = study.parties, study.privacy
+        check_data(study.data, study.model, silos=parties.silos)
+        check_training(
+            study.training,
+            study.data,
+            silos=parties.silos,
+            dropouts=parties.dropouts,
+            relation=privacy.relation,
+        )
+        check_extras(study.training, study.data, epsilon=privacy.epsilon)
         return study
 
     def as_toml(self) -> str:
@@ -239,7 +264,7 @@ class Study:
         Reading, planning and approving a study, and verifying a run of it, call none of it.
         """
         named = (self.data.source, self.model.kind)
-        return tuple(name for name in named if is_own(name))
+        return tuple(name for name in named if import_path.is_own(name))
 
     @property
     def canonical(self) -> bytes:

@@ -1,19 +1,22 @@
 """What hubbub is compared with: everything is shared but who adds the noise and who sees what.
 
 A baseline is a calculation by somebody who holds all records; nothing of it is written to a ledger,
-and publishing its result is a release of its own (docs/privacy.md P17).
+and publishing its result is a release of its own (docs/privacy.md P17). A rehearsal is one, too: it
+has the law of a run and none of its protection.
 
-Batches are drawn as the plan accounts for them. Joint ones have exactly b records of all silos'
-together; whoever draws them knows them, so tokens have no part in it. Local DP then holds against
-whoever owns no more records than the plan's stated adversary: others know more of the batch (P10).
-A silo alone has its own part of such a batch, as large as chance makes it: so a record's chance is
-the plan's b / n, however many records the silo has.
+Batches are drawn as the plan accounts for them, silo by silo; the clipped sum over all of them is
+then made at once. Joint ones have exactly b records of all silos' together; whoever draws them
+knows them, so tokens have no part in it. Local DP then holds against whoever owns no more records
+than the plan's stated adversary: others know more of the batch (P10). A silo alone has its own part
+of such a batch, as large as chance makes it: so a record's chance is the plan's b / n, however many
+records the silo has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +29,16 @@ from hubbub.protocol import (
     RoundParameters,
     Rows,
     SecureSource,
+    add_noise_and_round,
     chosen_records,
     clipped_sum,
+    decoded,
     draw_of,
     joint_rows,
     partition,
+    poisson_batches,
     poisson_rows,
+    ring,
     standard_normal,
     without_replacement,
 )
@@ -42,20 +49,40 @@ Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 BASELINES = ("trusted", "local-dp", "alone", "non-private")
+REHEARSAL = "rehearsal"
+_WORD_BITS = 64  # of a rehearsed sum, which nobody sends
 
 
 def central(setting: prepared_study.PreparedStudy, baseline: str) -> loop.Summation:
-    """Somebody who sees every silo's sum adds them; the noise depends on who that is (P17)."""
+    """The sum over all silos; the noise depends on who adds it (P17).
+
+    Independent noise of N silos, added up, is one draw of sqrt(N) times the deviation.
+    """
     plan, sums = setting.plan, _Sums.of(setting, projects=baseline != "non-private")
+    if baseline == REHEARSAL:
+        return _rehearsed(sums)
     sigma = plan.noise_multiplier * plan.clip
-    each = sigma if baseline == "local-dp" else 0.0
-    total_noise = sigma if baseline == "trusted" else 0.0
+    noise = {"trusted": sigma, "local-dp": sigma * sqrt(plan.study.parties.silos)}.get(baseline, 0)
 
     def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
         chance = sums.chance(step, parameters)
-        total = sums.noise(total_noise)
-        for silo in range(len(sums.tasks)):
-            total += sums.noisy(silo, parameters, chance, each)
+        total = sums.exact(parameters, chance) + sums.noise(noise)
+        return loop.Summed(gradient=sums.lifted(total, chance))
+
+    return summation
+
+
+def _rehearsed(sums: _Sums) -> loop.Summation:
+    """The law of a run: the noise of all shares, rounded onto the grid and decoded (P3, P5)."""
+    terms, sigma = sums.terms, sums.terms.sigma_grid * sqrt(len(sums.counts))
+
+    def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
+        sent = terms.sent(parameters)
+        chance = sums.chance(step, sent)
+        residues = add_noise_and_round(
+            sums.exact(sent, chance), sigma, sums.source, _WORD_BITS, grid_step=terms.grid_step
+        )
+        total = decoded(terms, ring.to_integers(residues))
         return loop.Summed(gradient=sums.lifted(total, chance))
 
     return summation
@@ -63,17 +90,22 @@ def central(setting: prepared_study.PreparedStudy, baseline: str) -> loop.Summat
 
 def alone(setting: prepared_study.PreparedStudy, progress: loop.Progress) -> loop.State:
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
-    plan, sums = setting.plan, _Sums.of(setting, projects=True)
+    plan, tasks, sums = setting.plan, setting.tasks, _Sums.of(setting, projects=True)
     sigma = plan.noise_multiplier * plan.clip
-    share = max(1.0, plan.divisor / len(setting.records))
+    share = max(1.0, plan.divisor / len(tasks))
     runs = []
-    for silo in range(len(sums.tasks)):
+    for silo, task in enumerate(tasks):
 
         def summation(
-            step: int, parameters: prepared_study.Parameters, _left: int, silo: int = silo
+            step: int,
+            parameters: prepared_study.Parameters,
+            _left: int,
+            silo: int = silo,
+            task: LocalTask = task,
         ) -> loop.Summed:
             chance = sums.chance(step, parameters)
-            total = sums.noisy(silo, parameters, chance, sigma)
+            rows = sums.rows(silo, chance.batch)
+            total = clipped_sum(sums.terms, task, parameters, rows, chance.draw) + sums.noise(sigma)
             return loop.Summed(gradient=sums.lifted(total, chance))
 
         runs.append(loop.train(setting, summation, progress, divisor=share))
@@ -102,16 +134,18 @@ class _Sums:
 
     Args:
         terms: of the rounds.
-        tasks: the silos' records.
-        places: of every silo's records among all.
+        task: all silos' records, one silo's after the other's.
+        counts: each silo's number of records.
+        capacities: the most records that each silo may hold.
         lift: from projected sums to whole ones.
         source: of all that is drawn.
         order: the seed of batches that share out all records, epoch by epoch.
     """
 
     terms: RoundParameters
-    tasks: Sequence[LocalTask] = field(repr=False)
-    places: Sequence[Places] = field(repr=False)
+    task: LocalTask = field(repr=False)
+    counts: Sequence[int] = field(repr=False)
+    capacities: Sequence[int]
     lift: Lift | None
     source: SecureSource = field(repr=False)
     order: bytes = field(repr=False)
@@ -121,12 +155,12 @@ class _Sums:
         terms = round_parameters_of(setting.plan, setting.initial.size)
         if not projects:
             terms = replace(terms, projection="", dimension=terms.parameters)
-        tasks, source = setting.tasks, SecureSource()
-        ends = np.cumsum([task.count for task in tasks])
+        source = SecureSource()
         return cls(
             terms=terms,
-            tasks=tasks,
-            places=np.split(np.arange(ends[-1]), ends[:-1]),
+            task=setting.pooled_task,
+            counts=[len(one) for one in setting.records],
+            capacities=setting.capacities,
             lift=setting.lift(terms),
             source=source,
             order=source.bytes(SEED_BYTES),
@@ -147,19 +181,21 @@ class _Sums:
 
     def rows(self, silo: int, batch: Places | None) -> Rows:
         """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
-        task = self.tasks[silo]
+        count = self.counts[silo]
         if batch is None:
             rate = self.terms.sample_rate
-            return poisson_rows(self.source, task.count, task.capacity, rate)
-        chosen = chosen_records(batch, self.places[silo])
-        return joint_rows(self.source, chosen, self.terms.batch, task.count)
+            return poisson_rows(self.source, count, self.capacities[silo], rate)
+        first = sum(self.counts[:silo])
+        chosen = chosen_records(batch, np.arange(first, first + count))
+        return joint_rows(self.source, chosen, self.terms.batch, count)
 
-    def noisy(
-        self, silo: int, parameters: prepared_study.Parameters, chance: _Chance, sigma: float
-    ) -> Array:
-        """The clipped sum of a silo's part of the batch, with Gaussian noise."""
-        task, rows = self.tasks[silo], self.rows(silo, chance.batch)
-        return clipped_sum(self.terms, task, parameters, rows, chance.draw) + self.noise(sigma)
+    def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:
+        """The clipped sum over every silo's part of the batch, without noise."""
+        batch = chance.batch
+        if batch is None:
+            rate = self.terms.sample_rate
+            batch = poisson_batches(self.source, self.counts, self.capacities, rate)
+        return clipped_sum(self.terms, self.task, parameters, batch, chance.draw)
 
     def noise(self, sigma: float) -> Array:
         """Gaussian noise on every number of a sum."""

@@ -1,22 +1,25 @@
-"""Is joining worth it? One study run by hubbub and by every baseline, over several splits.
+"""Is joining worth it? One study run by hubbub and by every baseline, several times over.
 
-The splits are public train/test splits of the data source; the mean over them is what is compared,
-because one test set of a few hundred records says little.
+One test set of a few hundred records says little, and one draw of the noise less, so what is
+compared is a mean with its interval. Where the data source can split its records anew, each repeat
+takes another public split; elsewhere repeats differ in coins and noise alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from hubbub.disk import write_text
+from hubbub.errors import StudyError
 from hubbub.planning import Plan
-from hubbub.study import Study
-from hubbub.training import baselines, report_of_run, run_study
+from hubbub.report import Arrangement, ArrangementTable, interval, promised_against
+from hubbub.study import Study, sources
+from hubbub.training import baselines, prepared_study, report_of_run, run_study
 from hubbub.training.result import Result
 
 MODES = ("federated", *baselines.BASELINES)
@@ -24,72 +27,126 @@ MODES = ("federated", *baselines.BASELINES)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The final metric of every mode: its mean over the splits, and its standard deviation.
+    """The final metric of every mode over the repeats.
 
     Args:
         metric: "auc" or "accuracy", the first that the model has.
-        mean: by mode.
-        spread: standard deviation over the splits, by mode.
-        first: hubbub's own run on the first split.
+        values: by mode, one for each repeat.
+        is_split: whether each repeat had another split of the records.
+        first: hubbub's own run, the first repeat.
     """
 
     metric: str
-    mean: Mapping[str, float]
-    spread: Mapping[str, float]
+    values: Mapping[str, Sequence[float]]
+    is_split: bool
     first: Result
 
     @property
+    def repeats(self) -> int:
+        """How many there are of every mode."""
+        return len(self.values["federated"])
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """By mode, over the repeats."""
+        return {mode: float(np.mean(values)) for mode, values in self.values.items()}
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Standard deviation over the repeats, by mode."""
+        return {mode: float(np.std(values)) for mode, values in self.values.items()}
+
+    @property
     def plan(self) -> Plan:
-        """The plan of the first split; those of the others differ in the split only."""
+        """The plan of the first repeat; those of the others differ in the split only."""
         return self.first.plan
 
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """By mode, the mean under the metric's name and the spread."""
-        return {
-            mode: {self.metric: self.mean[mode], "spread": self.spread[mode]} for mode in self.mean
-        }
+    def table(self) -> ArrangementTable:
+        """For the report: mean and 95 % interval of every mode, and whom its epsilon holds for."""
+        kind = "splits of the records" if self.is_split else "draws of coins and noise"
+        how = f"Scored on public test records, over {self.repeats} {kind}."
+        found = tuple(self._arrangement(mode) for mode in self.values)
+        return ArrangementTable(metric=self.metric, arrangements=found, how=how)
+
+    def _arrangement(self, mode: str) -> Arrangement:
+        low, high = interval(self.values[mode])
+        who = promised_against(self.plan.stated.adversary, mode)
+        return Arrangement(
+            name=mode,
+            mean=self.mean[mode],
+            low=low,
+            high=high,
+            epsilon=None if who is None else self.plan.stated.epsilon,
+            adversary=who,
+        )
 
 
 def compare(
     study: Study,
     *,
-    splits: int,
+    repeats: int,
+    modes: Sequence[str] = MODES,
     out: Path | None = None,
+    ledgers: Path | None = None,
     progress: Callable[[], None] | None = None,
 ) -> Comparison:
-    """Run a study in every mode on splits 0 .. splits - 1 of its data source.
+    """Run a study in every mode, several times over.
+
+    The first run of hubbub goes through the whole protocol and is charged where there are ledgers;
+    its repeats are rehearsed, which has the same law.
 
     Args:
-        study: its data source takes an option `split`.
-        splits: how many.
-        out: folder for hubbub's run on the first split and the report.
+        study: what to compare; it has a public test set.
+        repeats: how often, at least 1.
+        modes: "federated" and baselines.
+        out: folder for hubbub's first run and the report.
+        ledgers: folder of the silos' ledgers, as for `run`.
         progress: called after every run.
+
+    Raises:
+        StudyError: it has no test set, or cannot be run.
     """
-    finals: dict[str, list[Mapping[str, float]]] = {mode: [] for mode in MODES}
+    wanted = tuple(dict.fromkeys(("federated", *modes)))
+    is_split = sources.takes_split(study)
+    finals: dict[str, list[Mapping[str, float]]] = {mode: [] for mode in wanted}
     first: Result | None = None
-    for split in range(splits):
-        options = {**dict(study.data.options), "split": split}
-        one = replace(
-            study, toml="", data=replace(study.data, options=tuple(sorted(options.items())))
-        )
-        for mode in MODES:
-            keep = out if split == 0 and mode == "federated" else None
-            baseline = None if mode == "federated" else mode
-            result = run_study.run(one, keep, baseline=baseline, plan=first.plan if first else None)
+    for repeat in range(repeats):
+        setting = _setting(study, repeat if is_split else None, first)
+        for mode in wanted:
+            whole = mode == "federated" and first is None
+            result = run_study.carried_out(
+                setting,
+                out if whole else None,
+                baseline={"federated": None if whole else baselines.REHEARSAL}.get(mode, mode),
+                ledgers=ledgers if whole else None,
+            )
             finals[mode].append(result.final)
             first = first or result
             if progress is not None:
                 progress()
-    assert first is not None  # noqa: S101  # splits >= 1
+    assert first is not None  # noqa: S101  # repeats >= 1
     metric = next(name for name in ("auc", "accuracy") if name in first.final)
-    values = {mode: [row[metric] for row in rows] for mode, rows in finals.items()}
     found = Comparison(
         metric=metric,
-        mean={mode: float(np.mean(v)) for mode, v in values.items()},
-        spread={mode: float(np.std(v)) for mode, v in values.items()},
+        values={mode: [row[metric] for row in rows] for mode, rows in finals.items()},
+        is_split=is_split,
         first=first,
     )
     if out is not None:
-        write_text(out / report_of_run.COMPARISON, json.dumps(found.to_dict(), indent=2))
+        write_text(out / report_of_run.COMPARISON, json.dumps(found.table().to_dict(), indent=2))
         report_of_run.write_report(out)
     return found
+
+
+def _setting(study: Study, split: int | None, first: Result | None) -> prepared_study.PreparedStudy:
+    """The study ready to run, on a split of its own where there is one."""
+    if split is not None:
+        options = {**dict(study.data.options), "split": split}
+        data = replace(study.data, options=tuple(sorted(options.items())))
+        study = replace(study, toml="", data=data)
+    setting = prepared_study.PreparedStudy.of(study, first.plan if first else None, "auto")
+    if setting.test is None:
+        raise StudyError(
+            "expected a public test set to compare by, got a study without; state data.test"
+        )
+    return setting

@@ -21,7 +21,7 @@ from hubbub.assurance import (
     read_header,
 )
 from hubbub.errors import BudgetError, StudyError
-from hubbub.planning import TRAINING, Plan, attempts_of_list, mechanism_of
+from hubbub.planning import TRAINING, Plan, mechanism_of
 from hubbub.protocol import Charge, Keys, Roster, Session, cores
 from hubbub.session import AbsentError, Federation, Notice, Rounds, federate, layout_of, raised_by
 from hubbub.study import Study
@@ -51,7 +51,7 @@ class LocalVenue:
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
-        return self.federated(wanted, every=attempts_of_list(wanted.plan.study)).rounds
+        return self.federated(wanted, every=wanted.every).rounds
 
     def federated(self, wanted: run_sessions.SessionPlan, *, every: int) -> Federation:
         """Everybody in a new session, with a shuffled token list for so many attempts."""

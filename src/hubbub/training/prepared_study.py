@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +32,19 @@ Parameters = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
+class InMemory:
+    """What a program hands over instead of having a study name it.
+
+    Args:
+        records: of every silo by its name, and of the public test set under "test".
+        model: whose parameters the training begins with; None: the one that the study names.
+    """
+
+    records: Mapping[str, Records] = field(repr=False)
+    model: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreparedStudy:
     """A study made ready to run: its plan, its model, and everybody's records."""
 
@@ -44,6 +58,7 @@ class PreparedStudy:
     capacities: tuple[int, ...] = ()
     standardisation: Any = field(default=None, repr=False)
     device: str = "cpu"
+    shape: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -54,6 +69,7 @@ class PreparedStudy:
         *,
         whose: Sequence[str] | None = None,
         folder: Path | None = None,
+        handed: InMemory | None = None,
     ) -> PreparedStudy:
         """Load the records, build the model, make the plan unless one is given.
 
@@ -63,6 +79,7 @@ class PreparedStudy:
             device: where gradients are made.
             whose: the parties whose records are at hand, silos or "test"; everybody's if None.
             folder: what relative paths of records are relative to.
+            handed: records and a model that are in memory.
 
         Raises:
             StudyError: the study cannot be run.
@@ -73,11 +90,12 @@ class PreparedStudy:
         names = [name for name in study.parties.names if name in there]
 
         def of(name: str) -> Records:
-            loaded = sources.records(study, name, folder=folder)
+            loaded = handed.records[name] if handed else sources.records(study, name, folder=folder)
             return learning.through_frozen(study.model.frozen, loaded)
 
         records = tuple(of(name) for name in names)
-        tested = sources.TEST in there and sources.has_test_set(study)
+        public = sources.TEST in handed.records if handed else sources.has_test_set(study)
+        tested = public and sources.TEST in there
         test = of(sources.TEST) if tested else None
         shape = _shape(study, (*records, test))
         _check_counts(study, dict(zip(names, map(len, records), strict=True)))
@@ -85,10 +103,12 @@ class PreparedStudy:
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
             _check_shape(name, one, shape)
             _check_targets(name, one, study.model)
-        model = model_of(study, shape)
+        if whose is None and study.data.files:
+            _check_classes(records)
+        model = copy.deepcopy(handed.model) if handed and handed.model else model_of(study, shape)
         initial = learning.parameters_vector(model)
         method = learning.method_for(model, shape, records[0].targets) if records else ""
-        if study.model.kind.startswith("python:"):
+        if not study.model.is_built_in:
             for one in (*records, test):
                 if one is not None:
                     learning.check_classes(model, one)
@@ -106,6 +126,7 @@ class PreparedStudy:
             test=test,
             capacities=capacities,
             device=device,
+            shape=shape,
         )
 
     @property
@@ -117,18 +138,34 @@ class PreparedStudy:
     def tasks(self) -> list[LocalTask]:
         """Every silo's records, ready for clipped sums."""
         return [
-            learning.TrainingTask(
-                self.model,
-                records,
-                clip=self.plan.record_clip,
-                margin=SUM_MARGIN,
-                method=self.method,
-                capacity=capacity,
-                rows=self._rows(len(records), capacity),
-                device=self.device,
-            )
+            self._task(records, capacity, self._rows(len(records), capacity))
             for records, capacity in zip(self.records, self.capacities, strict=True)
         ]
+
+    @property
+    def pooled_task(self) -> LocalTask:
+        """All silos' records, one silo's after the other's, for who may see them all."""
+        pairs = list(zip(self.records, self.capacities, strict=True))
+        rows = sum(self._rows(len(records), capacity) for records, capacity in pairs)
+        pooled = Records(
+            inputs=np.concatenate([one.inputs for one in self.records]),
+            targets=np.concatenate([one.targets for one in self.records]),
+        )
+        return self._task(pooled, sum(self.capacities), rows, margin=1.0)  # no grid is certified
+
+    def _task(
+        self, records: Records, capacity: int, rows: int, margin: float = SUM_MARGIN
+    ) -> LocalTask:
+        return learning.TrainingTask(
+            self.model,
+            records,
+            clip=self.plan.record_clip,
+            margin=margin,
+            method=self.method,
+            capacity=capacity,
+            rows=rows,
+            device=self.device,
+        )
 
     def _rows(self, records: int, capacity: int) -> int:
         """The public number of rows in a silo's batches."""
@@ -250,7 +287,7 @@ def _check_targets(name: str, records: Records | None, model: Model) -> None:
         return
     if name == sources.TEST and not len(records):
         raise DataError("expected records in the public test set, got none; fix it")
-    if model.kind.startswith("python:"):
+    if not model.is_built_in:
         return  # only the model itself says what it gives
     targets = records.targets
     if model.outputs == 1:
@@ -262,6 +299,15 @@ def _check_targets(name: str, records: Records | None, model: Model) -> None:
         raise DataError(
             f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
             "found others; fix the data or model.outputs"
+        )
+
+
+def _check_classes(records: Sequence[Records]) -> None:
+    """All silos' records are at hand: one class alone is a mistake in a list of spellings."""
+    if len(np.unique(np.concatenate([one.targets for one in records]))) == 1:
+        raise DataError(
+            "expected targets of two classes or more among all silos' records, found one; correct "
+            "data.positive and data.negative, or data.classes (hubbub check shows them)"
         )
 
 

@@ -5,14 +5,14 @@ This file reads plain values and hands them to `report`; what is not there is le
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import FILE, check_content, load, read_whole
 from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
-from hubbub.report import render
+from hubbub.report import ArrangementTable, ReportedRun, render
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
@@ -21,32 +21,35 @@ COMPARISON = "comparison.json"
 def write_report(
     folder: Path,
     *,
-    comparison: Mapping[str, Mapping[str, float]] | None = None,
+    beside: Sequence[Path] = (),
     seconds: float | None = None,
     thorough: bool = False,
 ) -> Path:
     """Write `report.html` into the folder of a run, from what lies there.
 
     Args:
-        folder: of the run, with study, plan and metrics.
-        comparison: with the baselines; what `comparison.json` holds if None.
+        folder: of the run, with study, plan and metrics, and how its arrangements compare if
+            `comparison.json` is there.
+        beside: folders of other runs, to show side by side with this one.
         seconds: that the run took, if known; what the last row of the metrics says if None.
         thorough: make accounts again that take long, too, as for a run of one's own.
 
     Raises:
-        UserError: there is no run in the folder.
-        IntegrityError: a file in it was altered.
+        UserError: there is no run in one of the folders.
+        IntegrityError: a file in one of them was altered.
     """
-    if not (folder / "plan.json").is_file():
-        raise UserError(
-            f"expected the folder of a run at {folder}, found no plan.json in it; name the folder "
-            "that --out named"
-        )
+    for one in (folder, *beside):
+        if not (one / "plan.json").is_file():
+            raise UserError(
+                f"expected the folder of a run at {one}, found no plan.json in it; name the folder "
+                "that --out named"
+            )
     try:
-        page = _page(folder, comparison, seconds, thorough).encode()
+        page = _page(folder, beside, seconds, thorough).encode()
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        where = ", ".join(map(str, (folder, *beside)))
         raise IntegrityError(
-            f"expected plan, metrics, comparison and evidence in {folder} as a run writes them, "
+            f"expected plan, metrics, comparison and evidence in {where} as a run writes them, "
             f"found something else ({type(error).__name__}); restore them from a backup"
         ) from None
     write_bytes(folder / REPORT, page)
@@ -55,22 +58,24 @@ def write_report(
 
 def _page(
     folder: Path,
-    comparison: Mapping[str, Mapping[str, float]] | None,
+    beside: Sequence[Path],
     seconds: float | None,
     thorough: bool,
 ) -> str:
-    """The page, from what lies in the folder."""
-    plan = _json(folder / "plan.json")
-    metrics = _rows(folder / "metrics.jsonl")
+    """The page, from what lies in the folders."""
+    run = _run(folder)
+    metrics = run.metrics
+    compared = _optional(folder / COMPARISON, None)
     content = load(folder / FILE) if (folder / FILE).exists() else None
     found = check_content(content, thorough=thorough) if content else []
     if seconds is None and metrics:
         seconds = metrics[-1].get("seconds")
     return render(
-        plan,
+        run.plan,
         metrics,
-        baseline=_optional(folder / "run.json", {}).get("baseline"),
-        comparison=comparison or _optional(folder / COMPARISON, {}),
+        baseline=run.baseline,
+        comparison=None if compared is None else ArrangementTable.from_dict(compared),
+        beside=[run, *map(_run, beside)] if beside else [],
         parts=content["silos"] if content else (),
         checked=[(one.claim, one.verdict) for one in found],
         audit=content.get("audit") if content else None,
@@ -79,10 +84,20 @@ def _page(
     )
 
 
-def _optional(path: Path, missing: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object, or something else where there is no such file."""
-    found: dict[str, Any] = _json(path) if path.is_file() else missing
-    return found
+def _run(folder: Path) -> ReportedRun:
+    """What the folder of a run says of it."""
+    notes = _optional(folder / "run.json", {})
+    return ReportedRun(
+        folder=folder.resolve().name,
+        plan=_json(folder / "plan.json"),
+        metrics=_rows(folder / "metrics.jsonl"),
+        baseline=notes.get("baseline"),
+    )
+
+
+def _optional(path: Path, missing: Any) -> Any:
+    """What a JSON file holds, or something else where there is no such file."""
+    return _json(path) if path.is_file() else missing
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import FILE
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub import report
 from hubbub.disk import write_bytes
 from hubbub.planning import Plan
 from hubbub.study import Standardisation
-from hubbub.training import loop, prepared_study, report_of_run, run_folder
+from hubbub.training import (
+    baselines,
+    loop,
+    prepared_study,
+    report_of_run,
+    run_folder,
+    trained_model,
+)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """What a run gives back.
 
@@ -33,6 +46,8 @@ class Result:
         standardisation: what was done to the features before the model saw them; None if nothing.
         is_copied: another copy of the run's folder has made attempts of the study, which count as
             this run's and leave fewer steps to it.
+        baseline: which one was run, or "rehearsal"; None for hubbub.
+        shape: of one record's features.
 
     >>> from hubbub import Study, run
     >>> study = Study.parse('''
@@ -46,6 +61,10 @@ class Result:
     >>> result = run(study)
     >>> sorted(result.final)
     ['accuracy', 'auc', 'epsilon', 'loss', 'step']
+    >>> print(result)  # doctest: +ELLIPSIS
+    example: 2 of 2 steps
+    epsilon ... at delta 1e-05 against the aggregator together with 1 silo
+    loss ..., accuracy ..., auc ...
     """
 
     model: Any = field(repr=False)
@@ -55,6 +74,73 @@ class Result:
     folder: Path | None = None
     standardisation: Standardisation | None = None
     is_copied: bool = False
+    baseline: str | None = None
+    shape: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{escape(repr(self))}</pre>"
+
+    def _lines(self) -> Iterator[str]:
+        study, epsilon = self.plan.study, report.at_most(self.epsilon)
+        yield f"{study.name}: {self.steps} of {study.training.steps} steps"
+        yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
+        known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
+        yield ", ".join(f"{name} {value:.3f}" for name, value in known.items()) or "not evaluated"
+        if self.folder is not None:
+            yield f"written to {self.folder}"
+
+    @property
+    def adversary(self) -> str:
+        """Against whom `epsilon` holds; "nobody" for "non-private"."""
+        if self.baseline == baselines.REHEARSAL:
+            return "nobody: a rehearsal shows what a run would give"
+        against = report.promised_against(self.plan.stated.adversary, self.baseline)
+        return "nobody" if against is None else report.spoken(against)
+
+    @property
+    def trained(self) -> trained_model.TrainedModel:
+        """The model with what turns tables into its features."""
+        return trained_model.TrainedModel(
+            study=self.plan.study,
+            module=self.model.eval(),
+            shape=self.shape,
+            standardisation=self.standardisation,
+        )
+
+    def predict(self, table: Any) -> NDArray[np.float32]:
+        """Probabilities of new records, which stay where they are.
+
+        Args:
+            table: a file, a data frame or an array; see `TrainedModel.predict`.
+
+        Returns:
+            (n,): the probability of the second class; (n, classes) for more than two classes.
+        """
+        return self.trained.predict(table)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report of the run: one HTML file that loads nothing.
+
+        Args:
+            path: of the file; `report.html` in the run's folder if None, or here if it has none.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self.folder is not None and path is None:
+            return report_of_run.write_report(self.folder)
+        file = Path(path or report_of_run.REPORT)
+        plan = json.loads(self.plan.to_json())
+        page = report.render(plan, self.metrics, baseline=self.baseline)
+        write_bytes(file, page.encode())
+        return file
 
     @property
     def steps(self) -> int:
@@ -76,20 +162,23 @@ def conclude(
     evidence: Callable[[], str] | None,
     began: float,
     is_copied: bool = False,
+    baseline: str | None = None,
 ) -> Result:
     """The result of a run, and what its folder holds in the end: model, evidence, report."""
     result = Result(
-        model=setting.trained(trained.parameters),
+        model=copy.deepcopy(setting.trained(trained.parameters)),
         metrics=trained.rows,
         epsilon=epsilon,
         plan=setting.plan,
         folder=folder.path if folder else None,
         standardisation=setting.standardisation,
         is_copied=is_copied,
+        baseline=baseline,
+        shape=setting.shape,
     )
     if folder is not None:
-        run_folder.write_model(folder.path, setting.plan, result.model)
+        run_folder.write_model(folder.path, setting.plan, result.model, setting.shape)
         if evidence is not None:
-            write_bytes(folder.path / FILE, evidence().encode())
+            run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result

@@ -27,14 +27,24 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.assurance import AUDIT, STANDARDISED, Transcript, files, recover, write_audit
+from hubbub.assurance import (
+    AUDIT,
+    FILE,
+    MODEL,
+    STANDARDISED,
+    Transcript,
+    files,
+    read,
+    read_header,
+    recover,
+    write_audit,
+)
 from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
-from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters
+from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
-from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.training.loop import State
+from hubbub.training import checkpoint, loop
 
 _FORMAT = 1
 
@@ -127,7 +137,7 @@ class RunFolder:
                 "that --out named"
             )
         with _locked(path):
-            if all((path / name).exists() for name in ("evidence.json", "report.html")):
+            if all((path / name).exists() for name in (FILE, "report.html")):
                 raise UserError(
                     f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
                 )
@@ -172,7 +182,7 @@ class RunFolder:
     def keep_standardisation(self, found: Standardisation) -> None:
         """Put on disk how features are standardised."""
         with _usable(self.path):
-            write_text(self.path / STANDARDISED, found.to_json())
+            write_standardisation(self.path, found)
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""
@@ -207,7 +217,12 @@ class RunFolder:
             purpose=purpose,
         )
 
-    def last_checkpoint(self) -> Checkpoint | None:
+    def models_sent(self, purpose: str) -> int:
+        """How many attempts for a purpose were begun, answered or not: so many models were sent."""
+        mine = [path for path in files(self.path) if read_header(path).purpose == purpose]
+        return sum(kept.tag is Tag.MODEL for path in mine for kept in read(path))
+
+    def last_checkpoint(self) -> checkpoint.Checkpoint | None:
         """Where the training stood; metrics and transcripts are put back to whole rows.
 
         Raises:
@@ -216,19 +231,21 @@ class RunFolder:
         with _usable(self.path):
             for path in files(self.path):
                 recover(path)
-            found = newest_checkpoint(self.path / "checkpoints")
+            found = checkpoint.newest_checkpoint(self.path / "checkpoints")
             rows = found.state.rows if found else ()
             write_text(self.path / "metrics.jsonl", "".join(_line(row) for row in rows))
         self._rows = len(rows)
         return found
 
-    def keep(self, state: State, heads: Mapping[str, bytes]) -> None:
+    def keep(self, state: loop.State, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
         self.append_rows(state)
         with _usable(self.path):
-            write_checkpoint(self.path / "checkpoints", Checkpoint(state=state, heads=heads))
+            checkpoint.write_checkpoint(
+                self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
+            )
 
-    def append_rows(self, state: State) -> None:
+    def append_rows(self, state: loop.State) -> None:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
@@ -241,10 +258,29 @@ class RunFolder:
         write_text(self.path / "run.json", json.dumps(said, indent=2))
 
 
-def write_model(folder: Path, plan: Plan, model: Any) -> None:
-    """Put the trained model into a run's folder."""
-    header = {"study": plan.study.id.hex(), "kind": plan.study.model.kind}
-    learning.save_model(folder / "model.safetensors", model, header)
+def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
+    """Put the trained model into a run's folder, with the shape of one record's features."""
+    header = {
+        "study": plan.study.id.hex(),
+        "kind": plan.study.model.kind,
+        "inputs": json.dumps(shape),
+    }
+    learning.save_model(folder / MODEL, model, header)
+
+
+def write_study(folder: Path, study: Study) -> None:
+    """Put a study into the folder of its run."""
+    write_text(folder / "study.toml", study.as_toml())
+
+
+def write_standardisation(folder: Path, found: Standardisation) -> None:
+    """Put into a folder how features are standardised."""
+    write_text(folder / STANDARDISED, found.to_json())
+
+
+def write_evidence(folder: Path, text: str) -> None:
+    """Put the evidence into a run's folder."""
+    write_text(folder / FILE, text)
 
 
 def _line(row: Mapping[str, float]) -> str:

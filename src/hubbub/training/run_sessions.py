@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hubbub.planning import Plan, mechanism_of
+from hubbub.planning import Plan, attempts_of_list, mechanism_of
 from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.session import (
     AbsentError,
@@ -39,6 +39,11 @@ class SessionPlan:
     plan: Plan
     terms: RoundParameters
     tasks: Sequence[LocalTask] = field(repr=False)
+
+    @property
+    def every(self) -> int:
+        """Attempts that a shuffled token list serves; 0 where there are none."""
+        return attempts_of_list(self.plan.study)
 
 
 class Venue(Protocol):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import hubbub.learning as learning
 from hubbub.assurance import AUDIT, Ledger, difference, read_audit
@@ -25,6 +26,7 @@ from hubbub.session import Notice, layout_of
 from hubbub.study import Study
 from hubbub.training import (
     auxiliary_sums,
+    baselines,
     checkpoint,
     federated,
     local_venue,
@@ -34,7 +36,6 @@ from hubbub.training import (
     run_folder,
     run_sessions,
 )
-from hubbub.training.baselines import BASELINES, alone, central
 
 
 def _tell_nobody(*_: object) -> None:
@@ -45,8 +46,8 @@ def _tell_nobody(*_: object) -> None:
 class Watch:
     """Whom to tell how a run goes."""
 
-    progress: loop.Progress
-    notice: Notice
+    progress: loop.Progress = _tell_nobody
+    notice: Notice = _tell_nobody
 
 
 def run(
@@ -108,9 +109,29 @@ def run(
     (2, True)
     """
     Study.expect(study)
-    if baseline is not None and baseline not in BASELINES:
+    check_wanted(study, out, baseline, audit)
+    setting = prepared_study.PreparedStudy.of(study, plan, device)
+    return carried_out(
+        setting,
+        out,
+        baseline=baseline,
+        ledgers=ledgers,
+        watch=Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody),
+        audit=None if audit is None else read_audit(Path(audit), setting.plan),
+    )
+
+
+def check_wanted(
+    study: Study,
+    out: str | Path | None,
+    baseline: str | None,
+    audit: str | Path | None = None,
+) -> None:
+    """Refuse what cannot be run, or leaves nothing that an audit could stand in."""
+    if baseline is not None and baseline not in baselines.BASELINES:
         raise StudyError(
-            f"expected baseline to be one of {', '.join(BASELINES)}, got {baseline!r}; choose one"
+            f"expected baseline to be one of {', '.join(baselines.BASELINES)}, "
+            f"got {baseline!r}; choose one"
         )
     if study.parties.roster and baseline is None:
         raise StudyError(
@@ -122,8 +143,19 @@ def run(
             "expected an audit with a run that leaves evidence, got one with "
             f"{'no folder' if out is None else 'a baseline'}; leave it out"
         )
-    setting = prepared_study.PreparedStudy.of(study, plan, device)
-    audited = None if audit is None else read_audit(Path(audit), setting.plan)
+
+
+def carried_out(
+    setting: prepared_study.PreparedStudy,
+    out: str | Path | None,
+    *,
+    baseline: str | None = None,
+    ledgers: str | Path | None = None,
+    watch: Watch | None = None,
+    audit: Mapping[str, Any] | None = None,
+) -> result.Result:
+    """Train a study that is ready to run; see `run`."""
+    study = setting.study
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
         if out is not None:
@@ -138,13 +170,12 @@ def run(
                     setting.plan,
                     baseline=baseline,
                     ledgers=home.absolute() if home else None,
-                    audit=audited,
+                    audit=audit,
                 )
             )
         if folder is not None:
             folder.begin(_heads(study, books))
-        watch = Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody)
-        return _finished(setting, baseline, watch, books, folder, None)
+        return _finished(setting, baseline, watch or Watch(), books, folder, None)
 
 
 def resume(
@@ -228,9 +259,10 @@ def _finished(
 ) -> result.Result:
     """Train, and put the results where they belong."""
     began = time.perf_counter()
+    asks = baseline is None or bool(setting.plan.queries)
     venue = local_venue.LocalVenue(
         study=setting.study,
-        keys=layout_of(setting.plan).keys(),  # made for the run
+        keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,
@@ -260,6 +292,7 @@ def _finished(
         evidence=text,
         began=began,
         is_copied=venue.is_copied,
+        baseline=baseline,
     )
 
 
@@ -274,13 +307,13 @@ def _compared(
     ask = auxiliary_sums.exactly if baseline == "non-private" else auxiliary_sums.through(sessions)
     setting = auxiliary_sums.standardise(setting, ask, folder)
     if baseline == "alone":
-        trained = alone(setting, progress)
+        trained = baselines.alone(setting, progress)
         if folder is not None:
             folder.append_rows(trained)
         return setting, trained
     return setting, loop.train(
         setting,
-        central(setting, baseline),
+        baselines.central(setting, baseline),
         progress,
         divisor=setting.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,

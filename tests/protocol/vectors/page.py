@@ -1,6 +1,7 @@
-"""What the pages in docs/ show of the vectors, between markers: frames in hex, and derived values.
+"""What a page in docs/ shows of the vectors, between markers: frames in hex, and derived values.
 
-A frame has its bytes on the left and their meaning on the right; long fields show both ends.
+A frame has its bytes on the left and their meaning on the right; long fields show both ends. The
+first frames are whole; the others leave out what is the same there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hubbub.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_B
 from hubbub.session.ask import Call
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = (DOCS / "protocol.md", DOCS / "sampling.md")
+PAGES = (DOCS / "reference" / "frames.md",)
 _SIMPLE = {
     Tag.COMMIT: "commitment of silo 1",
     Tag.REVEAL: "silo 1's share of the joint seed",
@@ -35,6 +36,8 @@ _NAMED[Tag.HELD] = ("silo 3: 0010 0000", "digest of the three SHAREs")
 _STATEMENT = 185
 _JSON = (Tag.OPEN, Tag.READY, Tag.REFUSAL, Tag.CLOSE, Tag.CLOSED)
 _WIDTH = 62  # of a line of JSON
+_WHOLE = (Tag.COMMIT, Tag.MIX_KEY)
+_SET_UP = bytes(8)  # round 0, attempt 0
 
 
 def page(text: str, files: Mapping[str, Any]) -> str:
@@ -61,20 +64,22 @@ def blocks(files: Mapping[str, Any]) -> dict[str, str]:
 
 
 def annotated(frame: bytes) -> str:
-    """A frame, one line for a field."""
+    """A frame, one line for a field; a study id and a session of zeros are shown everywhere."""
     version, tag, study, where, number, attempt, sender, receiver, size = struct.unpack(
         "<BB32s16sIIIIQ", frame[:HEADER_BYTES]
     )
     everybody = "everybody" if receiver == EVERYBODY else f"party {receiver}"
+    context = [(study, "study id"), (where, "session")]
+    time = [(frame[50:58], f"round {number}, attempt {attempt}")]
+    whole = Tag(tag) in _WHOLE
     fields = [
         (frame[0:2], f"version {version}, tag {tag}: {Tag(tag).name}"),
-        (study, "study id"),
-        (where, "session"),
-        (frame[50:58], f"round {number}, attempt {attempt}"),
+        *(context if whole or not any(study) else []),
+        *(time if whole or frame[50:58] != _SET_UP else []),
         (frame[58:66], f"from party {sender} to {everybody}"),
         (frame[66:74], f"payload: {size} bytes"),
         *_payload(Tag(tag), frame[HEADER_BYTES:-SIGNATURE_BYTES]),
-        (frame[-SIGNATURE_BYTES:], "signature"),
+        *([(frame[-SIGNATURE_BYTES:], "signature")] if whole else []),
     ]
     return _lines(fields)
 
@@ -198,4 +203,5 @@ def _statements(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
 
 def _short(data: bytes) -> str:
     """Hex, or both ends of it."""
-    return data.hex(" ") if len(data) <= 8 else f"{data[:6].hex()} … {data[-6:].hex()}"
+    grouped = data.hex(" ") if len(data) < 4 else data.hex(" ", -4)
+    return grouped if len(data) <= 8 else f"{data[:6].hex()} … {data[-6:].hex()}"

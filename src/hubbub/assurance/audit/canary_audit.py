@@ -22,7 +22,6 @@ from hubbub.assurance.audit.canaries import Canaries, losses
 from hubbub.assurance.evidence import SIDES, audit_to_dict, bounds_of, check_auditable, check_size
 from hubbub.planning import Plan, plan
 from hubbub.privacy import Rates, Trials, chosen_rule, rates_of
-from hubbub.protocol import decoded
 from hubbub.session import federate, layout_of, round_parameters_of
 from hubbub.study import Study
 from hubbub.version import VERSION
@@ -201,7 +200,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> Trials:
     )
     scores, model = np.zeros(count), np.zeros(count, dtype=np.float32)
     for step in range(1, study.training.steps + 1):
-        seen = decoded(terms, parties.sum(step, model)) / made.clip
+        seen = parties.noisy_sum(step, model) / made.clip
         scores += losses(seen, noise, terms.sample_rate, exchanged=canaries.exchanged)
         progress(before + step)
     return Trials(scores=scores, coins=canaries.coins)

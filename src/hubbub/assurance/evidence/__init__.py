@@ -15,7 +15,7 @@ from hubbub.assurance.evidence.audit_result import (
     remedy,
     write_audit,
 )
-from hubbub.assurance.evidence.claims import MODEL, MOST_POINTS, check, check_content, remade
+from hubbub.assurance.evidence.claims import MODEL, check, check_content, remade, within_seconds
 from hubbub.assurance.evidence.collecting import (
     FILE,
     STANDARDISED,
@@ -30,6 +30,7 @@ from hubbub.assurance.evidence.evidence_file import (
     Plain,
     check_ordinary,
     load,
+    read_plain,
     read_whole,
 )
 from hubbub.assurance.evidence.finding import (

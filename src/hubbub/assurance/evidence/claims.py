@@ -10,6 +10,7 @@ have a limit (`MOST_POINTS`), past which a claim is said to be not checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from math import ceil, inf
 from pathlib import Path
@@ -54,6 +55,11 @@ _MANY = 12  # silos beyond which each is mentioned only if something is wrong wi
 MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
 
 
+def within_seconds(*, thorough: bool) -> AbstractContextManager[None]:
+    """Accounts that take seconds at most, whatever a study asks for, unless a check is thorough."""
+    return limited(None if thorough else MOST_POINTS)
+
+
 def check(path: Path, *, thorough: bool = False) -> list[Finding]:
     """Everything that the file alone can show; errors are those of `load`."""
     return check_content(load(path), thorough=thorough)
@@ -64,7 +70,7 @@ def check_content(content: Plain, *, thorough: bool = False) -> list[Finding]:
 
     Unless it is to be `thorough`, the accounts take seconds at most, whatever the study asks for.
     """
-    with limited(None if thorough else MOST_POINTS):
+    with within_seconds(thorough=thorough):
         return _checked(content)
 
 

@@ -49,6 +49,11 @@ def read_whole(path: Path, *, most: int = _MOST_BYTES) -> bytes:
         return disk.read_bytes(path, most=most)
 
 
+def read_plain(path: Path) -> Any:
+    """What a JSON file of a run holds; errors are those of `read_whole`, or ValueError."""
+    return disk.json_value(read_whole(path))
+
+
 def check_ordinary(path: Path) -> None:
     """Refuse to read what is no file of a run: to open a pipe would wait for whoever writes to it.
 

@@ -8,6 +8,7 @@ This file knows no cap.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 from hubbub.assurance.ledger.entry import Entry, Kind
 from hubbub.planning import (
@@ -23,7 +24,7 @@ from hubbub.planning import (
     mechanism_of,
     releases,
 )
-from hubbub.privacy import Release, release
+from hubbub.privacy import Certificate, Release, release
 from hubbub.protocol import Charge, Session
 
 
@@ -55,6 +56,19 @@ def kind_of(plan: Plan) -> Kind:
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
     )
+
+
+def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
+    """The rows that a whole study writes: of which kind, how many, with which certificate."""
+    parts = [plan, *(one.plan for one in plan.queries)]
+    return [
+        (
+            kind_of(one),
+            ceil(one.study.training.steps / mechanism_of(one.study).epoch),
+            one.certificate,
+        )
+        for one in parts
+    ]
 
 
 def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:

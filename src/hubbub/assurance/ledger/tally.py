@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hubbub.assurance.ledger.entry import Cap, Entry, Kind
-from hubbub.assurance.ledger.row_cost import cost_of
+from hubbub.assurance.ledger.row_cost import cost_of, rows_of
 from hubbub.errors import BudgetError, StudyError
+from hubbub.planning import Plan
 from hubbub.privacy import MOST_EPSILON, Certificate, Composition
 
 _GROWTH = 1.25  # how far ahead a cap is checked if nobody says how many attempts there will be
@@ -85,6 +86,17 @@ class Tally:
             return _spent(self._kinds, self._sessions, delta, relation)
         sessions = {one for one in self._sessions if one.study == study}
         return _spent(self._studies.get(study, Counter()), sessions, delta, relation)
+
+    def after(self, plan: Plan) -> Tally:
+        """What it would be once a study is over, in one more session of each kind."""
+        whole, study = Tally(), plan.study.id
+        whole._kinds, whole._sessions = Counter(self._kinds), set(self._sessions)
+        for number, (kind, rows, certificate) in enumerate(rows_of(plan)):
+            left = max(0, rows - self.attempts(study, kind))
+            whole._kinds[kind] += left
+            if left:
+                whole._sessions.add(Certified(study, bytes((number,)), certificate))
+        return whole
 
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
         """P15: a study's attempts are a budget over all its sessions; BudgetError if spent."""

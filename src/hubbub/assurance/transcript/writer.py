@@ -24,7 +24,6 @@ from hubbub.assurance.transcript.frame_records import (
 from hubbub.assurance.transcript.header import Header
 from hubbub.disk import fresh, sync_folder, write_all, write_bytes
 from hubbub.errors import IntegrityError
-from hubbub.planning import TRAINING
 from hubbub.protocol import Roster, RoundParameters
 
 
@@ -53,8 +52,8 @@ class Transcript:
         session: bytes,
         roster: Roster,
         full: bool,
+        purpose: str,
         terms: RoundParameters | None = None,
-        purpose: str = TRAINING,
     ) -> None:
         self._path, self._full = path_of(folder, session), full
         self._file: BinaryIO | None = None

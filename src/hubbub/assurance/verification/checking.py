@@ -18,7 +18,6 @@ from hubbub.assurance.evidence import (
     FILE,
     MALFORMED,
     MODEL,
-    MOST_POINTS,
     STANDARDISED,
     Finding,
     Plain,
@@ -28,21 +27,19 @@ from hubbub.assurance.evidence import (
     load,
     not_checked,
     not_verifiable,
+    read_plain,
     read_whole,
     rederived,
     remade,
+    within_seconds,
     wrong,
 )
 from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, read_header
 from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, damage
-from hubbub.assurance.verification.model_check import initial_of, last_model, lift_for
-from hubbub.assurance.verification.model_course import Course
+from hubbub.assurance.verification.model_check import course_of, initial_of, last_model, lift_for
 from hubbub.assurance.verification.replay import Played, Replay, first_round
-from hubbub.disk import json_value
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.learning import optimizer_of
 from hubbub.planning import STANDARDISATION, TRAINING, Plan
-from hubbub.privacy import limited
 from hubbub.protocol import RoundParameters
 from hubbub.session import round_parameters_of
 from hubbub.study import Study, standardisation_from
@@ -66,7 +63,7 @@ def verify(
     whatever they take, which is in proportion to the transcripts; the accounts take seconds at
     most, whatever the study asks for, unless the check is to be `thorough`.
     """
-    with limited(None if thorough else MOST_POINTS):
+    with within_seconds(thorough=thorough):
         return _verified(folder, look)
 
 
@@ -84,7 +81,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     found = [_intact(folder, content)]
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
-        stated = json_value(read_whole(folder / "plan.json"))
+        stated = read_plain(folder / "plan.json")
         made, beyond = _planned(study, stated["dimension"])
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
@@ -131,7 +128,7 @@ def _audit_kept(path: Path, content: Plain) -> Finding:
     """Whether the evidence says of an audit what its file does."""
     claim = f"{path.name} is what {FILE} says that an audit has found"
     try:
-        return _alike(claim, json_value(read_whole(path)), content.get("audit"))
+        return _alike(claim, read_plain(path), content.get("audit"))
     except MALFORMED as error:
         return wrong(claim, f"it cannot be read ({type(error).__name__})")
 
@@ -180,12 +177,8 @@ def _played(
         )
         return
     initial = initial_of(plan)
-    course = Course(
-        initial,
-        optimizer_of(plan.study),
-        divisor=plan.divisor,
-        starts=[first for path in training if (first := first_round(path)) is not None],
-    )
+    starts = [first for path in training if (first := first_round(path)) is not None]
+    course = course_of(plan, initial, starts)
     done: list[tuple[Header, Played]] = []
     asked: Counter[str] = Counter()
     for path in paths:

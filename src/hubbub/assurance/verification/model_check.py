@@ -6,6 +6,7 @@ This file knows a plan and a file of tensors, and no session.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 import hubbub.learning as learning
 from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.assurance.verification.damage import RESTORE
+from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import HubbubError
 from hubbub.planning import Plan, told_shape
 from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
@@ -25,6 +27,12 @@ def initial_of(plan: Plan) -> Parameters | None:
     return None if model is None else learning.parameters_vector(model)
 
 
+def course_of(plan: Plan, initial: Parameters | None, starts: Iterable[int]) -> Course:
+    """The course of the model over sessions that begin with these rounds."""
+    optimizer = learning.optimizer_of(plan.study)
+    return Course(initial, optimizer, divisor=plan.divisor, starts=starts)
+
+
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
     """The study's model with its first weights; None if its own code or data must say how large.
 
@@ -32,7 +40,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
     same, but have the names of a model whose records are rows, or, `flattened`, made into rows.
     """
     shape = told_shape(plan.study, plan.dimension)
-    if shape is None or plan.study.model.kind.startswith("python:"):
+    if shape is None or not plan.study.model.is_built_in:
         return None
     return learning.model_of(plan.study, (1, *shape) if flattened else shape)
 

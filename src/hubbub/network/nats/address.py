@@ -11,6 +11,7 @@ from hubbub.errors import UserError
 
 CONNECT_SECONDS = 5.0
 _PORTS = {"tls": 4222, "wss": 443}
+_ROUTES = 2000  # above a server's port is where the others of its cluster reach it: 6222 for 4222
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,24 @@ class Relay:
     def host(self) -> str:
         """Of the first server."""
         return urlsplit(self.urls[0]).hostname or ""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Of all servers."""
+        return tuple(urlsplit(one).hostname or "" for one in self.urls)
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """Host and port at which the servers of a cluster meet; none where there is one alone."""
+        named = [urlsplit(one) for one in self.urls] if len(self.urls) > 1 else []
+        return tuple(
+            f"{one.netloc.rpartition(':')[0]}:{(one.port or 0) + _ROUTES}" for one in named
+        )
+
+    @property
+    def route_port(self) -> int:
+        """Where the first server is reached by the others."""
+        return self.port + _ROUTES
 
     @property
     def port(self) -> int:

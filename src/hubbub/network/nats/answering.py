@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from hubbub.network.clock import Clock
 from hubbub.network.envelope import is_bare
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.line import Line, Told
@@ -55,6 +56,7 @@ class Answering:
         answer: from a request to an answer.
         told: told when the line comes up or goes down.
         left: told when the aggregator says goodbye.
+        clock: by which its line is tried again.
     """
 
     def __init__(
@@ -64,10 +66,19 @@ class Answering:
         answer: Callable[[bytes], bytes],
         told: Told,
         left: Callable[[], None],
+        clock: Clock | None = None,
     ) -> None:
         me = keys.identity
         ends = {_AGGREGATOR: (asked_of(me), answers_of(me))}
-        self._line = Line(relay, seed_of(keys), ends, replies=False, arrived=self._take, told=told)
+        self._line = Line(
+            relay,
+            seed_of(keys),
+            ends,
+            replies=False,
+            arrived=self._take,
+            told=told,
+            clock=clock,
+        )
         self._answer, self._left, self._kept = answer, left, KeptAnswers()
         self._requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
 

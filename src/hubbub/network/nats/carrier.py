@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hubbub.network.clock import Clock
 from hubbub.network.engine import Missing
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.line import Line, Told
@@ -30,11 +31,23 @@ class Carrier:
         keys: the aggregator's.
         roster: everybody.
         told: told when the line comes up or goes down.
+        clock: by which answers are waited for.
     """
 
-    def __init__(self, relay: Relay, keys: Keys, roster: Roster, told: Told) -> None:
+    def __init__(
+        self, relay: Relay, keys: Keys, roster: Roster, told: Told, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or Clock()
         ends = {one.name: (answers_of(one), asked_of(one)) for one in roster.parties[1:]}
-        self._line = Line(relay, seed_of(keys), ends, replies=True, arrived=self._take, told=told)
+        self._line = Line(
+            relay,
+            seed_of(keys),
+            ends,
+            replies=True,
+            arrived=self._take,
+            told=told,
+            clock=self._clock,
+        )
         self._number = time.time_ns()
         self._arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
 
@@ -52,7 +65,7 @@ class Carrier:
         self._number += 1
         arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
         self._arrived = arrived
-        end, waiting = time.monotonic() + deadline, set(requests)
+        end, waiting = self._clock.now() + deadline, set(requests)
         digests = {id(blob): hashlib.sha256(blob).digest() for blob in requests.values()}
         for name, blob in requests.items():
             if self._line.present(name) is False:
@@ -62,7 +75,7 @@ class Carrier:
         try:
             while waiting:
                 try:
-                    name, found = arrived.get(timeout=max(0.0, end - time.monotonic()))
+                    name, found = self._clock.take(arrived, end - self._clock.now())
                 except queue.Empty:
                     break
                 if name in waiting:

@@ -10,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from hubbub.errors import ProtocolError
+from hubbub.network.clock import Clock
 from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.network.nats.link import BEAT_SECONDS, Link, Message
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
+from hubbub.network.nats.transports import proxied, watch, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
@@ -66,6 +64,7 @@ class Line:
         replies: whether these ends answer, and do not ask.
         arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
+        clock: by which it is tried again.
     """
 
     def __init__(
@@ -77,15 +76,16 @@ class Line:
         replies: bool,
         arrived: Arrived,
         told: Told,
+        clock: Clock | None = None,
     ) -> None:
-        self._relay, self._seed = relay, seed
+        self._relay, self._seed, self._clock = relay, seed, clock or Clock()
         self._arrived, self._told = arrived, told
         self._ends = {
             name: End(hears=hears, says=says, link=Link(replies=replies))
             for name, (hears, says) in ends.items()
         }
         self._context = client_context(relay.pin)
-        self._loop = asyncio.new_event_loop()
+        self._loop = self._clock.loop()
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
         self._client: Any = None  # while the line is up
@@ -115,7 +115,7 @@ class Line:
 
         def begin() -> None:
             end = self._ends[name]
-            end.link.send(number, message, digest, time.monotonic())
+            end.link.send(number, message, digest, self._clock.now())
             end.wake.set()
 
         self._call(begin)
@@ -130,7 +130,7 @@ class Line:
 
     def silence(self, name: str) -> float:
         """Seconds since somebody was last heard of."""
-        return time.monotonic() - self._ends[name].link.heard
+        return self._clock.now() - self._ends[name].link.heard
 
     def missing(self, name: str) -> str:
         """Why somebody does not answer, as far as can be seen from here."""
@@ -156,7 +156,8 @@ class Line:
 
     async def _live(self) -> None:
         """Connect, again and again."""
-        pause, turn = _PAUSES[0], 0
+        # Where there are several servers, parties spread over them.
+        pause, turn = _PAUSES[0], random.randrange(len(self._relay.urls))  # noqa: S311 (no secret)
         while not self._stopping.is_set():
             try:
                 client, lost = await self._connected(self._relay.urls[turn % len(self._relay.urls)])
@@ -176,7 +177,7 @@ class Line:
 
     async def _connected(self, url: str) -> tuple[Any, asyncio.Event]:
         """A client that is logged in; what is wrong is in `_error` or raised."""
-        with _without_web():
+        with without_web():
             from nats.aio.client import Client
         client, lost, self._error = Client(), asyncio.Event(), None
         connecting = True
@@ -191,7 +192,7 @@ class Line:
             lost.set()
 
         if url.startswith("wss:"):
-            client._transport = await _proxied(url)  # noqa: SLF001 (there is no option for it)
+            client._transport = await proxied(url)  # noqa: SLF001 (there is no option for it)
         try:
             await asyncio.wait_for(
                 client.connect(
@@ -215,6 +216,7 @@ class Line:
             for name, end in self._ends.items():
                 hear = partial(self._hear, name)
                 await client.subscribe(end.hears, cb=hear, pending_bytes_limit=_PENDING)
+            watch(client._transport)  # noqa: SLF001 (it shows its socket to nobody)
         except BaseException:
             self._abandon(client)
             raise
@@ -237,7 +239,7 @@ class Line:
             pump.add_done_callback(lambda _: lost.set())
         stopping = asyncio.create_task(self._stopping.wait())
         while client.is_connected and not any(one.done() for one in (*pumps, stopping)):
-            now = time.monotonic()
+            now = self._clock.now()
             for end in self._ends.values():
                 end.link.pass_time(now)
                 end.wake.set()
@@ -280,7 +282,7 @@ class Line:
             packet = Packet.read(message.data)
         except ProtocolError:
             return  # as if it had been lost
-        found = end.link.hear(packet, time.monotonic())
+        found = end.link.hear(packet, self._clock.now())
         end.wake.set()
         if found is not None or packet.kind is PacketKind.BYE:
             self._arrived(name, found)
@@ -305,31 +307,3 @@ class Line:
         if why != self.why:
             self.why = why
             self._told(False, why)
-
-
-@contextmanager
-def _without_web() -> Iterator[None]:
-    """Import the client without its WebSocket, which takes longer than all of the rest."""
-    hidden = "aiohttp" not in sys.modules and "nats" not in sys.modules
-    if hidden:
-        sys.modules["aiohttp"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if hidden:
-            del sys.modules["aiohttp"]
-
-
-async def _proxied(url: str) -> Any:
-    """A WebSocket that goes through the environment's HTTPS proxy, if there is one."""
-    import aiohttp
-    import multidict
-    from nats.aio import transport
-
-    transport.aiohttp, transport.multidict = aiohttp, multidict  # see `_without_web`
-    made = transport.WebSocketTransport()
-    direct = proxy_bypass(urlsplit(url).hostname or "")
-    if proxy := None if direct else getproxies().get("https"):
-        await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
-        made._client = aiohttp.ClientSession(proxy=proxy)  # noqa: SLF001
-    return made

@@ -70,7 +70,7 @@ def configuration(folder: Path, roster: Roster, relay: Relay, certificate: Relay
     port, web = (relay.port, None) if not relay.web else (-1, relay.port)
     lines = [
         "# Written by hubbub relay from the roster " + roster.digest.hex()[:16],
-        "server_name: hubbub",
+        f"server_name: {json.dumps(f'{relay.host}:{relay.port}')}",
         f'host: "{"127.0.0.1" if relay.web else "0.0.0.0"}"',  # noqa: S104 (a server)
         f"port: {port}",
         f"pid_file: {_quoted(folder / PROCESS_ID)}",
@@ -90,8 +90,28 @@ def configuration(folder: Path, roster: Roster, relay: Relay, certificate: Relay
     if web is not None:
         lines += ["websocket {", f"  port: {web}", '  handshake_timeout: "5s"', "  tls {"]
         lines += [*(f"    {line}" for line in tls[:3]), "  }", "}"]
+    lines += _cluster(Relay.of(roster.parties[0].relay or relay.urls[0]), relay, certificate, tls)
     lines += ["authorization {", "  timeout: 5", "  users: [", *_users(roster), "  ]", "}"]
     return "\n".join(lines) + "\n"
+
+
+def _cluster(whole: Relay, here: Relay, certificate: RelayCertificate, tls: list[str]) -> list[str]:
+    """Where a roster names several servers, who the others are: only the relay's key is let in."""
+    if not whole.routes:
+        return []
+    return [
+        "cluster {",
+        "  name: hubbub",
+        f'  listen: "0.0.0.0:{here.route_port}"',
+        f"  routes: {json.dumps([f'tls://{one}' for one in whole.routes])}",
+        "  tls {",
+        *(f"    {line}" for line in tls),
+        f"    ca_file: {_quoted(certificate.path.resolve())}",
+        "    verify: true",
+        f"    pinned_certs: [{json.dumps(certificate.pin.hex())}]",
+        "  }",
+        "}",
+    ]
 
 
 def _users(roster: Roster) -> list[str]:

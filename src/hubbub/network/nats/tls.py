@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -55,14 +56,14 @@ class RelayCertificate:
         return found
 
     @classmethod
-    def made(cls, folder: Path, host: str) -> RelayCertificate:
+    def made(cls, folder: Path, *hosts: str) -> RelayCertificate:
         """The certificate in a folder, made or renewed if need be; its key stays the same."""
         found = cls(path=folder / CERTIFICATE, key=folder / KEY)
         if not found.key.is_file():
             private = ec.generate_private_key(ec.SECP256R1())
             write_bytes(found.key, _pem(private), mode=PRIVATE)
         if not found.path.is_file() or found.days_left < _RENEW_DAYS:
-            write_bytes(found.path, _signed(found.key, host))
+            write_bytes(found.path, _signed(found.key, hosts))
         return found
 
     @property
@@ -176,14 +177,10 @@ def _pem(private: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _signed(key: Path, host: str) -> bytes:
-    """A certificate of a host, signed with its own key."""
+def _signed(key: Path, hosts: Sequence[str]) -> bytes:
+    """A certificate of hosts, signed with its own key."""
     private = serialization.load_pem_private_key(key.read_bytes(), None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)  # noqa: S101 (made here)
-    try:
-        names: x509.GeneralName = x509.IPAddress(ip_address(host))
-    except ValueError:
-        names = x509.DNSName(host)
     now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder()
@@ -193,6 +190,13 @@ def _signed(key: Path, host: str) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=_DAYS))
-        .add_extension(x509.SubjectAlternativeName([names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_named(one) for one in hosts]), critical=False)
     )
     return made.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _named(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -8,7 +8,7 @@ from hubbub.protocol.primitives.identity import (
     identity_of,
     plain_identity,
 )
-from hubbub.protocol.primitives.noise import standard_normal
+from hubbub.protocol.primitives.noise import add_noise_and_round, standard_normal
 from hubbub.protocol.primitives.randomness import (
     BLOCK_BYTES,
     CHUNK_BYTES,

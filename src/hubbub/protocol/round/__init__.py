@@ -10,6 +10,7 @@ from hubbub.protocol.round.batch_rows import (
     injected,
     joint_rows,
     most_rows,
+    poisson_batches,
     poisson_rows,
 )
 from hubbub.protocol.round.compute_node import ComputeNode

@@ -9,6 +9,7 @@ sizes, and which are filled from secret coins, never from what a record says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -58,6 +59,32 @@ def poisson_rows(source: SecureSource, records: int, capacity: int, rate: float)
     while (heads := source.chosen(capacity, rate)).size > rows:
         pass
     return injected(source, np.where(heads < records, heads, EMPTY), rows)
+
+
+def poisson_batches(
+    source: SecureSource, records: Sequence[int], capacities: Sequence[int], rate: float
+) -> NDArray[np.intp]:
+    """Poisson batches of many silos as `poisson_rows` draws them, all in one list.
+
+    For who may see everybody's records, and asks for no rows.
+
+    Args:
+        source: of the coins.
+        records: how many each silo has; the records are counted on from silo to silo.
+        capacities, rate: as for `most_rows`, for each silo.
+    """
+    ends = np.cumsum(capacities)
+    most = np.array([most_rows(one, rate) for one in capacities])
+    heads = source.chosen(int(ends[-1]), rate)
+    parts = np.split(heads, np.searchsorted(heads, ends[:-1]))
+    first, found = 0, []
+    for silo, (start, part) in enumerate(zip(ends - capacities, parts, strict=True)):
+        here = part - start
+        while here.size > most[silo]:
+            here = source.chosen(capacities[silo], rate)
+        found.append(first + here[here < records[silo]])
+        first += records[silo]
+    return np.concatenate(found)
 
 
 def joint_rows(source: SecureSource, chosen: NDArray[np.intp], batch: int, records: int) -> Rows:

@@ -19,9 +19,8 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
 from hubbub.protocol.primitives import SecureSource, noise
 from hubbub.protocol.projection import Draw
-from hubbub.protocol.round import batch_rows, joint_batch, round_parameters
+from hubbub.protocol.round import batch_rows, joint_batch, projected_sum, round_parameters
 from hubbub.protocol.round.masking import Attempt, Masking
-from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +46,7 @@ class Silo:
         self,
         *,
         terms: round_parameters.RoundParameters,
-        task: LocalTask,
+        task: projected_sum.LocalTask,
         masking: Masking,
         source: SecureSource,
         seeds: JointSeed | None = None,
@@ -122,7 +121,9 @@ class Silo:
         self._accepted = None
         source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
         terms, draw, rows = self._terms, self._draw(attempt), self._rows(attempt, source)
-        total = clipped_sum(terms, self._task, attempt.parameters, rows, draw)  # P14, P8
+        total = projected_sum.clipped_sum(
+            terms, self._task, attempt.parameters, rows, draw
+        )  # P14, P8
         residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
             total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
         )
@@ -154,7 +155,7 @@ class Silo:
             return None
         if self._seed is None:
             raise ProtocolError("expected a joint seed for the projection, got none; learn it")
-        return draw_of(self._seed, attempt.round, attempt.attempt, attempt.parameters)
+        return projected_sum.draw_of(self._seed, attempt.round, attempt.attempt, attempt.parameters)
 
     def decline(self) -> None:
         """Give up the accepted model, whose charge was refused: it cannot be answered any more."""

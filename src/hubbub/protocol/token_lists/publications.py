@@ -21,7 +21,6 @@ from hubbub.protocol.token_lists.list_context import (
     parted,
     statement_bytes,
 )
-from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES
 
 Posts = Mapping[int, Post]
 Sizes = dict[int, int]  # bytes of a payload, by who sends it
@@ -47,7 +46,7 @@ class Publications:
     @property
     def key_bytes(self) -> Sizes:
         """Of every MIX_KEY."""
-        return dict.fromkeys(self._counts, KEY_BYTES)
+        return dict.fromkeys(self._counts, onion_layers.KEY_BYTES)
 
     @property
     def commit_bytes(self) -> Sizes:
@@ -57,8 +56,11 @@ class Publications:
     def names_bytes(self, step: int) -> Sizes:
         """Of the MIX_NAMES of a step: of all silos at step 0, which repeat the commits."""
         if step:
-            return {step: NAME_BYTES * sum(self._counts.values())}
-        return {index: NAME_BYTES * count + self._repeated for index, count in self._counts.items()}
+            return {step: onion_layers.NAME_BYTES * sum(self._counts.values())}
+        return {
+            index: onion_layers.NAME_BYTES * count + self._repeated
+            for index, count in self._counts.items()
+        }
 
     def forms_bytes(self, step: int) -> Sizes:
         """Of the MIX_FORMS of a step."""

@@ -17,7 +17,6 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives import Frame, Tag
 from hubbub.protocol.token_lists import onion_layers, publications, token_list
 from hubbub.protocol.token_lists.list_context import ListContext, parted
-from hubbub.protocol.token_lists.onion_layers import KEY_BYTES, NAME_BYTES, Executor, Names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ class Evidence:
 class _List:
     """One list as it should be: forms in the order of their names, and whose each one is."""
 
-    names: Names
+    names: onion_layers.Names
     forms: bytes
     owners: NDArray[np.intp]
 
@@ -62,7 +61,7 @@ def verdict(
     evidence: Evidence,
     complaint: bytes,
     opened: Sequence[bytes],
-    executor: Executor = onion_layers.in_this_thread,
+    executor: onion_layers.Executor = onion_layers.in_this_thread,
 ) -> Verdict:
     """Repeat the making of a list with everybody's key, up to the first thing that is wrong.
 
@@ -86,8 +85,12 @@ def verdict(
     complained = list_context.complaint(complaint)
     _compared(evidence, complained)
     complainer = complained.sender
-    publics = _payloads(list_context, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, KEY_BYTES))
-    privates = _payloads(list_context, opened, Tag.MIX_OPENED, dict.fromkeys(silos, KEY_BYTES))
+    publics = _payloads(
+        list_context, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, onion_layers.KEY_BYTES)
+    )
+    privates = _payloads(
+        list_context, opened, Tag.MIX_OPENED, dict.fromkeys(silos, onion_layers.KEY_BYTES)
+    )
     for index in silos:
         if onion_layers.public_of(privates[index]) != publics[index]:
             return Verdict(culprit=roster.name(index), reason="the key that it shows is not its")
@@ -158,7 +161,12 @@ def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
 
 
 def _peeled(
-    evidence: Evidence, before: _List, layer: int, private: bytes, place: bytes, executor: Executor
+    evidence: Evidence,
+    before: _List,
+    layer: int,
+    private: bytes,
+    place: bytes,
+    executor: onion_layers.Executor,
 ) -> _List | Verdict:
     """The list that a mixer's key makes of the one before, held against what it published."""
     list_context = evidence.list_context
@@ -192,7 +200,11 @@ def _differs(evidence: Evidence, right: _List, layer: int, size: int) -> Verdict
         return None
     list_context, count = evidence.list_context, sum(evidence.counts)
     names = _payloads(
-        list_context, evidence.names[layer], Tag.MIX_NAMES, {layer: NAME_BYTES * count}, layer
+        list_context,
+        evidence.names[layer],
+        Tag.MIX_NAMES,
+        {layer: onion_layers.NAME_BYTES * count},
+        layer,
     )
     if names[layer] != right.names.tobytes():
         return Verdict(

@@ -5,4 +5,11 @@ records of that silo and of no other, and "test" gives the public test set. A so
 and `Records`; it must not know studies, models or the protocol.
 """
 
-from hubbub.study.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS, heart
+from hubbub.study.datasets.dialysis import DIALYSIS_COLUMNS, dialysis
+from hubbub.study.datasets.heart_disease import (
+    HEART_COLUMNS,
+    HEART_SILOS,
+    HEART_TARGET,
+    heart,
+    practices,
+)

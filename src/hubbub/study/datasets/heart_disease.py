@@ -12,7 +12,7 @@ in a study file.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 import numpy as np
@@ -24,6 +24,9 @@ HEART_SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 # What a study that only says `silos = 4` calls them.
 _NUMBERED = {f"silo-{number}": name for number, name in enumerate(HEART_SILOS, 1)}
 TEST_SHARE = 0.2
+PRACTICES = 60
+
+HEART_TARGET = "num"
 
 _HOSPITALS = {
     "Cleveland": "cleveland",
@@ -99,10 +102,52 @@ def heart(party: str, *, split: int = 0) -> Records:
     rows = _rows_of(party, split)
     return encode_table(
         {name: [texts[row] for row in rows] for name, texts in cells.items()},
-        target="num",
+        target=HEART_TARGET,
         columns=HEART_COLUMNS,
         positive=("1", "2", "3", "4"),
+        negative=("0",),
         origin="heart.csv",
+    )
+
+
+def practices(party: str, *, split: int = 0) -> Records:
+    """The same records, dealt to 60 practices: many silos where nothing can be fetched.
+
+    Guarantees:
+        1. The silos hold all training records of the same split once, 12 or 13 each; the test set
+           is that of `heart`.
+
+    Args:
+        party: "silo-1" to "silo-60", or "test".
+        split: as for `heart`; the dealing follows from it, too.
+
+    Returns:
+        As for `heart`.
+
+    Raises:
+        StudyError: another name or a negative split.
+    """
+    if party == "test":
+        return heart("test", split=split)
+    names = [f"silo-{number}" for number in range(1, PRACTICES + 1)]
+    if party not in names:
+        raise StudyError(
+            f"expected silo-1 to silo-{PRACTICES} of the practices or 'test', found {party!r}; "
+            f"write silos = {PRACTICES}"
+        )
+    together = _together(split)
+    dealt = np.random.Generator(np.random.PCG64(split)).permutation(len(together))
+    mine = np.sort(dealt[names.index(party) :: PRACTICES])
+    return Records(inputs=together.inputs[mine], targets=together.targets[mine])
+
+
+@lru_cache(maxsize=1)
+def _together(split: int) -> Records:
+    """The training records of all hospitals."""
+    parts = [heart(name, split=split) for name in HEART_SILOS]
+    return Records(
+        inputs=np.concatenate([one.inputs for one in parts]),
+        targets=np.concatenate([one.targets for one in parts]),
     )
 
 

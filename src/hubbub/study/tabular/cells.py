@@ -37,6 +37,29 @@ def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
     return _parquet_cells(path, wanted) if path.suffix.lower() == ".parquet" else _csv_cells(path)
 
 
+def cells_of(table: Any) -> dict[str, list[str]]:
+    """The cells of a table in memory, as `read_cells` gives those of a file.
+
+    Args:
+        table: a data frame, or any mapping of column names to values.
+
+    Raises:
+        DataError: it is none, or its columns are not of one length.
+    """
+    names = getattr(table, "columns", None)
+    try:
+        names = list(table if names is None else names)
+        cells = {str(name): [_as_text(value) for value in table[name]] for name in names}
+    except (TypeError, KeyError, IndexError):
+        raise DataError(
+            f"expected a data frame or a mapping of columns, found {type(table).__name__}; "
+            "convert it"
+        ) from None
+    if len(set(map(len, cells.values()))) > 1 or len(cells) < len(names):
+        raise DataError("expected columns of one length with names of their own, found others")
+    return cells
+
+
 def at_row(where: str, row: int) -> str:
     """How error messages point to a row, which is counted from 0 here and from 1 there."""
     return f"in {where}, row {row + 1} after the header"

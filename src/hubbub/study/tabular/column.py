@@ -13,7 +13,7 @@ common offset. On the heart data, at epsilon 0.5, [0, 1] loses about 0.006 of AU
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError, StudyError
 from hubbub.study.tabular.cells import at_row
 
-_KEYS = ("low", "high", "categories", "default", "indicator", "missing")
+_KEYS = ("low", "high", "categories", "default", "indicator", "missing", "ignore_case")
 _WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -50,15 +50,15 @@ def columns_from(table: object) -> tuple[Column, ...]:
 
 def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
     """All features of one column, shape (n, column.width)."""
-    absent = {"", *(canonical(spelling) for spelling in column.missing)}
-    spelled = _canonicals(texts)
+    absent = {"", *map(column.spelled, column.missing)}
+    spelled = _each(texts, column.spelled)
     gone = np.array([text in absent for text in spelled], dtype=bool)
     if gone.any() and column.default is None:
         raise DataError(
             f"expected a value {at_row(where, int(gone.argmax()))}, found a missing cell; give the "
             "column a public default in data.columns or remove the record"
         )
-    default = str(column.default)
+    default = column.spelled(str(column.default))
     filled = [default if text in absent else text for text in spelled]
     encode = _one_hot if column.categories else _scaled
     block = encode(column, filled, where)
@@ -74,8 +74,8 @@ def _scaled(column: Column, texts: Sequence[str], where: str) -> NDArray[np.floa
 
 def _one_hot(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
     """One 0/1 feature per category; for two categories a single feature, -1 or +1."""
-    index = {canonical(category): k for k, category in enumerate(column.categories)}
-    found = np.array([index.get(text, -1) for text in _canonicals(texts)])
+    index = {column.spelled(category): k for k, category in enumerate(column.categories)}
+    found = np.array([index.get(text, -1) for text in _each(texts, column.spelled)])
     if (found < 0).any():
         raise DataError(
             f"expected one of the {len(index)} declared categories "
@@ -101,13 +101,13 @@ def canonical(text: str) -> str:
     return whole.group(1) if whole else text
 
 
-def _canonicals(texts: Sequence[str]) -> list[str]:
-    """`canonical` of every text; columns repeat themselves, so each spelling is looked at once."""
-    known = {text: canonical(text) for text in set(texts)}
+def _each(texts: Sequence[str], spelled: Callable[[str], str]) -> list[str]:
+    """`spelled` of every text; columns repeat themselves, so each spelling is looked at once."""
+    known = {text: spelled(text) for text in set(texts)}
     return [known[text] for text in texts]
 
 
-def _number(text: str) -> float | None:
+def number_in(text: str) -> float | None:
     """The finite number that `text` spells, else None (an exception would quote the cell)."""
     try:
         value = float(text)
@@ -117,7 +117,7 @@ def _number(text: str) -> float | None:
 
 
 def _checked_number(text: str, where: str, row: int) -> float:
-    value = _number(text)
+    value = number_in(text)
     if value is None:
         found = "something else" if text else "an empty cell"
         raise DataError(
@@ -146,12 +146,7 @@ def _column_from(name: str, entry: Any) -> Column:
                 f"expected {where} to hold only {', '.join(_KEYS)}, found {key!r}; remove or "
                 "correct that key"
             )
-    indicator = entry.get("indicator", Column.indicator)
-    if not isinstance(indicator, bool):
-        raise StudyError(
-            f"expected {where}.indicator to be true or false, found {indicator!r}; write one of "
-            "the two"
-        )
+    indicator, ignore_case = (_truth(entry, key, where) for key in ("indicator", "ignore_case"))
     default = entry.get("default", Column.default)
     categories = _spellings(entry, "categories", where)
     if categories and isinstance(default, int) and not isinstance(default, bool):
@@ -164,7 +159,17 @@ def _column_from(name: str, entry: Any) -> Column:
         default=default,
         indicator=indicator,
         missing=_spellings(entry, "missing", where),
+        ignore_case=ignore_case,
     )
+
+
+def _truth(entry: Mapping[str, Any], key: str, where: str) -> bool:
+    value = entry.get(key, False)
+    if not isinstance(value, bool):
+        raise StudyError(
+            f"expected {where}.{key} to be true or false, found {value!r}; write one of the two"
+        )
+    return value
 
 
 def _spellings(entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
@@ -195,6 +200,7 @@ class Column:
         default: what a missing cell counts as; with None a missing cell is an error.
         indicator: whether a 0/1 feature "was missing" follows the column's features.
         missing: spellings that mean missing, besides the empty cell.
+        ignore_case: whether spellings that differ only in upper and lower case are the same.
 
     Raises:
         StudyError: the fields contradict each other.
@@ -212,6 +218,7 @@ class Column:
     default: str | float | None = None
     indicator: bool = False
     missing: tuple[str, ...] = ()
+    ignore_case: bool = False
 
     def __post_init__(self) -> None:
         """Refuses a column that is neither plainly numeric nor plainly categorical."""
@@ -236,6 +243,17 @@ class Column:
             self._refuse("low and high, or categories", found, "add the column's public bounds")
         return self.low, self.high
 
+    def spelled(self, text: str) -> str:
+        """The one spelling that stands for all that are the same in this column.
+
+        Args:
+            text: a cell, or a spelling of the study.
+
+        Returns:
+            The text without spaces around it, a whole number in its shortest form.
+        """
+        return canonical(text).casefold() if self.ignore_case else canonical(text)
+
     @property
     def width(self) -> int:
         """How many features the column becomes."""
@@ -253,16 +271,16 @@ class Column:
     def _check_categorical(self) -> None:
         if self.low is not None or self.high is not None:
             self._refuse("either categories or low and high", "both", "remove one of them")
-        known = [canonical(category) for category in self.categories]
+        known = [self.spelled(category) for category in self.categories]
         if len(set(known)) < len(known) or len(known) < 2:
             self._refuse(
                 "at least two different categories", list(self.categories), "list each value once"
             )
-        if set(known) & {canonical(spelling) for spelling in self.missing}:
+        if set(known) & set(map(self.spelled, self.missing)):
             self._refuse(
                 "missing to differ from the categories", list(self.missing), "remove the overlap"
             )
-        if self.default is not None and canonical(str(self.default)) not in known:
+        if self.default is not None and self.spelled(str(self.default)) not in known:
             self._refuse("default to be a category", self.default, "add it to categories")
 
     def _check_numeric(self) -> None:

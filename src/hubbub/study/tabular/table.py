@@ -27,6 +27,7 @@ def read_table(
     target: str,
     columns: Sequence[Column] = (),
     positive: Sequence[str] = (),
+    negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
 ) -> Records:
     """Reads the records of one silo from a `.csv` or `.parquet` file.
@@ -40,7 +41,8 @@ def read_table(
         target: the column to be learned.
         columns: what becomes features, in this order; other columns are ignored. Without any,
             all columns but the target must be numeric and are used unscaled, in header order.
-        positive: spellings of the target that count as 1; every other spelling counts as 0.
+        positive: spellings of the target that count as 1.
+        negative: beside `positive`, the spellings that count as 0; any other is refused.
         classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
             give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
 
@@ -54,6 +56,7 @@ def read_table(
         target=target,
         columns=columns,
         positive=positive,
+        negative=negative,
         classes=classes,
         origin=path.name,
     )
@@ -65,6 +68,7 @@ def encode_table(
     target: str,
     columns: Sequence[Column] = (),
     positive: Sequence[str] = (),
+    negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
     origin: str = "table",
 ) -> Records:
@@ -78,7 +82,28 @@ def encode_table(
     _check_present([target, *(column.name for column in columns)], cells, origin)
     if not cells[target]:
         raise DataError(f"expected at least one record in {origin}, found none; check the file")
-    targets = _targets(cells[target], positive, classes, f"{origin}, column {target!r}")
+    where = f"{origin}, column {target!r}"
+    targets = _targets(cells[target], positive, negative, classes, where)
+    inputs = encode_inputs(cells, target=target, columns=columns, origin=origin)
+    return Records(inputs=inputs, targets=targets)
+
+
+def encode_inputs(
+    cells: Mapping[str, Sequence[str]],
+    *,
+    target: str,
+    columns: Sequence[Column] = (),
+    origin: str = "table",
+) -> NDArray[np.float32]:
+    """The features of a table in memory, whose target may be missing; see `encode_table`.
+
+    Returns:
+        (n, features) float32.
+
+    Raises:
+        DataError: a cell does not fit its column, a column is missing, or there is none.
+    """
+    _check_present([column.name for column in columns], cells, origin)
     if columns:
         blocks = [
             column_features(c, cells[c.name], f"{origin}, column {c.name!r}") for c in columns
@@ -91,7 +116,7 @@ def encode_table(
             f"expected a column besides the target {target!r} in {origin}, found none; check the "
             "separator of the file"
         )
-    return Records(inputs=np.hstack(blocks).astype(np.float32), targets=targets)
+    return np.hstack(blocks).astype(np.float32)
 
 
 def _check_declared_once(target: str, columns: Sequence[Column]) -> None:
@@ -115,7 +140,11 @@ def _check_present(names: Sequence[str], cells: Mapping[str, Sequence[str]], ori
 
 
 def _targets(
-    texts: Sequence[str], positive: Sequence[str], classes: Sequence[str], where: str
+    texts: Sequence[str],
+    positive: Sequence[str],
+    negative: Sequence[str],
+    classes: Sequence[str],
+    where: str,
 ) -> NDArray[Any]:
     blank = next((row for row, text in enumerate(texts) if not text), None)
     if blank is not None:
@@ -123,12 +152,25 @@ def _targets(
             f"expected a target {at_row(where, blank)}, found an empty cell; remove the record"
         )
     if positive:
-        ones = {canonical(spelling) for spelling in positive}
-        return np.array([canonical(text) in ones for text in texts], dtype=np.float32)
+        return np.array(_two_classes(texts, positive, negative, where), dtype=np.float32)
     if not classes:
         return plain_feature(texts, where)[:, 0].astype(np.float32)
     indices = _class_indices(texts, classes, where)
     return np.array(indices, dtype=np.float32 if len(classes) == 2 else np.int64)
+
+
+def _two_classes(
+    texts: Sequence[str], positive: Sequence[str], negative: Sequence[str], where: str
+) -> list[int]:
+    index = dict.fromkeys(map(canonical, negative), 0) | dict.fromkeys(map(canonical, positive), 1)
+    found = [index.get(canonical(text), -1) for text in texts]
+    if -1 in found:
+        raise DataError(
+            "expected a target that data.positive or data.negative lists "
+            f"{at_row(where, found.index(-1))}, found something else; correct the cell, or add its "
+            "spelling to one of the two"
+        )
+    return found
 
 
 def _class_indices(texts: Sequence[str], classes: Sequence[str], where: str) -> list[int]:

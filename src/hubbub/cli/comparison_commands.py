@@ -1,0 +1,138 @@
+"""`compare` and `rehearse`: whether joining is worth it, and what a run would give."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubbub.cli.output import add_command, bar, emit, number, say, table
+from hubbub.cli.training_commands import new_folder
+from hubbub.errors import UserError
+from hubbub.report import called, interval, spoken
+from hubbub.study import Study
+
+_REPEATS = 10
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    words = "is joining worth it? a study beside its baselines, several times over"
+    compared = add_command(commands, "compare", words, _compare)
+    compared.add_argument("study", type=Path, help="the study's TOML file")
+    compared.add_argument("--repeats", type=int, default=_REPEATS, help="runs of each; default 10")
+    compared.add_argument(
+        "--baselines", default="", help="some of trusted,local-dp,alone,non-private; default all"
+    )
+    compared.add_argument("--out", type=Path, help="folder for hubbub's run and the report")
+    compared.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
+    words = "what a run would give, without its protection: for public or made-up records"
+    rehearsed = add_command(commands, "rehearse", words, _rehearse)
+    rehearsed.add_argument("study", type=Path, help="the study's TOML file")
+    rehearsed.add_argument("--repeats", type=int, default=1, help="how often; default 1")
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from hubbub.training import compare
+
+    study, repeats = Study.load(options.study), _repeats(options)
+    modes = _modes(options.baselines)
+    out = options.out or new_folder(f"compare-{study.name}")
+    with bar(study.name, repeats * len(modes), quiet=options.json, lines=True) as progress:
+        found = compare(
+            study,
+            repeats=repeats,
+            modes=modes,
+            out=out,
+            ledgers=options.ledgers,
+            progress=progress.advance,
+        )
+    shown = found.table()
+    if options.json:
+        emit({**shown.to_dict(), "repeats": repeats, "out": str(out)})
+        return 0
+    metric = found.metric.upper() if found.metric == "auc" else found.metric
+    table(
+        f"Is joining worth it? {metric} on public test data, mean of {repeats}",
+        ("", metric, "± (95 %)", "epsilon", "against"),
+        [
+            (
+                called(one.name),
+                f"{one.mean:.3f}",
+                margin(found.values[one.name]),
+                "none" if one.epsilon is None else number(one.epsilon, 3),
+                "nobody" if one.adversary is None else spoken(one.adversary),
+            )
+            for one in shown.arrangements
+        ],
+    )
+    say(
+        "hubbub's first run was charged to the ledgers; the other runs were calculated here from "
+        "everybody's records: to publish one of them is a release of its own, which nothing counts"
+    )
+    say(f"written to {out}; open {out / 'report.html'}")
+    return 0
+
+
+def _modes(baselines: str) -> tuple[str, ...]:
+    """Hubbub and the baselines that were named, with commas."""
+    from hubbub.training import MODES
+
+    named = [name.strip() for name in baselines.split(",") if name.strip()]
+    if strange := [name for name in named if name not in MODES]:
+        raise UserError(
+            f"expected baselines out of {', '.join(MODES[1:])}, got {strange[0]!r}; correct it"
+        )
+    return tuple(dict.fromkeys((MODES[0], *named))) if named else MODES
+
+
+def _rehearse(options: argparse.Namespace) -> int:
+    from hubbub.training import rehearse
+
+    study, repeats = Study.load(options.study), _repeats(options)
+    with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
+        found = rehearse(study, repeats=repeats, progress=progress.advance)
+    plan, privacy = found[0].plan, study.privacy
+    names = [name for name in found[0].final if name not in ("step", "epsilon")]
+    values = {name: [result.final[name] for result in found] for name in names}
+    cost = (
+        f"a rehearsal protects nobody: on private records each one is a release of its own, so "
+        f"choosing among {repeats} of them costs up to epsilon {repeats * privacy.epsilon:g} at "
+        f"delta {repeats * privacy.delta:g}, beside that of the run"
+    )
+    if options.json:
+        emit(
+            {
+                "rehearsal": True,
+                "repeats": repeats,
+                "mean": {name: float(np.mean(column)) for name, column in values.items()},
+                "values": values,
+                "epsilon": plan.stated.epsilon,
+                "note": cost,
+            }
+        )
+        return 0
+    table(
+        f"REHEARSAL of {study.name}: what {repeats} such runs would give, at epsilon "
+        f"{number(plan.stated.epsilon, 3)} each",
+        ("", "mean", "± (95 %)"),
+        [(name, f"{np.mean(column):.3f}", margin(column)) for name, column in values.items()],
+    )
+    say(cost)
+    return 0
+
+
+def _repeats(options: argparse.Namespace) -> int:
+    """How often, at least once."""
+    if options.repeats < 1:
+        raise UserError(f"expected --repeats of at least 1, got {options.repeats}; raise it")
+    return int(options.repeats)
+
+
+def margin(values: Sequence[float]) -> str:
+    """Half the width of a mean's 95 % interval, for a table; nothing of a single value."""
+    low, high = interval(values)
+    return "" if low is None or high is None else f"{(high - low) / 2:.3f}"

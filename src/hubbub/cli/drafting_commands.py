@@ -1,0 +1,209 @@
+"""`hubbub init` and `check`: from files of records to a first study, and all faults at once.
+
+Both read records, on this machine only, and print what they find to whoever has the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hubbub.cli.output import add_command, answer, emit, say, table, writing
+from hubbub.disk import write_text
+from hubbub.errors import UserError
+from hubbub.planning import plan
+from hubbub.study import Study, sources
+from hubbub.study.drafting import (
+    Draft,
+    Fault,
+    all_faults,
+    checked,
+    draft,
+    draft_text,
+    with_tidy,
+    write_tidy,
+)
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    words = "draft a study from one silo's files, or each silo's; nothing is sent"
+    init = add_command(commands, "init", words, _init)
+    init.add_argument("files", type=Path, nargs="+", help="a CSV or Parquet file for each silo")
+    init.add_argument("--target", metavar="COLUMN", help="what to learn; default: it is guessed")
+    init.add_argument(
+        "--out", type=Path, default=Path("study.toml"), help="the study; default study.toml"
+    )
+    init.add_argument(
+        "--tidy", type=Path, metavar="DIR", help="also write copies that a run can read, there"
+    )
+    init.add_argument("--replace", action="store_true", help="write over what is there")
+    words = "list all that is wrong with a study's files, at once"
+    check = add_command(commands, "check", words, _check)
+    check.add_argument("study", type=Path, help="the study's TOML file")
+    check.add_argument("--silo", metavar="NAME", help="only the file of this silo")
+    check.add_argument(
+        "--data", type=Path, default=Path(), metavar="DIR", help="where the files are; default here"
+    )
+
+
+def _init(options: argparse.Namespace) -> int:
+    if options.out.exists() and not options.replace:
+        raise UserError(
+            f"expected no file {options.out} yet, found one; name another with --out, or add "
+            "--replace"
+        )
+    made = draft(options.files, target=options.target)
+    left_out: dict[str, int] = {}
+    if options.tidy is not None:
+        with writing(options.tidy):
+            left_out = write_tidy(made, options.tidy, replace=options.replace)
+        made = with_tidy(made, options.tidy.as_posix())
+    text = draft_text(made)
+    study = Study.parse(text)
+    plan(study)  # a draft is something that can be planned
+    with writing(options.out):
+        write_text(options.out, text)
+    faults = _faults(made, study, tidied=options.tidy is not None)
+    found = _described(made, faults, left_out) | {"out": str(options.out)}
+    found["next"] = _next(options, made, faults)
+    if options.json:
+        emit(found)
+    else:
+        _show(options, made, faults, left_out)
+    return 0
+
+
+def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
+    """What a run would refuse of the files that the study names, and what is odd."""
+    if tidied:
+        return checked(study, made.parties[: len(made.tables)], Path())
+    return [*made.faults, *all_faults(made.tables, study.data)]
+
+
+def _is_ready(made: Draft, faults: list[Fault]) -> bool:
+    """Whether a run can read the files as they are."""
+    return bool(made.files) and not any(fault.refused for fault in faults)
+
+
+def _next(options: argparse.Namespace, made: Draft, faults: list[Fault]) -> str:
+    """The command that comes next."""
+    if options.tidy is not None and not _is_ready(made, faults):
+        return f"hubbub check {shlex.quote(str(options.out))}"
+    if not _is_ready(made, faults):
+        more = ["--target", options.target or made.target.name, "--out", str(options.out)]
+        more += ["--tidy", "tidy", "--replace"]
+        return shlex.join(["hubbub", "init", *map(str, options.files), *more])
+    if len(made.tables) == 1:
+        return f"hubbub plan {shlex.quote(str(options.out))}"
+    return f"hubbub run {shlex.quote(str(options.out))}"
+
+
+def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> dict[str, Any]:
+    """The draft for machines."""
+    return {
+        "parties": made.parties,
+        "target": made.target.name,
+        "guessed": made.target.guessed,
+        "positive": made.target.positive,
+        "negative": made.target.negative,
+        "classes": made.target.classes,
+        "columns": [one.name for one in made.used],
+        "left_out": {one.name: one.why for one in made.columns if not one.column},
+        "private": made.private,
+        "rows_left_out": left_out,
+        "faults": [fault.to_dict() for fault in faults],
+        "ready": _is_ready(made, faults),
+    }
+
+
+def _show(
+    options: argparse.Namespace, made: Draft, faults: list[Fault], left_out: dict[str, int]
+) -> None:
+    """The draft for people."""
+    rows = [(one.name, _becomes(one), one.why) for one in made.columns]
+    title = f"{options.out}: {len(made.parties)} silos, {', '.join(made.parties)}"
+    table(title, ("column", "becomes", "note"), [_learned(made), *rows], texts=3)
+    for party, rows_lost in left_out.items():
+        lost = f", without {rows_lost} rows that have no target or cells" if rows_lost else ""
+        say(f"copied to {options.tidy / f'{party}.csv'}{lost}")
+    _list_faults(faults)
+    private = "; ".join(made.private)
+    say(f"from records, so agree on it or replace it before others see it: {private}")
+    say("nothing was sent; the list above is for your own eyes")
+    if not made.files:
+        say("the files' names fit no pattern like silo-{name}.csv, which a study needs")
+    if options.tidy is not None and not _is_ready(made, faults):
+        say("a run still refuses what is wrong above: correct it, and see again with")
+    elif not _is_ready(made, faults):
+        say("a run cannot read these files yet: correct them, or have tidy copies made with")
+    elif len(made.tables) == 1:
+        say("put the other silos' names into [parties] of the study; then see what it means with")
+    else:
+        say(f"look through {options.out}; then see what it means with hubbub plan, and train with")
+    say(f"    {_next(options, made, faults)}")
+
+
+def _learned(made: Draft) -> tuple[str, str, str]:
+    """The target's row of the table."""
+    target = made.target
+    if target.classes:
+        meaning = f"the target: {', '.join(target.classes)}"
+    else:
+        meaning = (
+            f"the target: 1 is {', '.join(target.positive)}; 0 is {', '.join(target.negative)}"
+        )
+    guess = ("guessed: --target names another",) if target.guessed else ()
+    return target.name, meaning, "; ".join((*guess, *target.notes))
+
+
+def _becomes(one: Any) -> str:
+    """What a study makes of a column, in a few words."""
+    if one.column is None:
+        return "left out"
+    if one.column.categories:
+        return f"one of {', '.join(one.column.categories)}"
+    low, high = one.column.bounds
+    return f"a number from {low:g} to {high:g}"
+
+
+def _check(options: argparse.Namespace) -> int:
+    study = Study.load(options.study)
+    if not study.data.files:
+        words = f"the records come from {study.data.source}, which only a run calls"
+        answer(options, {"faults": [], "files": False}, f"{words}: there is no file to check")
+        return 0
+    names = list(_names(study, options.silo))
+    faults = checked(study, names, options.data)
+    refused = sum(fault.refused for fault in faults)
+    if options.json:
+        emit({"faults": [fault.to_dict() for fault in faults], "files": True, "refused": refused})
+        return 2 if refused else 0
+    _list_faults(faults)
+    if refused:
+        say("a run refuses these files; this list may quote cells, so it is for your own eyes")
+    else:
+        say(f"a run can read the files of {', '.join(names)}")
+    return 2 if refused else 0
+
+
+def _names(study: Study, silo: str | None) -> Iterator[str]:
+    """Whose files are read."""
+    known = (*study.parties.names, *([sources.TEST] if study.data.test else []))
+    if silo is None:
+        yield from known
+    elif silo in known:
+        yield silo
+    else:
+        raise UserError(
+            f"expected --silo to be one of {', '.join(known)}, got {silo!r}; choose one of them"
+        )
+
+
+def _list_faults(faults: list[Fault]) -> None:
+    """All faults, those first that a run refuses."""
+    for fault in sorted(faults, key=lambda one: not one.refused):
+        say(f"{'wrong' if fault.refused else 'note'}: {fault}")

@@ -1,0 +1,38 @@
+"""The time by which lines are tried again and answers are waited for, and nothing else.
+
+Everything that waits for somebody on the network waits here, so that a test can let six minutes
+pass in a second. What dates a file or measures how long something took reads the real time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+
+
+class Clock:
+    """Time as it passes."""
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def take(self, items: queue.SimpleQueue[_Item], seconds: float) -> _Item:
+        """The next item of a queue.
+
+        Raises:
+            queue.Empty: none came within so many seconds.
+        """
+        return items.get(timeout=max(0.0, seconds))
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """An event loop whose timers go by this clock."""
+        return asyncio.new_event_loop()

@@ -1,0 +1,51 @@
+"""Adversaries in plain words: who is meant by a name in the plan's table.
+
+It reads the names that a plan gives; it knows no numbers but those in them.
+"""
+
+from __future__ import annotations
+
+import re
+
+_COALITION = re.compile(r"aggregator \+ (\d+) silos?")
+_ENCLAVE = ", no enclave holding"
+_KNOWN = {
+    "outsider (published models)": "anybody who gets the published models, and nothing else",
+    "aggregator": "the party that adds up what silos send, with all that it receives",
+    "aggregator and all compute nodes but one": "the aggregator, to whom every compute node but "
+    "one secretly tells all it knows",
+    "one silo": "a silo that looks closely at the published models, and knows its own noise",
+}
+
+
+def explained(adversary: str) -> str:
+    """Who an adversary of the plan is; empty if this is no name that a plan gives.
+
+    Example:
+        >>> explained("aggregator + 1 silo")
+        'the aggregator and 1 silo that secretly tell each other all they know'
+    """
+    broken = adversary.endswith(_ENCLAVE)
+    name = adversary.removesuffix(_ENCLAVE)
+    found = _KNOWN.get(name, "")
+    if coalition := _COALITION.fullmatch(name):
+        silos = _silos(int(coalition[1]))
+        found = f"the aggregator and {silos} that secretly tell each other all they know"
+        if not int(coalition[1]):
+            found = "the aggregator, whom no silo helps in secret"
+    return f"{found}, with the silos' protected hardware broken into" if broken and found else found
+
+
+def spoken(adversary: str) -> str:
+    """An adversary as the subject or object of a sentence.
+
+    Example:
+        >>> spoken("aggregator + 2 silos"), spoken("those who see only models")
+        ('the aggregator together with 2 silos', 'those who see only models')
+    """
+    coalition = _COALITION.fullmatch(adversary)
+    return f"the aggregator together with {_silos(int(coalition[1]))}" if coalition else adversary
+
+
+def _silos(count: int) -> str:
+    return f"{count:,} silo" if count == 1 else f"{count:,} silos"

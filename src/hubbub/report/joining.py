@@ -1,0 +1,120 @@
+"""Whether joining was worth it: arrangements of the study side by side, with intervals.
+
+It shows an `ArrangementTable` and says in one sentence what follows from it; it trains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hubbub.report import adversary_words, charts, markup, modes, scales
+from hubbub.report.arrangements import Arrangement, ArrangementTable
+from hubbub.report.number_format import NOT_KNOWN, at_most, score
+
+_HEADING = "Is joining worth it?"
+_LINES = (
+    "Dot: the mean; line: the 95 % interval, within which the mean of very many repeats is "
+    "expected. Where lines overlap, chance alone may have made the difference."
+)
+_DOTS = "One run each, so chance alone may have made the differences."
+_NOBODY = "nobody: no promise"
+
+
+def joining(found: ArrangementTable | None, name: str) -> markup.Html:
+    """The section; `name` is the metric's for people."""
+    if found is None or not found.arrangements:
+        words = "This study was trained in one arrangement only: there is nothing to compare with."
+        return markup.section(_HEADING, markup.tag("p", words))
+    verdict = _verdict({one.name: one for one in found.arrangements}, name)
+    return markup.section(
+        _HEADING,
+        *([markup.tag("p", verdict, class_="verdict")] if verdict else []),
+        *([markup.tag("p", found.how)] if found.how else []),
+        markup.tag("div", _figure(found, name), class_="figures"),
+        _scores(found, name),
+        *_meanings(found),
+    )
+
+
+def _figure(found: ArrangementTable, name: str) -> markup.Html:
+    across = scales.scores(
+        [min(max(end, 0.0), 1.0) for one in found.arrangements for end in _ends(one)],
+        charts.EDGE,
+        charts.WIDTH - charts.VALUE_ROOM,
+    )
+    items = [_interval(one) for one in found.arrangements]
+    words = "; ".join(f"{item.label} {_in_words(one)}" for item, one in _pairs(items, found))
+    chart = charts.intervals(
+        items, across, label=f"test {name}", described=f"Intervals of {name}: {words}."
+    )
+    known = any(item.ends for item in items)
+    caption = f"Test {name}, further right is better. {_LINES if known else _DOTS}"
+    return markup.tag("figure", chart, markup.tag("figcaption", caption))
+
+
+def _pairs(
+    items: list[charts.Interval], found: ArrangementTable
+) -> list[tuple[charts.Interval, Arrangement]]:
+    return list(zip(items, found.arrangements, strict=True))
+
+
+def _interval(one: Arrangement) -> charts.Interval:
+    bound = "no ε" if one.epsilon is None else f"ε ≤ {at_most(one.epsilon)}"
+    return charts.Interval(
+        label=f"{modes.called(one.name)} · {bound}",
+        value=one.mean,
+        ends=None if one.low is None or one.high is None else (one.low, one.high),
+        first=one.name == "federated",
+    )
+
+
+def _ends(one: Arrangement) -> list[float]:
+    return [end for end in (one.low, one.mean, one.high) if end is not None]
+
+
+def _range(one: Arrangement) -> str:
+    return NOT_KNOWN if one.low is None else f"{score(one.low)} to {score(one.high)}"
+
+
+def _in_words(one: Arrangement) -> str:
+    return score(one.mean) + ("" if one.low is None else f" ({_range(one)})")
+
+
+def _scores(found: ArrangementTable, name: str) -> markup.Html:
+    rows = [
+        (
+            modes.called(one.name),
+            score(one.mean),
+            _range(one),
+            "none" if one.epsilon is None else at_most(one.epsilon),
+            _NOBODY if one.epsilon is None else adversary_words.spoken(one.adversary or NOT_KNOWN),
+        )
+        for one in found.arrangements
+    ]
+    head = ("Arrangement", f"test {name}", "95 % interval", "ε at most", "ε holds against")
+    caption = "The same study in several arrangements"
+    return markup.table(caption, head, rows, numeric=(1, 2, 3))
+
+
+def _meanings(found: ArrangementTable) -> list[markup.Html]:
+    """What the arrangements are, for those that have a name here."""
+    known = [modes.MODES[one.name] for one in found.arrangements if one.name in modes.MODES]
+    rows = [(mode.label, mode.meaning, mode.trust) for mode in known]
+    head = ("Arrangement", "what happens", "who must be trusted")
+    return [markup.table("What the arrangements are", head, rows)] if rows else []
+
+
+def _verdict(found: Mapping[str, Arrangement], name: str) -> str:
+    """In one sentence whether the federation beat the silos on their own."""
+    together, alone = found.get("federated"), found.get("alone")
+    if together is None or alone is None:
+        return ""
+    numbers = f"{name} {_in_words(together)} together, {_in_words(alone)} each silo alone"
+    if together.low is None or alone.low is None:
+        return f"Not known: {numbers}, in one run of each; repeats would show what chance does."
+    if max(together.low, alone.low) <= min(together.high or 0.0, alone.high or 0.0):
+        return f"No clear difference: {numbers}; the intervals overlap."
+    gain = together.mean - alone.mean
+    if gain > 0:
+        return f"Yes: {numbers}, a gain of {score(gain)}."
+    return f"Not here: {numbers}, a loss of {score(-gain)}."

@@ -1,0 +1,116 @@
+"""Several runs side by side: their curves on one axis, their last scores, and what each cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hubbub.report import adversary_words, arrangements, learned, markup, modes, privacy_cost
+from hubbub.report.number_format import NOT_KNOWN, Row, amount, at_most, finite, score
+
+_NOTE = (
+    "These runs are of more than one study. Where the test records differ too, their scores "
+    "cannot be compared."
+)
+_MOST = 12  # curves
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedRun:
+    """One run, as its folder tells of it.
+
+    Args:
+        folder: its name, for people.
+        plan: as plain values.
+        metrics: its rows.
+        baseline: which one; None for the federation.
+    """
+
+    folder: str
+    plan: Mapping[str, Any] = field(repr=False)
+    metrics: Sequence[Row] = field(repr=False)
+    baseline: str | None
+
+    @property
+    def mode(self) -> modes.Mode:
+        """The arrangement that was run."""
+        return modes.MODES[self.baseline or "federated"]
+
+    @property
+    def last(self) -> Row:
+        """The last row of its metrics; empty if there is none."""
+        return self.metrics[-1] if self.metrics else {}
+
+
+def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
+    """The section."""
+    found = learned.metrics_of([row for one in runs for row in one.metrics])
+    head = ("Run", "arrangement", "steps", *map(learned.name_of, found), "ε at most", "against")
+    rows = [_row(one, found) for one in runs]
+    numeric = range(2, 4 + len(found))
+    note = [markup.tag("p", _NOTE)] if len({one.plan["study_id"] for one in runs}) > 1 else []
+    return markup.section(
+        "Runs side by side",
+        *note,
+        *([_figures(runs, found[0])] if found else []),
+        markup.table("The last evaluation of each run", head, rows, numeric=numeric),
+    )
+
+
+def arrangements_of(runs: Sequence[ReportedRun]) -> arrangements.ArrangementTable | None:
+    """The runs of the first one's study by arrangement, averaged; None if it has but one."""
+    same = [one for one in runs if one.plan["study_id"] == runs[0].plan["study_id"]]
+    metric = learned.metrics_of([one.last for one in same])[:1]
+    if not metric or len({one.baseline for one in same}) < 2:
+        return None
+    together = [[one for one in same if one.mode is mode] for mode in modes.MODES.values()]
+    found = [_arrangement(some, metric[0]) for some in together if some]
+    how = "From the runs that this page shows side by side, scored on the same test records."
+    return arrangements.ArrangementTable(
+        metric=metric[0], arrangements=tuple(filter(None, found)), how=how
+    )
+
+
+def _arrangement(runs: Sequence[ReportedRun], metric: str) -> arrangements.Arrangement | None:
+    """Runs of one arrangement, with an interval where there are several."""
+    scores = [value for one in runs if (value := finite(one.last, metric)) is not None]
+    if not scores:
+        return None
+    low, high = arrangements.interval(scores)
+    against = privacy_cost.against(runs[0].plan, runs[0].mode)
+    return arrangements.Arrangement(
+        name=runs[0].baseline or "federated",
+        mean=sum(scores) / len(scores),
+        low=low,
+        high=high,
+        epsilon=None if against is None else max(_spent(one) for one in runs),
+        adversary=against,
+    )
+
+
+def _spent(one: ReportedRun) -> float:
+    return max(finite(row, "epsilon") or 0.0 for row in one.metrics)
+
+
+def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
+    against = privacy_cost.against(one.plan, one.mode)
+    return [
+        one.folder,
+        one.mode.label,
+        amount(one.last.get("step")),
+        *(score(finite(one.last, key)) for key in found),
+        "none" if against is None else at_most(_spent(one)) if one.metrics else NOT_KNOWN,
+        "nobody: no promise" if against is None else adversary_words.spoken(against),
+    ]
+
+
+def _figures(runs: Sequence[ReportedRun], metric: str) -> markup.Html:
+    """A curve for each run, all on one axis."""
+    scored = [one for one in runs if metric in learned.metrics_of(one.metrics)]
+    up = learned.scores_of([row for one in scored for row in one.metrics])
+    figures = [
+        learned.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")
+        for one in scored[:_MOST]
+    ]
+    return markup.tag("div", *figures, class_="figures")

@@ -1,0 +1,13 @@
+"""From files of records, however messy, to a first study file, and from a study to all faults.
+
+Whatever is made here stays on the machine where the files lie. `hubbub init` drafts a study from
+cells, so its bounds and spellings are values taken from records until people have agreed on them or
+replaced them; `hubbub check` lists what a run would refuse. A run itself uses neither.
+"""
+
+from hubbub.study.drafting.draft_text import draft_text
+from hubbub.study.drafting.fault import Fault
+from hubbub.study.drafting.raw_table import RawTable, read_raw
+from hubbub.study.drafting.study_draft import Draft, draft, with_tidy
+from hubbub.study.drafting.table_check import all_faults, checked
+from hubbub.study.drafting.tidy_copy import write_tidy

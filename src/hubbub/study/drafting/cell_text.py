@@ -1,0 +1,95 @@
+"""What the text of a cell may mean: a number in any country's spelling, a date, or nothing at all.
+
+The reader of a run knows one spelling of a number and no missing value but those that the study
+lists. What is known here is for drafts, checks and tidy copies. This file knows single cells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from hubbub.study.tabular.column import number_in
+
+MISSING = frozenset(
+    {
+        *("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "?", ".", "..", "-", "--"),
+        *("---", "n.d.", "nd", "not available", "missing", "unknown", "unk", "k.a.", "<na>"),
+        "(blank)",
+    }
+)
+# These are missing only in columns of numbers, where they can be no category of their own.
+_WORDS = frozenset({"none", "missing", "unknown", "unk", "nil", "nd"})
+_SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
+_SPACES = "' \u00a0\u202f\u2019"
+_POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
+_COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
+_LONE_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
+_UNITS = " \t\u00a0\u202f%€$£"
+_MONTH = "jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
+_DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}(?: .*)?"
+    rf"|\d{{1,2}}[. -]+(?:{_MONTH})[a-zäé]*[. ,-]+\d{{2,4}}|(?:{_MONTH})[a-z]* \d{{1,2}},? \d{{4}}",
+    re.IGNORECASE,
+)
+
+
+def folded(text: str) -> str:
+    """The text without what people spell in many ways: case, and spaces at ends or doubled."""
+    return " ".join(text.split()).casefold()
+
+
+def is_missing(text: str, *, number: bool = True) -> bool:
+    """Whether a cell says that there is no value, in a column of numbers or of words."""
+    bare = folded(text)
+    return bare in MISSING and (number or bare not in _WORDS)
+
+
+def is_date(text: str) -> bool:
+    """Whether a cell is a day."""
+    return _DATE.fullmatch(text) is not None
+
+
+def sentinels(numbers: Iterable[str]) -> set[str]:
+    """Spellings such as -9 that stand for nothing: all other numbers are 0 or more."""
+    negative = {text for text in numbers if (number_in(text) or 0) < 0}
+    return negative if negative <= _SENTINELS else set()
+
+
+def plain_number(text: str, decimal: str = ".") -> str | None:
+    """A number as every program reads it; None if the text is none.
+
+    Args:
+        text: of the cell, such as "1.234,5", "12 %" or "1,234".
+        decimal: "." or ",": how a text is read that may mean two numbers.
+    """
+    if number_in(text) is not None and not (decimal == "," and _COMMA.fullmatch(text)):
+        return text
+    core = text.strip(_UNITS)
+    ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
+    found = (way(core) for way in ways)
+    return next((one for one in found if one is not None and number_in(one) is not None), None)
+
+
+def decimal_of(texts: Collection[str], usual: str) -> str:
+    """Which decimal sign a column has: the one that some cell has beyond doubt, or the usual."""
+    cores = [text.strip(_UNITS) for text in texts]
+    comma = sum(_with_comma(one) is not None and _with_point(one) is None for one in cores)
+    point = sum(_with_point(one) is not None and _with_comma(one) is None for one in cores)
+    return usual if comma == point else "," if comma > point else "."
+
+
+def _with_point(text: str) -> str | None:
+    """Read with a decimal point."""
+    if _POINT.fullmatch(text):
+        return re.sub(rf"[,{_SPACES}]", "", text)
+    return text if number_in(text) is not None else None
+
+
+def _with_comma(text: str) -> str | None:
+    """Read with a decimal comma; whole numbers are read so, too."""
+    if _COMMA.fullmatch(text):
+        return re.sub(rf"[.{_SPACES}]", "", text).replace(",", ".")
+    if _LONE_COMMA.fullmatch(text):
+        return text.replace(",", ".")
+    return text if re.fullmatch(r"[+-]?\d+", text) else None

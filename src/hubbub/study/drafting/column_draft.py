@@ -1,0 +1,210 @@
+"""What becomes of one column: a number with bounds, categories, or nothing, and why.
+
+Bounds are rounded outward to numbers that look as if nobody had measured them; that hides little,
+and a draft says so. This file sees the cells of all files that were given, of one column at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from hubbub.study.drafting import cell_text
+from hubbub.study.tabular.column import Column, canonical
+
+NOT_RECORDED = "not recorded"
+_MOST_CATEGORIES = 20
+_LONGEST = 40  # letters of a category
+_FEW_ROWS = 8  # below which nothing looks like a key
+_FIRST_CODE = 1000
+_CODES = frozenset(map(float, range(10)))
+_CODE = re.compile(r"[\w-]+")
+_KEY = re.compile(r"(?i)(^|.*[^a-z])(id|nr|key|uuid|mrn|rowid|record|case)([^a-z]|$)")
+_CAMEL_KEY = re.compile(r".*[a-z](ID|Id|Nr|No|Key)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnDraft:
+    """What becomes of one column.
+
+    Args:
+        name: in the header.
+        column: what the study says of it; None if it is left out.
+        why: why it is left out, or what people should know of it; empty: nothing.
+        decimal: the decimal sign in which cells were read, of a column of numbers.
+        mended: how many cells are numbers only to who knows their spelling, such as "1,5".
+        rare: how many categories occur once or twice in all files together.
+    """
+
+    name: str
+    column: Column | None = None
+    why: str = ""
+    decimal: str = ""
+    mended: int = 0
+    rare: int = 0
+
+
+def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") -> ColumnDraft:
+    """What becomes of a column with these cells.
+
+    Args:
+        name: of the column.
+        files: its cells in each of the files.
+        usual: the decimal sign where a cell may mean two numbers.
+    """
+    cells = [cell for file in files for cell in file]
+    there = [cell for cell in cells if not cell_text.is_missing(cell)]
+    if not name.isprintable() or len(name) > 100:
+        return ColumnDraft(name=name, why="a study cannot name it")
+    if not there:
+        return ColumnDraft(name=name, why="no file has a value in it")
+    if _mostly(there, cell_text.is_date):
+        why = "dates: turn them into a number, such as an age in years"
+        return ColumnDraft(name=name, why=why)
+    if is_key(name, files):
+        return ColumnDraft(name=name, why="it looks like a row's key: it is different in every row")
+    found = _number(name, cells, there, usual)
+    return found or _categories(name, cells)
+
+
+def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
+    """Whether a column tells rows apart, as a patient's number does.
+
+    Args:
+        name: of the column.
+        files: its cells in each of the files.
+    """
+    if any(len(set(cells)) < len(cells) or not all(map(_CODE.fullmatch, cells)) for cells in files):
+        return False
+    named = _KEY.match(name) or _CAMEL_KEY.match(name)
+    return all(map(_is_row_key, files)) or (named is not None and len(files[0]) > 1)
+
+
+def _is_row_key(cells: Sequence[str]) -> bool:
+    """Whether different cells are whole numbers that rise by one, or codes such as P-0017."""
+    if len(cells) < _FEW_ROWS:
+        return False
+    if all(re.fullmatch(r"\d{1,18}", cell) for cell in cells):
+        numbers = [int(cell) for cell in cells]
+        begins = numbers[0] < 2 or numbers[0] >= _FIRST_CODE  # others may be ages, in order
+        return begins and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return all(cell_text.plain_number(cell) is None and re.search(r"\d", cell) for cell in cells)
+
+
+def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
+    """Whether a law holds of nine cells in ten."""
+    return sum(map(law, cells)) * 10 >= len(cells) * 9
+
+
+def _number(
+    name: str, cells: Sequence[str], there: Sequence[str], usual: str
+) -> ColumnDraft | None:
+    """A column of numbers; None if it is none, or has two values only."""
+    decimal = cell_text.decimal_of(there, usual)
+    read = {cell: cell_text.plain_number(cell, decimal) for cell in set(cells)}
+    numbers = [cell for cell in there if read[cell] is not None]
+    strange = {cell for cell in there if read[cell] is None}
+    if len(numbers) * 10 < len(there) * 9 or len(strange) > 5:
+        return None
+    gone = cell_text.sentinels({text for text in read.values() if text is not None})
+    values = [float(read[cell] or 0) for cell in numbers if read[cell] not in gone]
+    if len(set(values)) < 2:
+        return ColumnDraft(name=name, why="it has the same value in every row")
+    mended = sum(read[cell] != cell for cell in numbers)
+    if len(set(values)) == 2 and set(values) <= _CODES and not mended and not gone:
+        return None  # two codes, such as 0 and 1: a third one should be refused, not clipped
+    low, high = rounded_outward(*_core(values))
+    absent = sorted({cell for cell in cells if cell and _is_gone(cell, read[cell], gone, strange)})
+    outside = sum(not low <= value <= high for value in values)
+    notes = [f"{outside} of {len(values)} values lie outside"] if outside else []
+    if strange:
+        notes.append(f"read as missing: {', '.join(sorted(strange))}")
+    column = Column(
+        name=name,
+        low=low,
+        high=high,
+        default=_round((low + high) / 2, high - low),
+        indicator=len(values) < len(cells),
+        missing=tuple(absent),
+    )
+    return ColumnDraft(
+        name=name, column=column, why="; ".join(notes), decimal=decimal, mended=mended
+    )
+
+
+def _is_gone(cell: str, number: str | None, gone: set[str], strange: set[str]) -> bool:
+    return cell in strange or number in gone or (number is None and cell_text.is_missing(cell))
+
+
+def _core(values: Sequence[float]) -> tuple[float, float]:
+    """The least and largest value, without a few that lie far beyond all others."""
+    ordered = sorted(values)
+    cut = len(ordered) // 50 if len(ordered) >= 50 else min(1, len(ordered) // 10)
+    low, high = ordered[cut], ordered[-1 - cut]
+    room = 5 * (high - low)
+    if not room:
+        return ordered[0], ordered[-1]
+    kept = [value for value in ordered if low - room <= value <= high + room]
+    return kept[0], kept[-1]
+
+
+def rounded_outward(low: float, high: float) -> tuple[float, float]:
+    """Bounds that hold both numbers, in steps of 1, 2 or 5 tenths of their distance or more.
+
+    >>> rounded_outward(29.0, 77.0), rounded_outward(0.0, 6.2)
+    ((25.0, 80.0), (0.0, 7.0))
+    """
+    span = high - low
+    power = 10.0 ** floor(log10(span / 10))
+    step = next(k * power for k in (1, 2, 5, 10) if k * power >= 0.99 * span / 10)
+    bounds = floor(low / step) * step, ceil(high / step) * step
+    below, above = (_round(bound, span) for bound in bounds)
+    return (below, above) if below < above else (low - span, high + span)
+
+
+def _round(value: float, span: float) -> float:
+    """Without the digits that a difference of `span` does not need."""
+    return round(value, 2 - floor(log10(span))) + 0.0
+
+
+def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
+    """A column of categories, or one that is left out as free text."""
+    there = [cell for cell in cells if not cell_text.is_missing(cell, number=False)]
+    counts = Counter(map(canonical, there))
+    variants: dict[str, str] = {}  # the commonest spelling of each category
+    for spelling, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        variants.setdefault(spelling.casefold(), spelling)
+    if len(variants) < 2:
+        return ColumnDraft(name=name, why="it has the same value in every row")
+    if not _are_categories(variants.values(), len(there)):
+        return ColumnDraft(name=name, why="free text, or too many values for categories")
+    named = sorted(variants.values(), key=_in_order)
+    absent = sorted({cell for cell in cells if cell and canonical(cell) not in counts})
+    gaps = len(there) < len(cells)
+    merged = Counter(canonical(cell).casefold() for cell in there)
+    column = Column(
+        name=name,
+        categories=(*named, NOT_RECORDED) if gaps else tuple(named),
+        default=NOT_RECORDED if gaps else None,
+        missing=tuple(absent),
+        ignore_case=len(variants) < len(counts),
+    )
+    return ColumnDraft(name=name, column=column, rare=sum(times < 3 for times in merged.values()))
+
+
+def _are_categories(spellings: Collection[str], cells: int) -> bool:
+    """Whether spellings are few, short and come back."""
+    few = len(spellings) <= min(_MOST_CATEGORIES, max(2, cells // 2))
+    return few and all(
+        len(one) <= _LONGEST and one.isprintable() and one.casefold() != NOT_RECORDED
+        for one in spellings
+    )
+
+
+def _in_order(spelling: str) -> tuple[float, str]:
+    """Numbers by size, words after them by letters."""
+    plain = cell_text.plain_number(spelling)
+    return (float("inf") if plain is None else float(plain), spelling)

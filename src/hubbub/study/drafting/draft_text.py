@@ -1,0 +1,147 @@
+"""A drafted study as the text of a file, with what people need to know to mend it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from hubbub.study.drafting.column_draft import ColumnDraft
+from hubbub.study.drafting.study_draft import Draft
+from hubbub.study.quoting import key_of
+from hubbub.study.tabular import Column
+
+
+def draft_text(made: Draft) -> str:
+    """The text of a study file that `hubbub plan` accepts."""
+    parts = (_head, _parties, _data, _model, _training, _privacy)
+    return "\n\n".join("\n".join(part(made)) for part in parts) + "\n"
+
+
+def _head(made: Draft) -> list[str]:
+    return [
+        "# A first draft by hubbub init. Values marked “from records” were taken from files, and",
+        "# so was what is said of columns: nobody outside may see them before you have agreed on",
+        "# them, or put in their place what is known without looking (docs/data.md). Everything",
+        "# else is a proposal.",
+        "",
+        "[study]",
+        f"name = {_text(f'{made.target.name}, {len(made.parties)} silos'[:200])}",
+    ]
+
+
+def _parties(made: Draft) -> list[str]:
+    alone = len(made.tables) == 1
+    colluders = "one silo may help the aggregator without loss"
+    if not made.colluders:
+        colluders = "with two silos, one that helps the aggregator weakens the promise"
+    return [
+        "[parties]",
+        *(["# Only one file was given: put the names of the other silos here."] if alone else []),
+        f"names = {_list(made.parties)}",
+        f"colluders = {made.colluders}                    # {colluders}",
+    ]
+
+
+def _data(made: Draft) -> list[str]:
+    files = made.files or "{name}.csv"
+    moved = [] if made.files else ["# Rename the files to this pattern, or let init --tidy do it."]
+    return [
+        "[data]",
+        *moved,
+        f"files = {_text(files)}",
+        *_target(made),
+        f"records = {made.records}                    # from records, rounded: of all silos",
+        f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
+        "",
+        "[data.columns]                   # bounds, categories, missing: from records",
+        *(_column(one.column) for one in made.used if one.column),
+        *[line for one in made.columns if not one.column for line in _left_out(one)],
+    ]
+
+
+def _target(made: Draft) -> list[str]:
+    target = made.target
+    notes = [f"# {_plain(note)}" for note in target.notes]
+    guess = "   # guessed" if target.guessed else ""
+    named = f"target = {_text(target.name)}{guess}"
+    if target.classes:
+        return [named, *notes, f"classes = {_list(target.classes)}   # from records"]
+    return [
+        named,
+        *notes,
+        "# Spellings from records: those that count as 1, and as 0; any other is refused.",
+        f"positive = {_list(target.positive)}",
+        f"negative = {_list(target.negative)}",
+    ]
+
+
+def _column(column: Column) -> str:
+    """The column's entry on one line, as TOML wants it."""
+    parts = []
+    if column.categories:
+        parts.append(f"categories = {_list(column.categories)}")
+    else:
+        low, high = column.bounds
+        parts += [f"low = {_number(low)}", f"high = {_number(high)}"]
+    if column.default is not None:
+        default = column.default
+        said = _text(default) if isinstance(default, str) else _number(default)
+        parts.append(f"default = {said}")
+    if column.missing:
+        parts.append(f"missing = {_list(column.missing)}")
+    parts += [f"{key} = true" for key in ("indicator", "ignore_case") if getattr(column, key)]
+    return f"{key_of(column.name)} = {{ {', '.join(parts)} }}"
+
+
+def _left_out(one: ColumnDraft) -> list[str]:
+    return [f"# {_plain(one.name)} is left out: {_plain(one.why)}"]
+
+
+def _model(made: Draft) -> list[str]:
+    outputs = [f"outputs = {made.target.outputs}"] if made.target.outputs > 1 else []
+    return ["[model]", 'kind = "logistic"', *outputs]
+
+
+def _training(made: Draft) -> list[str]:
+    shown = "" if made.is_evaluated else "# "
+    every = made.steps // 3
+    why = "a look at held-back records, paid from epsilon"
+    if not made.is_evaluated:
+        why = "with so few records the noise would hide what it shows: remove the # to try"
+    return [
+        "[training]",
+        f"steps = {made.steps}",
+        'sampling = "poisson"',
+        f"sample_rate = {made.sample_rate:g}                # a record's chance to be in a batch",
+        "clip = 1.0",
+        'optimizer = { name = "adam", lr = 0.1 }',
+        f"{shown}evaluate = {{ every = {every}, epsilon = 0.1 }}   # {why}",
+    ]
+
+
+def _privacy(made: Draft) -> list[str]:
+    return [
+        "[privacy]",
+        "epsilon = 1.0                    # the promise to every record; smaller promises more",
+        f"delta = {made.delta:g}",
+        'relation = "add-remove"',
+    ]
+
+
+def _text(text: str) -> str:
+    """A text as TOML has it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(map(_text, texts))}]"
+
+
+def _number(value: float) -> str:
+    whole = value == int(value) and abs(value) < 1e15
+    return str(int(value)) if whole else repr(float(value))
+
+
+def _plain(text: str) -> str:
+    """A text that keeps to its line."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:200]

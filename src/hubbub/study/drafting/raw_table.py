@@ -1,0 +1,278 @@
+"""A file of records as it is, whatever is wrong with its form: read leniently, faults listed.
+
+A run reads files strictly (`study/tabular`). Here a file in another encoding, with another
+separator or without a header is understood as far as it goes, so that everything that is wrong can
+be said at once, and a tidy copy be written. This file knows forms, not what columns mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hubbub.disk import open_ordinary
+from hubbub.errors import DataError
+from hubbub.study.drafting.cell_text import is_date, is_missing, plain_number
+from hubbub.study.drafting.fault import Fault
+from hubbub.study.tabular import read_cells
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SAMPLE = 1 << 16  # letters in which the separator is looked for
+SAVE = "save it as “CSV UTF-8 (comma delimited)”"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawTable:
+    """The cells of one file, stripped, and what is wrong with the file's form.
+
+    Args:
+        origin: the file's name.
+        header: names of the columns, made distinct.
+        rows: of all records, each as long as the header.
+        numbers: of the rows, counted from 1 after the header, those without use included.
+        faults: what is wrong with the form.
+        named: whether the file has a header of its own.
+        separator: between cells.
+    """
+
+    origin: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...] = field(repr=False)
+    numbers: tuple[int, ...] = field(repr=False)
+    faults: tuple[Fault, ...] = field(default=(), repr=False)
+    named: bool = True
+    separator: str = ","
+
+    def column(self, name: str) -> list[str]:
+        """The cells of one column."""
+        index = self.header.index(name)
+        return [row[index] for row in self.rows]
+
+    def renamed(self, header: Sequence[str]) -> RawTable:
+        """The same cells under other names."""
+        return replace(self, header=tuple(header))
+
+    @property
+    def usual_decimal(self) -> str:
+        """The decimal sign where a cell may mean two numbers: a comma cannot separate both."""
+        return "," if self.separator == ";" else "."
+
+
+def read_raw(path: Path) -> RawTable:
+    """Read a file leniently.
+
+    Raises:
+        DataError: it is not there, is no ordinary file, may not be read, or is a damaged Parquet
+            file.
+    """
+    if path.suffix.lower() == ".parquet":
+        cells = read_cells(path)
+        rows = tuple(zip(*cells.values(), strict=True))
+        numbers = tuple(range(1, len(rows) + 1))
+        return RawTable(origin=path.name, header=tuple(cells), rows=rows, numbers=numbers)
+    try:
+        with open_ordinary(path) as file:
+            raw = file.read()
+    except OSError as error:
+        raise DataError(
+            f"expected a readable file of records {path}, got: {error.strerror}; check the path"
+        ) from None
+    return _Reading(path.name).table(raw)
+
+
+class _Reading:
+    """One file, while it is read."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._faults: list[Fault] = []
+
+    def table(self, raw: bytes) -> RawTable:
+        """The table in a file's bytes."""
+        text = self._without_mark(self._text(raw))
+        separator = self._separator(text)
+        lines = self._lines(text, separator)
+        named = bool(lines) and not _is_record(lines[0], lines[1:])
+        header, body = self._header(lines, named)
+        header, body = self._narrowed(header, body)
+        rows = self._squared(body, len(header))
+        if not rows:
+            self._say("there are no records in it", "put the right file there, or leave it out")
+        return RawTable(
+            origin=self._origin,
+            header=tuple(self._distinct(header)),
+            rows=tuple(rows.values()),
+            numbers=tuple(rows),
+            faults=tuple(self._faults),
+            named=named,
+            separator=separator,
+        )
+
+    def _say(
+        self,
+        what: str,
+        remedy: str,
+        *,
+        row: int | None = None,
+        count: int = 1,
+        refused: bool = True,
+    ) -> None:
+        self._faults.append(
+            Fault(
+                file=self._origin, what=what, remedy=remedy, row=row, count=count, refused=refused
+            )
+        )
+
+    def _text(self, raw: bytes) -> str:
+        """The file's letters."""
+        wide = _wide_encoding(raw)
+        if wide:
+            self._say("it is UTF-16 text", SAVE)
+            return raw.decode(wide, "replace").removeprefix("\ufeff")
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            self._say(
+                f"it is not UTF-8: byte {error.start} of the file, in line {line}, is "
+                f"0x{raw[error.start]:02x}, as in files saved as Latin-1 or Windows-1252",
+                SAVE,
+            )
+            return _latin(raw)
+        if text.startswith("\ufeff"):
+            self._say("it begins with a byte order mark", "nothing need be done", refused=False)
+        return text.removeprefix("\ufeff")
+
+    def _without_mark(self, text: str) -> str:
+        """Without the first line by which Excel tells itself the separator."""
+        mark = re.match(r"sep=.\r?\n", text, re.IGNORECASE)
+        if mark is None:
+            return text
+        self._say(f"its first line is {text[:5]!r}, not the names of the columns", "remove it")
+        return text[mark.end() :]
+
+    def _separator(self, text: str) -> str:
+        """What stands between cells: what makes the first lines equally many cells."""
+        sample = text[:_SAMPLE].rpartition("\n")[0] if len(text) > _SAMPLE else text
+        found = max(_SEPARATORS, key=lambda one: _agreement(sample, one))
+        if found != ",":
+            self._say(f"its cells are separated by {_SEPARATORS[found]}, not by commas", SAVE)
+        return found
+
+    def _lines(self, text: str, separator: str) -> list[list[str]]:
+        """All lines that are not blank, as stripped cells."""
+        strict = _parsed(text, separator, strict=True)
+        parsed = strict or _parsed(text, separator, strict=False) or []
+        if strict is None:
+            self._say("its quotes or line ends are damaged", 'look for a " without its pair')
+        if parsed and not parsed[0]:
+            self._say("its first line is blank", "let the file begin with the header")
+        return [[cell.strip() for cell in line] for line in parsed if line]
+
+    def _header(self, lines: list[list[str]], named: bool) -> tuple[list[str], list[list[str]]]:
+        """The names of the columns, which may have to be made up, and the rest."""
+        if not lines:
+            self._say("the file is empty", "check that it is the right file")
+            return [], []
+        if named:
+            return lines[0], lines[1:]
+        self._say(
+            "its first line looks like a record, not like the names of the columns",
+            "put a line with the columns' names first",
+        )
+        return [f"column-{k + 1}" for k in range(len(lines[0]))], lines
+
+    def _narrowed(
+        self, header: list[str], body: list[list[str]]
+    ) -> tuple[list[str], list[list[str]]]:
+        """Without the nameless empty columns that a separator at the end of each line makes."""
+        width = len(header)
+        while width and not header[width - 1] and not any(any(r[width - 1 : width]) for r in body):
+            width -= 1
+        if width < len(header):
+            self._say("every line ends in a separator", "remove the empty columns at its end")
+            body = [row[:width] + [c for c in row[width:] if c] for row in body]
+        return header[:width], body
+
+    def _squared(self, body: list[list[str]], width: int) -> dict[int, tuple[str, ...]]:
+        """By number the rows as wide as the header, without those that are all empty."""
+        empty = [k for k, row in enumerate(body) if not any(row)]
+        ragged = [k for k, row in enumerate(body) if any(row) and len(row) != width]
+        if empty:
+            said, first = "there is nothing in the row", empty[0] + 1
+            self._say(said, "remove it", row=first, count=len(empty))
+        if ragged:
+            found = f"it has {len(body[ragged[0]])} cells, the header has {width}"
+            remedy = "check the separators and quotes of that row"
+            self._say(found, remedy, row=ragged[0] + 1, count=len(ragged))
+        return {k: tuple(row) for k, row in enumerate(body, 1) if any(row) and len(row) == width}
+
+    def _distinct(self, header: list[str]) -> list[str]:
+        """The names, where one stands twice or is missing another one."""
+        for name, times in Counter(header).items():
+            if not name:
+                self._say("a column has no name", "name it in the first line", count=times)
+            elif times > 1:
+                said = f"the column name {name!r} stands {times} times in the header"
+                self._say(said, "rename all but one of them")
+        seen: Counter[str] = Counter()
+        return [_numbered(name or f"column-{k + 1}", seen) for k, name in enumerate(header)]
+
+
+def _numbered(name: str, seen: Counter[str]) -> str:
+    seen[name] += 1
+    return name if seen[name] == 1 else _numbered(f"{name}-{seen[name]}", seen)
+
+
+def _wide_encoding(raw: bytes) -> str:
+    """The encoding of a file whose letters have two bytes; empty if they have not."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    head = raw[:1000]
+    if head.count(b"\0") * 3 < len(head):
+        return ""
+    return "utf-16-be" if head[::2].count(b"\0") > head[1::2].count(b"\0") else "utf-16-le"
+
+
+def _latin(raw: bytes) -> str:
+    """The text of a file from before UTF-8."""
+    with suppress(UnicodeDecodeError):
+        return raw.decode("cp1252")
+    return raw.decode("latin-1")
+
+
+def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | None:
+    """The cells of every line; None if they cannot be told."""
+    with suppress(csv.Error):
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
+        return list(reader)
+    return None
+
+
+def _agreement(sample: str, separator: str) -> float:
+    """Which share of lines is as wide as the first, if that has more than one cell."""
+    lines = [line for line in _parsed(sample, separator, strict=False) or [] if any(line)][:200]
+    if not lines or len(lines[0]) < 2:
+        return 0.0
+    return sum(len(line) == len(lines[0]) for line in lines) / len(lines)
+
+
+def _is_record(first: list[str], body: list[list[str]]) -> bool:
+    """Whether the first line holds values like those below it; a year may be a column's name."""
+    numbers = [k for k, cell in enumerate(first) if _is_value(cell)]
+    if not numbers or len(numbers) * 3 < len(first):
+        return False
+    below = [row[k] for row in body[:50] for k in numbers if k < len(row)]
+    return sum(_is_value(cell) or is_missing(cell) for cell in below) * 10 >= len(below) * 8
+
+
+def _is_value(cell: str) -> bool:
+    """Whether a cell is no name of a column."""
+    year = re.fullmatch(r"(19|20)\d\d", cell) is not None
+    return bool(cell) and not year and (plain_number(cell) is not None or is_date(cell))

@@ -1,0 +1,80 @@
+"""Copies of files of records as every program reads them: UTF-8, commas, decimal points.
+
+Only what the study names is copied, so no patient's number or name. Nothing is guessed but how a
+number is spelled, and no record is altered otherwise: those without a target are left out, and
+rows that have not as many cells as the header, and both are counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from hubbub.disk import PRIVATE, write_text
+from hubbub.errors import UserError
+from hubbub.study.drafting.cell_text import plain_number
+from hubbub.study.drafting.raw_table import RawTable
+from hubbub.study.drafting.study_draft import Draft
+from hubbub.study.drafting.target_draft import is_absent
+
+
+def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:
+    """Write a copy of every file, for its owner's eyes only.
+
+    Args:
+        made: the draft that says which columns are used.
+        folder: where copies go, under the parties' names.
+        replace: whether copies that are there may be written over.
+
+    Returns:
+        By party, how many rows were left out.
+
+    Raises:
+        UserError: there is a file already.
+        OSError: the folder cannot be written.
+    """
+    targets = [folder / f"{name}.csv" for name in made.parties[: len(made.tables)]]
+    there = [path for path in targets if path.exists()]
+    if there and not replace:
+        raise UserError(
+            f"expected no file {there[0]} yet, found one; name another folder with --tidy, or add "
+            "--replace"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    left_out = {}
+    for path, table in zip(targets, made.tables, strict=True):
+        rows = _rows(made, table)
+        write_text(path, _text(made, rows), mode=PRIVATE)
+        read = max(table.numbers, default=0)
+        left_out[path.stem] = read - len(rows)
+    return left_out
+
+
+def _rows(made: Draft, table: RawTable) -> list[list[str]]:
+    """The records that have a target, with the columns in use."""
+    if not table.rows:
+        return []
+    learned = made.target
+    decimals = {one.name: one.decimal for one in made.used}
+    columns = [table.column(learned.name), *(table.column(name) for name in decimals)]
+    rows = (row for row in zip(*columns, strict=True) if not is_absent(row[0]))
+    return [
+        [learned.respelled.get(first, first)]
+        + [_cell(cell, sign) for cell, sign in zip(rest, decimals.values(), strict=True)]
+        for first, *rest in rows
+    ]
+
+
+def _cell(cell: str, decimal: str) -> str:
+    """The cell, in one way of writing numbers if it is one."""
+    number = plain_number(cell, decimal) if decimal else None
+    return cell if number is None else number
+
+
+def _text(made: Draft, rows: list[list[str]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([made.target.name, *(one.name for one in made.used)])
+    writer.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,218 @@
+"""Training from a notebook: arrays or data frames in, a `Result` out, no file needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import DataError
+from hubbub.study import IN_MEMORY, Records, Study, sources, tabular
+from hubbub.training import loop, prepared_study, result, run_study
+
+# A silo's features and targets.
+Table = tuple[Any, Any]
+
+
+def fit(
+    silos: Mapping[str, Table],
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    colluders: int = 1,
+    model: Any = "logistic",
+    test: Table | None = None,
+    classes: Sequence[object] | None = None,
+    columns: Mapping[str, Mapping[str, Any]] | None = None,
+    hidden: Sequence[int] = (),
+    steps: int = 60,
+    sample_rate: float = 0.2,
+    clip: float = 1.0,
+    optimizer: Mapping[str, Any] | None = None,
+    relation: str = "add-remove",
+    compute_nodes: int = 0,
+    records: int | None = None,
+    name: str = "fit",
+    out: str | Path | None = None,
+    baseline: str | None = None,
+    progress: loop.Progress | None = None,
+    device: str = "auto",
+) -> result.Result:
+    """Train one model over silos whose records are in memory, with the whole protocol.
+
+    What takes part in no other table of a study has its default; for everything else write a
+    `Study`. All numbers but the records themselves are public.
+
+    Guarantees:
+        1. Those of `run`: the model is (epsilon, delta)-DP against the aggregator with `colluders`
+           silos, each record of a silo being one unit.
+
+    Args:
+        silos: by each silo's name its features, an array or tensor (n, ...) or a data frame, and
+            its targets (n,), numbers or texts. Without `columns` features are used as they are:
+            bring them to about -1 to 1 by public numbers.
+        epsilon: promised against the aggregator with `colluders` silos; no unit.
+        delta: the chance with which the promise may fail, a probability.
+        colluders: silos that may join the adversary.
+        model: "logistic", "mlp" (with `hidden`), "cnn", or a torch module that gives one logit per
+            record, shape (n,), for two classes, else (n, classes); the module is left as it is.
+        test: public features and targets for the metrics; None: no metrics.
+        classes: the values of the targets, the second of two being the positive one; None: those
+            that occur, sorted. Which ones occur then counts as public.
+        columns: for data frames, how each column becomes features, by the keys of `data.columns` in
+            a study, such as `{"age": {"low": 20, "high": 90}}`.
+        hidden: widths of the hidden layers of "mlp".
+        steps: number of steps.
+        sample_rate: the chance of a record to be in a batch, a probability.
+        clip: the largest norm of a record's gradient.
+        optimizer: name and options, as in a study; Adam with a rate of 0.1 if None.
+        relation: of neighbouring data sets, "add-remove" or "substitute".
+        compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
+        records: public number of records in all; None: as many as there are, which then counts as
+            public.
+        name: of the study.
+        out: folder for the results; None: write nothing, keep no ledger.
+        baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
+        progress: called after every step with its number, from 1, and the newest metrics.
+        device: "auto" (a GPU if there is one), "cpu" or "cuda".
+
+    Returns:
+        The model, its metrics and its epsilon.
+
+    Raises:
+        StudyError: the numbers contradict each other.
+        DataError: a silo's arrays do not fit.
+        ModelError: the model cannot be trained with a guarantee for every record.
+        UserError: the folder holds something, or the device is not there.
+
+    >>> rng = np.random.default_rng(0)
+    >>> def silo():
+    ...     x = rng.uniform(-1, 1, (200, 3))
+    ...     return x, np.where(x[:, 0] > 0, "ill", "well")
+    >>> result = fit({"north": silo(), "south": silo(), "east": silo()}, epsilon=5, steps=20,
+    ...              classes=["well", "ill"], test=silo())
+    >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
+    (True, (3,))
+    """
+    if not hasattr(silos, "items") or len(silos) < 2:
+        raise DataError(
+            "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
+            f"found {type(silos).__name__}; deal the records to silos"
+        )
+    encoded = tabular.columns_from(columns) if columns else ()
+    tables = {**silos, **({} if test is None else {sources.TEST: test})}
+    known = _classes(silos, classes)
+    parts = {who: _records(who, table, known, encoded) for who, table in tables.items()}
+    shape = next(iter(parts.values())).inputs.shape[1:]
+    named = isinstance(model, str)
+    study = Study.from_table(
+        {
+            "study": {"name": name},
+            "parties": {
+                "names": list(silos),
+                "colluders": colluders,
+                "compute_nodes": compute_nodes,
+            },
+            "data": {
+                "source": IN_MEMORY,
+                "classes": list(known),
+                "records": sum(len(parts[who]) for who in silos) if records is None else records,
+                **({"columns": dict(columns)} if columns else {}),
+            },
+            "model": {
+                "kind": model if named else IN_MEMORY,
+                "inputs": list(shape),
+                "outputs": 1 if len(known) == 2 else len(known),
+                **({"hidden": list(hidden)} if hidden else {}),
+            },
+            "training": {
+                "steps": steps,
+                "sample_rate": sample_rate,
+                "clip": clip,
+                "optimizer": dict(optimizer or {"name": "adam", "lr": 0.1}),
+            },
+            "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+        }
+    )
+    run_study.check_wanted(study, out, baseline)
+    handed = prepared_study.InMemory(records=parts, model=None if named else model)
+    return run_study.carried_out(
+        prepared_study.PreparedStudy.of(study, device=device, handed=handed),
+        out,
+        baseline=baseline,
+        watch=None if progress is None else run_study.Watch(progress=progress),
+    )
+
+
+def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:
+    """What the classes are called, in the order of their numbers."""
+    if stated is not None:
+        return tuple(map(_spelled, stated))
+    pairs = [_pair(who, table) for who, table in silos.items()]
+    values = {value for _, targets in pairs for value in _values(targets)}
+    try:
+        ordered = sorted(values)
+    except TypeError:
+        ordered = sorted(values, key=str)
+    if len(ordered) < 2:
+        raise DataError(
+            "expected targets of at least two classes, found fewer; state classes, such as "
+            '["well", "ill"]'
+        )
+    return tuple(map(_spelled, ordered))
+
+
+def _pair(who: str, table: Any) -> Table:
+    """Features and targets."""
+    if not isinstance(table, tuple | list) or len(table) != 2:
+        raise DataError(
+            f"expected features and targets for {who}, such as (X, y), found "
+            f"{type(table).__name__}; give both"
+        )
+    return table[0], table[1]
+
+
+def _values(targets: Any) -> list[Any]:
+    """Targets as plain values."""
+    if hasattr(targets, "detach"):
+        targets = targets.detach().cpu()
+    return np.asarray(targets).reshape(-1).tolist()
+
+
+def _spelled(value: object) -> str:
+    return tabular.canonical(str(value))
+
+
+def _records(
+    who: str, table: Table, classes: Sequence[str], columns: Sequence[tabular.Column]
+) -> Records:
+    """One silo's records, or the test set's."""
+    features, targets = _pair(who, table)
+    number = {name: k for k, name in enumerate(classes)}
+    found = [number.get(_spelled(value), -1) for value in _values(targets)]
+    if -1 in found:
+        raise DataError(
+            f"expected targets out of {list(classes)} for {who}, found another at "
+            f"{found.index(-1)}; correct it, or add it to classes"
+        )
+    kind = np.float32 if len(classes) == 2 else np.int64
+    return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+
+
+def _features(who: str, table: Any, columns: Sequence[tabular.Column]) -> NDArray[np.float32]:
+    """Features of an array, a tensor or a data frame."""
+    if columns:
+        cells = tabular.cells_of(table)
+        return tabular.encode_inputs(cells, target="", columns=columns, origin=who)
+    if hasattr(table, "detach"):
+        table = table.detach().cpu()
+    try:
+        return np.asarray(table, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"expected numbers as features of {who}, found others; say with columns how they "
+            "become numbers"
+        ) from None

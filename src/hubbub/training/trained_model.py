@@ -1,0 +1,237 @@
+"""A trained model at work: tables in, probabilities out, by the study's own encoding.
+
+Everything here is public or the caller's own: the model of a run is a release that the run has paid
+for, and records that are scored leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub.assurance import MODEL, STANDARDISED
+from hubbub.disk import json_value
+from hubbub.errors import DataError, UserError
+from hubbub.learning import model_file, scoring
+from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """What a run has trained, ready for records that it has never seen.
+
+    Args:
+        study: that was run; says how records become features.
+        module: the torch module, in eval mode; features (n, ...) in, logits out: shape (n,) for two
+            classes, (n, classes) for more.
+        shape: of one record's features.
+        standardisation: what features go through before the module; None if nothing.
+
+    >>> import tempfile
+    >>> import hubbub
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "none"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> trained = hubbub.run(study).trained
+    >>> trained.predict(np.zeros((3, 26), dtype=np.float32)).shape, trained.classes
+    ((3,), ('0', '1'))
+    """
+
+    study: Study
+    module: Any = field(repr=False)
+    shape: tuple[int, ...]
+    standardisation: Standardisation | None = field(default=None, repr=False)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the classes are called, in the order of their numbers."""
+        data, outputs = self.study.data, self.study.model.outputs
+        if data.positive:
+            return (" or ".join(data.negative), " or ".join(data.positive))
+        if len(data.classes) == max(outputs, 2):
+            return data.classes
+        return tuple(map(str, range(max(outputs, 2))))
+
+    @property
+    def scorer(self) -> Any:
+        """A torch module that takes features as the study encodes them and gives probabilities."""
+        return scoring.Scorer(self.module, self.standardisation)
+
+    def to_onnx(self, path: Path) -> None:
+        """Write the scorer for other programs.
+
+        Args:
+            path: of the ONNX file, replaced if it exists.
+
+        Raises:
+            UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
+            OSError: the file cannot be written.
+        """
+        scoring.write_onnx(path, self.scorer, self.shape)
+
+    def predict(self, table: Any) -> NDArray[np.float32]:
+        """Probabilities of new records, which stay where they are.
+
+        Args:
+            table: path of a CSV or Parquet file; a data frame or mapping of columns; or features as
+                the study encodes them, an array or tensor (n, ...). A target column is ignored, and
+                so are columns that the study does not name.
+
+        Returns:
+            (n,): the probability of the second class; (n, classes) for more than two classes.
+
+        Raises:
+            DataError: the table cannot be read or does not fit the study.
+        """
+        return scoring.scores(self.scorer, self.features(table))
+
+    def features(self, table: Any) -> NDArray[np.float32]:
+        """The features of new records, as the study encodes them, not yet standardised.
+
+        Args:
+            table: see `predict`.
+
+        Returns:
+            (n, ...) float32, one row for each record.
+
+        Raises:
+            DataError: the table cannot be read or does not fit the study.
+        """
+        if hasattr(table, "detach"):
+            table = table.detach().cpu().numpy()
+        found = self._given(table) if isinstance(table, np.ndarray) else self._encoded(table)
+        if tuple(found.shape[1:]) != self.shape or found.ndim < 2:
+            raise DataError(
+                f"expected records of shape {self.shape}, as the model was trained with, found "
+                f"{tuple(found.shape[1:])}; give the columns that the study names"
+            )
+        return found
+
+    def _given(self, array: NDArray[Any]) -> NDArray[np.float32]:
+        """Features in an array, as the model's frozen layers make them."""
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+            raise DataError("expected finite numbers to predict from, found others; clean them")
+        unlabelled = np.zeros(len(array), dtype=np.float32)
+        records = Records(inputs=array.astype(np.float32), targets=unlabelled)
+        return learning.through_frozen(self.study.model.frozen, records).inputs
+
+    def _encoded(self, table: Any) -> NDArray[np.float32]:
+        """Features of a file or a table in memory."""
+        is_file = isinstance(table, str | Path)
+        origin = Path(table).name if is_file else "the table"
+        columns, target = sources.encoding(self.study)
+        if not columns and is_own(self.study.data.source):
+            raise DataError(
+                "expected an array of features, since the study's records come from a function, "
+                f"found {origin}; call hubbub.load and give its predict an array"
+            )
+        if is_file:
+            cells = tabular.read_cells(Path(table), [column.name for column in columns])
+        else:
+            cells = tabular.cells_of(table)
+        return tabular.encode_inputs(cells, target=target, columns=columns, origin=origin)
+
+
+def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
+    """The model of a finished run.
+
+    Nothing is executed but what the study itself names: a factory of one's own builds the module.
+
+    Args:
+        folder: of the run.
+        model: a module of the trained one's shapes, for a run whose module was made by a program
+            (`hubbub.fit`); it is overwritten.
+
+    Returns:
+        The torch module, and what turns tables into its features.
+
+    Raises:
+        UserError: there is no finished run in the folder.
+        StudyError: the module cannot be built from the study.
+        ModelError: the file holds a model of other shapes.
+        IntegrityError: a file of the run was damaged.
+
+    >>> load("no/such/run")
+    Traceback (most recent call last):
+        ...
+    hubbub.errors.UserError: expected a finished run in no/such/run, found no model in it; ...
+    """
+    path = Path(folder)
+    found = _study_in(path)
+    module, shape = _read_model(
+        path, lambda shape: learning.model_of(found, shape) if model is None else model
+    )
+    standardised = Standardisation.read(path / STANDARDISED, shape[0])
+    return TrainedModel(study=found, module=module, shape=shape, standardisation=standardised)
+
+
+def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
+    """What a table of predictions holds: columns of the row's number, probabilities and class.
+
+    Args:
+        trained: the model.
+        table: see `TrainedModel.predict`.
+
+    Returns:
+        "row" from 1, "score" (the probability of the second of two classes) or a column
+        "score of CLASS" for each of more, and "predicted", the most probable class.
+    """
+    found, classes = trained.predict(table), trained.classes
+    columns: dict[str, list[Any]] = {"row": list(range(1, len(found) + 1))}
+    if found.ndim == 1:
+        columns["score"] = _rounded(found)
+        best = (found > 0.5).astype(int)
+    else:
+        columns |= {f"score of {one}": _rounded(found[:, k]) for k, one in enumerate(classes)}
+        best = found.argmax(1)
+    return columns | {"predicted": [classes[k] for k in best.tolist()]}
+
+
+def _rounded(column: NDArray[np.float32]) -> list[float]:
+    """Six digits, of which float32 holds seven."""
+    return [float(f"{value:.6g}") for value in column.tolist()]
+
+
+def _study_in(folder: Path) -> Study:
+    """The study of a finished run.
+
+    Raises:
+        UserError: there is no model in the folder, or no study.
+        StudyError: the study was damaged.
+    """
+    if not all((folder / name).is_file() for name in (MODEL, "study.toml")):
+        raise UserError(
+            f"expected a finished run in {folder}, found no model in it; name the folder that "
+            "--out named, or go on with hubbub run --resume"
+        )
+    return Study.load(folder / "study.toml")
+
+
+def _read_model(
+    folder: Path, built: Callable[[tuple[int, ...]], Any]
+) -> tuple[Any, tuple[int, ...]]:
+    """The trained model in a run's folder, and the shape of one record's features.
+
+    Args:
+        folder: of the run.
+        built: makes a module of the model's shapes for records of a shape.
+
+    Raises:
+        ModelError, IntegrityError: as for `load_model`.
+    """
+    path = folder / MODEL
+    shape = tuple(map(int, json_value(model_file.stored_metadata(path).get("inputs", "[]"))))
+    model = built(shape)
+    learning.load_model(path, model)
+    return model.eval(), shape

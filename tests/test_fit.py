@@ -1,0 +1,140 @@
+"""`hubbub.fit`: arrays, tensors and data frames in, the whole protocol, a result out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import hubbub
+from hubbub.errors import DataError, StudyError
+from hubbub.study.datasets import HEART_SILOS, heart
+
+
+def silo(seed: int, rows: int = 60):
+    rng = np.random.default_rng(seed)
+    inputs = rng.uniform(-1, 1, (rows, 3)).astype(np.float32)
+    return inputs, (inputs[:, 0] > 0).astype(np.float32)
+
+
+SILOS = {"north": silo(1), "south": silo(2), "east": silo(3)}
+SHORT = {"epsilon": 8.0, "steps": 3}
+
+
+def test_arrays_learn_what_the_built_in_source_does():
+    silos = {name: (heart(name).inputs, heart(name).targets) for name in HEART_SILOS}
+    test = heart("test")
+    result = hubbub.fit(silos, epsilon=8, test=(test.inputs, test.targets))
+    assert result.final["auc"] > 0.85
+    assert result.epsilon <= 8
+    assert result.plan.study.data.records == 735
+
+
+def test_silos_are_charged_and_the_folder_can_be_verified(tmp_path):
+    result = hubbub.fit(SILOS, **SHORT, out=tmp_path / "run", test=silo(4))
+    assert {path.name for path in (tmp_path / "ledgers").iterdir()} >= {
+        "north.sqlite", "south.sqlite", "east.sqlite"
+    }  # fmt: skip
+    assert result.report() == tmp_path / "run" / "report.html"
+    np.testing.assert_array_equal(
+        hubbub.load(tmp_path / "run").predict(silo(5)[0]), result.predict(silo(5)[0])
+    )
+
+
+def test_a_module_of_ones_own_is_trained_and_left_as_it_was(tmp_path):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Flatten(0))
+    before = [value.clone() for value in module.parameters()]
+    result = hubbub.fit(SILOS, **SHORT, model=module, out=tmp_path / "run")
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    trained = [value.detach() for value in result.model.parameters()]
+    assert not all(torch.equal(a, b) for a, b in zip(before, trained, strict=True))
+    again = hubbub.load(tmp_path / "run", model=module)
+    np.testing.assert_array_equal(again.predict(silo(6)[0]), result.predict(silo(6)[0]))
+    with pytest.raises(StudyError, match=r"hubbub\.fit"):
+        hubbub.load(tmp_path / "run")
+
+
+def test_texts_tensors_and_several_classes():
+    targets = np.array(["a", "b", "c"] * 20)
+    silos = {name: (torch.from_numpy(x), targets) for name, (x, _) in SILOS.items()}
+    result = hubbub.fit(silos, **SHORT, model="mlp", hidden=[4])
+    assert result.trained.classes == ("a", "b", "c")
+    assert result.predict(SILOS["north"][0]).shape == (60, 3)
+
+
+def test_a_data_frame_is_encoded_by_its_columns_then_and_later():
+    columns = {"age": {"low": 0, "high": 100, "default": 40}, "sex": {"categories": ["f", "m"]}}
+    frame = {"sex": ["f", "m"] * 30, "age": [*range(59), None]}
+    silos = {name: (frame, ["yes", "no"] * 30) for name in SILOS}
+    result = hubbub.fit(silos, **SHORT, columns=columns, classes=["no", "yes"])
+    assert result.predict(frame).shape == (60,)
+    assert result.trained.features(frame)[1].tolist() == pytest.approx([-0.98, 1.0])
+
+
+def test_the_second_class_is_the_positive_one():
+    silos = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
+    result = hubbub.fit(silos, epsilon=8, steps=40, classes=["well", "ill"])
+    scores = result.predict(np.array([[1.0, 0, 0], [-1.0, 0, 0]]))
+    assert scores[0] > 0.5 > scores[1]
+
+
+def test_baselines_say_against_whom_their_epsilon_holds():
+    found = {
+        name: repr(hubbub.fit(SILOS, **SHORT, baseline=name)) for name in ("trusted", "non-private")
+    }
+    assert "against those who see only models" in found["trusted"]
+    assert "against nobody" in found["non-private"]
+
+
+def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
+    result = hubbub.fit(SILOS, **SHORT, test=silo(4))
+    assert repr(result).startswith("fit: 3 of 3 steps\nepsilon 8.00 at delta 1e-05 against the ")
+    assert "auc 0." in repr(result)
+    assert repr(result) in result._repr_html_().replace("&lt;", "<")
+    path = result.report(tmp_path / "page.html")
+    assert "<html" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("silos", "more", "error", "words"),
+    [
+        ([silo(1), silo(2)], {}, DataError, "at least two silos, a mapping"),
+        ({"north": silo(1)}, {}, DataError, "at least two silos"),
+        ({"north": silo(1)[0], "south": silo(2)}, {}, DataError, "features and targets for north"),
+        ({**SILOS, "west": (silo(1)[0][:, :2], silo(1)[1])}, {}, DataError, "for west"),
+        ({**SILOS, "west": (silo(1)[0][:5], silo(1)[1])}, {}, DataError, "one target per record"),
+        ({**SILOS, "west": ([["x"] * 3], [0])}, {}, DataError, "numbers as features of west"),
+        (SILOS, {"classes": [1, 2]}, DataError, "targets out of .* for north"),
+        (SILOS, {"model": "forest"}, StudyError, "model.kind"),
+        (SILOS, {"colluders": 3}, StudyError, "colluders"),
+        ({n: (x, y * 0) for n, (x, y) in SILOS.items()}, {}, DataError, "at least two classes"),
+        ({"North Shore": silo(1), "south": silo(2)}, {}, StudyError, "rename the silos"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_a_sentence(silos, more, error, words):
+    with pytest.raises(error, match=words):
+        hubbub.fit(silos, **{**SHORT, **more})
+
+
+def test_a_study_in_memory_cannot_be_run_from_its_file(tmp_path):
+    hubbub.fit(SILOS, **SHORT, out=tmp_path / "run")
+    study = hubbub.Study.load(tmp_path / "run" / "study.toml")
+    with pytest.raises(StudyError, match=r"run the study with hubbub\.fit"):
+        hubbub.run(study)
+
+
+def test_a_study_from_keywords_is_checked_like_a_file():
+    keywords = {
+        "name": "example",
+        "parties": {"silos": 4, "colluders": 1},
+        "data": {"source": "hubbub.datasets:heart", "records": 740},
+        "model": {"kind": "logistic", "inputs": [26]},
+        "training": {"steps": 10, "sampling": "none"},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    }
+    study = hubbub.Study(**keywords)
+    assert study == hubbub.Study.parse(study.as_toml())
+    with pytest.raises(StudyError, match="colluders"):
+        hubbub.Study(**{**keywords, "parties": {"silos": 4, "colluders": 4}})
+    with pytest.raises(StudyError, match="speed"):
+        hubbub.Study(**{**keywords, "training": {"steps": 10, "speed": 3}})

@@ -1,0 +1,182 @@
+"""A trained model at work: the same encoding as in training, whoever asks and however."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import hubbub
+from hubbub.cli.main import main
+from hubbub.errors import DataError, UserError
+from hubbub.study import Study, sources
+
+ROWS = 60
+STUDY = """
+study.name = "own files"
+parties = {{names = ["north", "south", "east"], colluders = 1}}
+model = {{kind = "{kind}", outputs = {outputs}{more}}}
+training = {{steps = 4, sampling = "none", clip = 1.0}}
+privacy = {{epsilon = 8.0, delta = 1e-5}}
+[data]
+files = "{folder}/{{name}}.csv"
+test = "{folder}/test.csv"
+target = "state"
+{target}
+{standardise}
+[data.columns]
+age = {{low = 20, high = 90, default = 50}}
+sex = {{categories = ["f", "m"]}}
+"""
+
+
+def write_tables(folder: Path, states: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(1)
+    for name in ("north", "south", "east", "test"):
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(("id", "age", "sex", "state"))
+            for row in range(ROWS):
+                age = int(rng.integers(20, 90))
+                rows.writerow((row, age, "fm"[row % 2], states[row % len(states)]))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run on files, with its folder."""
+    folder = tmp_path_factory.mktemp("binary")
+    write_tables(folder, ("well", "ill", "worse"))
+    text = STUDY.format(
+        folder=folder,
+        kind="logistic",
+        outputs=1,
+        more="",
+        target='positive = ["ill", "worse"]\nnegative = ["well"]',
+        standardise="standardise = {epsilon = 4.0, bound = 2.0}",
+    )
+    return hubbub.run(Study.parse(text), folder / "run"), folder
+
+
+def test_a_loaded_model_scores_as_the_run_did_on_its_test_set(finished):
+    result, folder = finished
+    loaded = hubbub.load(folder / "run")
+    assert loaded.standardisation is not None
+    test = sources.records(result.plan.study, "test")
+    scores = loaded.predict(folder / "test.csv")
+    assert scores.shape == (ROWS,)
+    np.testing.assert_array_equal(scores, result.predict(test.inputs))
+    accuracy = float(((scores > 0.5) == (test.targets > 0.5)).mean())
+    assert accuracy == pytest.approx(result.final["accuracy"])
+    assert loaded.classes == ("well", "ill or worse")
+
+
+def test_a_table_in_memory_scores_as_its_file_does_and_needs_no_target(finished):
+    _, folder = finished
+    loaded = hubbub.load(folder / "run")
+    with (folder / "test.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    frame = {"sex": [row["sex"] for row in rows], "age": [float(row["age"]) for row in rows]}
+    np.testing.assert_array_equal(loaded.predict(frame), loaded.predict(folder / "test.csv"))
+    tensor = torch.from_numpy(loaded.features(frame))
+    np.testing.assert_array_equal(loaded.predict(tensor), loaded.predict(frame))
+
+
+def test_a_missing_number_counts_as_the_default(finished):
+    loaded = hubbub.load(finished[1] / "run")
+    given, missing = (loaded.predict({"age": [age], "sex": ["f"]}) for age in (50, float("nan")))
+    np.testing.assert_array_equal(given, missing)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"age": [1]}, "a column 'sex' in the table"),
+        ({"age": ["old"], "sex": ["f"]}, "a number in the table, column 'age'"),
+        ({"age": [1, 2], "sex": ["f"]}, "columns of one length"),
+        (3, "a data frame or a mapping"),
+        (np.zeros((2, 7)), r"records of shape \(2,\)"),
+        (np.full((2, 2), np.nan), "finite numbers"),
+        (np.zeros((0,)), "finite numbers|records of shape|inputs of shape"),
+    ],
+)
+def test_what_does_not_fit_the_study_is_refused(finished, table, words):
+    with pytest.raises(DataError, match=words):
+        hubbub.load(finished[1] / "run").predict(table)
+
+
+def test_no_record_gives_no_score(finished):
+    assert hubbub.load(finished[1] / "run").predict(np.zeros((0, 2))).shape == (0,)
+
+
+def test_several_classes_have_a_score_each(tmp_path):
+    write_tables(tmp_path, ("well", "ill", "worse"))
+    text = STUDY.format(
+        folder=tmp_path,
+        kind="mlp",
+        outputs=3,
+        more=", hidden = [4]",
+        target='classes = ["well", "ill", "worse"]',
+        standardise="",
+    )
+    result = hubbub.run(Study.parse(text), tmp_path / "run")
+    scores = result.predict(tmp_path / "test.csv")
+    assert scores.shape == (ROWS, 3)
+    np.testing.assert_allclose(scores.sum(1), 1, rtol=1e-5)
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "test.csv"), "--out",
+                 str(tmp_path / "scores.csv")]) == 0  # fmt: skip
+    with (tmp_path / "scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["row", "score of well", "score of ill", "score of worse", "predicted"]
+    best = [result.trained.classes[k] for k in scores.argmax(1)]
+    assert [row["predicted"] for row in rows] == best
+
+
+def test_predict_prints_a_table_or_one_object(finished, capsys):
+    _, folder = finished
+    arguments = ["predict", str(folder / "run"), str(folder / "test.csv")]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "row,score,predicted"
+    assert len(lines) == 1 + ROWS
+    assert main([*arguments, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["rows"] == ROWS
+    assert [f"{score}" for score in said["columns"]["score"]] == [
+        line.split(",")[1] for line in lines[1:]
+    ]
+
+
+def test_a_run_that_is_not_finished_has_no_model(tmp_path):
+    with pytest.raises(UserError, match="expected a finished run"):
+        hubbub.load(tmp_path)
+
+
+def test_the_built_in_columns_read_the_hospitals_own_file(tmp_path):
+    from importlib import resources
+
+    study = Study.parse((resources.files("hubbub.study.datasets") / "heart.toml").read_text())
+    result = hubbub.run(
+        Study.parse(study.as_toml().replace("steps = 60", "steps = 2")), tmp_path / "run"
+    )
+    with resources.as_file(resources.files("hubbub.study.datasets") / "heart.csv") as path:
+        assert result.predict(path).shape == (920,)
+
+
+def test_export_needs_its_packages_or_writes_what_predict_says(finished, tmp_path, capsys):
+    _, folder = finished
+    file = tmp_path / "model.onnx"
+    code = main(["export", str(folder / "run"), "--onnx", str(file)])
+    if importlib.util.find_spec("onnx") is None:
+        assert code == 2
+        assert "pip install onnx onnxscript" in capsys.readouterr().err
+        return
+    import onnx.reference  # not a dependency
+
+    features = hubbub.load(folder / "run").features(folder / "test.csv")
+    scores = onnx.reference.ReferenceEvaluator(str(file)).run(None, {"features": features})[0]
+    np.testing.assert_allclose(scores, hubbub.load(folder / "run").predict(features), atol=1e-6)
