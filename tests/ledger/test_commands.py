@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import log10
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,19 @@ def test_show_says_when_nothing_is_left_and_when_nothing_is_capped(path, command
     shown = command("ledger", "show", path)[1]
     assert "cap: epsilon 1 at delta 1e-05 (add-remove), nothing left" in shown
     assert STUDY.hex()[:16] in shown
+
+
+def test_the_curve_that_is_exported_holds_what_is_spent_between_its_sides(path, ask):
+    curve = ask("ledger", "export", path, "--format", "curve")["curve"]
+    assert [round(log10(one["delta"])) for one in curve] == list(range(-1, -13, -1))
+    for one in curve:
+        assert one["epsilon_lower"] <= one["epsilon_upper"]
+        # The certificate of the session comes on top of what the numbers leave open.
+        assert one["epsilon_upper"] - one["epsilon_lower"] < 2e-3 * max(1, one["epsilon_upper"])
+    (at,) = [one for one in curve if one["delta"] == pytest.approx(DELTA)]
+    assert at["epsilon_upper"] == pytest.approx(ask("ledger", "show", path)["epsilon"])
+    uppers = [one["epsilon_upper"] for one in curve]
+    assert uppers == sorted(uppers)
 
 
 def test_an_empty_ledger_is_shown(tmp_path, command):
