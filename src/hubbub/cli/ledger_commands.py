@@ -37,9 +37,10 @@ def add_commands(commands: Any) -> None:
     exporter = _action(actions, "export", "all entries, or what they cost, as JSON", _export)
     exporter.add_argument(
         "--format",
-        choices=("entries", "curve"),
+        choices=("entries", "curve", "dp-event"),
         default="entries",
-        help="curve: epsilon at many deltas, from below and above, in place of the entries",
+        help="curve: epsilon at many deltas, from below and above, in place of the entries; "
+        "dp-event: the entries as dp-accounting's DpEvent, under add-remove",
     )
     _add_relation(exporter, "add-remove", default="add-remove")
     _action(actions, "head", "a signed statement of the newest row, for others to witness", _head)
@@ -189,6 +190,9 @@ def _percent(title: str, quiet: bool) -> Iterator[Progress]:
 
 def _export(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
+        if options.format == "dp-event":
+            emit(ledger.tally.dp_event())
+            return 0
         if options.format == "curve":
             curve = ledger.tally.curve(options.relation)
             points = [

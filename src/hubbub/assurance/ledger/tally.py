@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hubbub.assurance.ledger.dp_event import event_of
 from hubbub.assurance.ledger.entry import Cap, Entry, Kind
 from hubbub.assurance.ledger.row_cost import cost_of, rows_of
 from hubbub.errors import BudgetError, StudyError
@@ -110,6 +111,10 @@ class Tally:
             (delta, _bound(kinds, delta, relation)[0], self.epsilon(delta=delta, relation=relation))
             for delta in CURVE_DELTAS
         ]
+
+    def dp_event(self) -> dict[str, Any]:
+        """All entries as dp-accounting says them; UserError names what it cannot say."""
+        return event_of(self._kinds)
 
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
         """P15: a study's attempts are a budget over all its sessions; BudgetError if spent."""
