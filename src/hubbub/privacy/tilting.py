@@ -15,6 +15,7 @@ from math import ceil, floor, inf, log, log10
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import StudyError
 from hubbub.privacy.effort import spend
 from hubbub.privacy.laws import Law, work_of
 
@@ -128,6 +129,11 @@ def _sketched(law: Law, tail: float, atoms: int) -> Sketch:
     loss, mass = np.log(p[seen] / q[seen]), p[seen]
     if law.atom > 0:
         loss, mass = np.append(loss, 0.0), np.append(mass, law.atom)
+    if not loss.size:
+        raise StudyError(
+            "expected losses that a float can hold, got larger ones in every outcome; add noise: "
+            "so little hides nothing"
+        )
     rank = np.argsort(loss)
     return Sketch(
         count=1,
