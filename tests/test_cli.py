@@ -350,7 +350,9 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
         ("bench",),
     ):
         done = command(*arguments)
-        assert (done.code, done.err) == (0, ""), arguments
+        assert done.code == 0, arguments
+        lines = done.err.splitlines()  # of progress, where the machine is slow
+        assert all(": step " in line for line in lines), arguments
         assert done.out.strip(), arguments
 
 

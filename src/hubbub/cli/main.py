@@ -20,6 +20,7 @@ from hubbub import __version__
 from hubbub.cli import (
     accounting_commands,
     assurance_commands,
+    attest_commands,
     bench_command,
     comparison_commands,
     consortium_commands,
@@ -118,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         consortium_commands,
         network_commands,
         assurance_commands,
+        attest_commands,
         accounting_commands,
         ledger_commands,
         bench_command,
