@@ -42,7 +42,7 @@ from hubbub.network.key_files import (
     write_roster,
 )
 from hubbub.network.roster_files import check_roster, read_roster, text_of
-from hubbub.protocol import Keys, Roster
+from hubbub.protocol import Keys, Roster, mask_graph
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
@@ -50,7 +50,7 @@ HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
 APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER, COLLATERAL = "lock", "relay", "ledger.sqlite", "collateral"
-MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
+MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
 _ID = re.compile(r"[0-9a-f]{64}")
 
 

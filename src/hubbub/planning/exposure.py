@@ -97,7 +97,8 @@ def exposures_of(
         )
 
     def least(row: _Adversary) -> Exposure:
-        torn = (1 + len(queries)) * mask_degree.torn_apart(study, row.shares)
+        larger = row.shares > study.parties.colluders + 1  # than the one the plan pays for
+        torn = (1 + len(queries)) * mask_degree.torn_apart(study, row.shares) if larger else 0.0
         whole = exposure(row, min(row.shares, most), torn)
         return min(whole, exposure(row, most, 0.0), key=attrgetter("epsilon")) if torn else whole
 
