@@ -14,7 +14,6 @@ import hubbub
 from hubbub.cli.output import add_command, answer, writing
 from hubbub.errors import UserError
 from hubbub.privacy import RELATIONS, SAMPLINGS
-from hubbub.report import bounds, charts, linear, tag
 
 Point = tuple[float, float]  # of epsilon and delta
 
@@ -132,6 +131,8 @@ def _picture(points: list[Point], last: float, asked: Point) -> str:
     """The SVG text: epsilon from 0 to `last` or a little more, delta on a logarithmic axis."""
     epsilon, delta = asked
     lowest = max(min(delta, _LEAST_DELTA), _LOWEST)
+    from hubbub.report import bounds, charts, linear, tag  # only a picture needs the report
+
     across = linear([0.0, last], charts.LEFT, charts.RIGHT)
     up = bounds([lowest, 1.0], *charts.vertical(_HEIGHT))
     inside = [one for one in points if one[0] <= last and one[1] > lowest]
