@@ -124,7 +124,7 @@ def test_a_pickle_is_read_without_running_it(tmp_path):
         assert np.array_equal(found[name], values, equal_nan=True)
         assert {type(value) for value in found[name]} == {type(value) for value in values}
     assert not (tmp_path / "trace").exists()
-    with contextlib.suppress(ImportError):  # where there is no pandas
+    with contextlib.suppress(ImportError, TypeError):  # no pandas, or another one
         pickle.loads(content)  # noqa: S301 (made above)
     assert (tmp_path / "trace").exists()  # so running it would have been seen
 
