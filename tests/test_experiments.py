@@ -8,7 +8,7 @@ import importlib
 import itertools
 import json
 import re
-from math import inf, sqrt
+from math import sqrt
 from pathlib import Path
 
 import pytest
@@ -209,7 +209,7 @@ def test_degradation_keeps_its_promise_and_rises_beyond_it(small):
         assert epsilons == sorted(epsilons)
         (kept,) = (row for row in mine if row["colluding"] == promised)
         assert 1.59 < float(kept["epsilon"]) <= 1.6
-        assert epsilons[-1] == inf
+        assert epsilons[-1] > 10
 
 
 def test_the_mixture_costs_less_than_any_quantile(small):

@@ -21,6 +21,8 @@ from protocol.parties import SESSION, STUDY, World
 VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own
 LEDGER = {"ledger_head": bytes(range(32)), "ledger_rows": 61, "attempts": 60}
 PARAMETERS = (0.5, -1.25)
+QUOTE = bytes(range(40))  # made up
+EVIDENCE = struct.pack("<B16sII", 1, b"software", len(QUOTE), 0) + QUOTE
 NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 
 
@@ -34,6 +36,8 @@ def network(w: World, model: bytes) -> dict[str, Any]:
     frames = {
         "OPEN": w.forge(0, Tag.OPEN, opening.payload()),
         "READY": w.forge(1, Tag.READY, _json(ready), receiver=0),
+        "NONCE": w.forge(1, Tag.NONCE, hashlib.sha256(b"nonce of silo 1").digest()),
+        "EVIDENCE": w.forge(0, Tag.EVIDENCE, EVIDENCE),
         "REFUSAL": w.forge(1, Tag.REFUSAL, _json(refusal), receiver=0, **NOWHERE),
         "RESULT": w.forge(0, Tag.RESULT, struct.pack("<2f", *PARAMETERS)),
         "CLOSE": w.forge(0, Tag.CLOSE, _json({"sessions": [SESSION.hex()]})),

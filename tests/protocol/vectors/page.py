@@ -20,6 +20,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 PAGES = (DOCS / "reference" / "frames.md",)
 _SIMPLE = {
     Tag.COMMIT: "commitment of silo 1",
+    Tag.NONCE: "nonce of silo 1",
     Tag.REVEAL: "silo 1's share of the joint seed",
     Tag.CONFIRM: "transcript",
     Tag.KEY_CHECK: "key check of 1 for 2",
@@ -166,10 +167,8 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     if tag is Tag.CONTRIBUTION:
         parts = (data[:1088], "ML-KEM-768 ciphertext, 1088"), (data[1088:1120], "X25519 key, 32")
         return [*parts, (data[1120:], "contribution and its tag, 32 + 16")]
-    if tag is Tag.MIX_COMMIT:
-        return [(data[:32], "commitment of silo 1"), *_statements(Tag.MIX_KEY, data[32:])]
-    if tag in (Tag.MIX_SEEN, Tag.MIX_COMPLAINT):
-        return _statements(Tag.MIX_NAMES, data)
+    if tag in (Tag.MIX_COMMIT, Tag.MIX_SEEN, Tag.MIX_COMPLAINT):
+        return _statements(tag, data)
     if tag in (Tag.MIX_NAMES, Tag.MIX_FORMS):
         what, half = ("name", "form")[tag is Tag.MIX_FORMS], len(data) // 2
         return [(data[:half], f"{what} 0, {half}"), (data[half:], f"{what} 1, {half}")]
@@ -177,6 +176,10 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
         return _text(data)
     if tag is Tag.RESULT:
         return [(data[i : i + 4], str(*struct.unpack_from("<f", data, i))) for i in (0, 4)]
+    if tag is Tag.EVIDENCE:
+        head = (data[:1], "format 1"), (data[1:17], "platform: software")
+        sizes = (data[17:21], "quote of 40 bytes"), (data[21:25], "no collateral")
+        return [*head, *sizes, (data[25:], "quote")]
     if tag in _NAMED:
         whose, digest = _NAMED[tag]
         return [(data[:1], whose), (data[1:], digest)]
@@ -196,6 +199,12 @@ def _text(data: bytes) -> list[tuple[bytes, str]]:
 
 def _statements(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     """What was signed, and the signature, of other frames."""
+    if tag is Tag.MIX_COMMIT:
+        return [(data[:32], "commitment of silo 1"), *_signed(Tag.MIX_KEY, data[32:])]
+    return _signed(Tag.MIX_NAMES, data)
+
+
+def _signed(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     places = range(0, len(data), _STATEMENT)
     numbered = [data[at : at + _STATEMENT] for at in places]
     return [(one, f"statement of the {tag.name} of party {one[73]}, 185") for one in numbered]
