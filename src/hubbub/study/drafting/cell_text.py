@@ -15,7 +15,7 @@ MISSING = frozenset(
     {
         *("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "?", ".", "..", "-", "--"),
         *("---", "n.d.", "nd", "not available", "missing", "unknown", "unk", "k.a.", "<na>"),
-        "(blank)",
+        *("(blank)", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!", "-nan"),
     }
 )
 # These are missing only in columns of numbers, where they can be no category of their own.
@@ -24,6 +24,7 @@ _SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
 _SPACES = "' \u00a0\u202f\u2019"
 _POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
 _COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
+_LIMIT = re.compile(r"[<>\u2264\u2265]=? *(?=[+-]?[\d.,])")
 _LONE_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _UNITS = " \t\u00a0\u202f%€$£"
 _MONTH = "jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
@@ -69,6 +70,29 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
     found = (way(core) for way in ways)
     return next((one for one in found if one is not None and number_in(one) is not None), None)
+
+
+def measured(text: str, decimal: str = ".") -> str | None:
+    """A number, or the limit below or above which a device could not measure; None if neither.
+
+    >>> measured("1,5"), measured("<0.5"), measured("> 100"), measured("<none")
+    ('1.5', '0.5', '100', None)
+
+    Args:
+        text: of the cell.
+        decimal: as for `plain_number`.
+    """
+    return plain_number(_LIMIT.sub("", text, count=1) if is_limit(text) else text, decimal)
+
+
+def is_limit(text: str) -> bool:
+    """Whether a cell says that a value lies below or above a number, such as "<0.5"."""
+    return _LIMIT.match(text) is not None
+
+
+def is_code(text: str) -> bool:
+    """Whether digits are a name, such as the postcode 01067: no number is written so."""
+    return re.fullmatch(r"0\d+", text) is not None
 
 
 def decimal_of(texts: Collection[str], usual: str) -> str:
