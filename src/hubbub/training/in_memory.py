@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import DataError
+from hubbub.errors import DataError, ModelError, StudyError
 from hubbub.study import IN_MEMORY, Records, Study, sources, tabular
 from hubbub.training import loop, prepared_study, result, run_study
 
@@ -100,12 +100,17 @@ def fit(
     if not hasattr(silos, "items") or len(silos) < 2:
         raise DataError(
             "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
-            f"found {type(silos).__name__}; deal the records to silos"
+            f"found {_found(silos)}; deal the records to silos"
         )
     encoded = tabular.columns_from(columns) if columns else ()
+    _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
+    if not encoded:
+        _refuse_other_columns(tables)
     known = _classes(silos, classes)
     parts = {who: _records(who, table, known, encoded) for who, table in tables.items()}
+    if not any(len(parts[who]) for who in silos):
+        raise DataError("expected records in some silo, found none at all; hand some over")
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     study = Study.from_table(
@@ -129,12 +134,12 @@ def fit(
                 **({"hidden": list(hidden)} if hidden else {}),
             },
             "training": {
-                "steps": steps,
-                "sample_rate": sample_rate,
-                "clip": clip,
-                "optimizer": dict(optimizer or {"name": "adam", "lr": 0.1}),
+                "steps": _plain(steps),
+                "sample_rate": _plain(sample_rate),
+                "clip": _plain(clip),
+                "optimizer": _optimizer(optimizer),
             },
-            "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+            "privacy": {"epsilon": _plain(epsilon), "delta": _plain(delta), "relation": relation},
         }
     )
     run_study.check_wanted(study, out, baseline)
@@ -147,12 +152,19 @@ def fit(
     )
 
 
+def _found(silos: Any) -> str:
+    """What somebody handed over in place of silos."""
+    return "fewer" if isinstance(silos, Mapping) else type(silos).__name__
+
+
 def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:
     """What the classes are called, in the order of their numbers."""
     if stated is not None:
         return tuple(map(_spelled, stated))
-    pairs = [_pair(who, table) for who, table in silos.items()]
-    values = {value for _, targets in pairs for value in _values(targets)}
+    found = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
+    for who, targets in found.items():
+        _check_targets(who, targets)
+    values = {value for targets in found.values() for value in targets}
     try:
         ordered = sorted(values)
     except TypeError:
@@ -163,6 +175,61 @@ def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tup
             '["well", "ill"]'
         )
     return tuple(map(_spelled, ordered))
+
+
+def _check_targets(who: str, targets: list[Any]) -> None:
+    """Refuse what can be no class, before its values are taken for public ones."""
+    for row, value in enumerate(targets):
+        if str(value) in ("nan", "None", "NaT", "<NA>"):
+            raise DataError(
+                f"expected a target for every record of {who}, found none at {row}; leave the "
+                "record out"
+            )
+        if isinstance(value, float) and not value.is_integer():
+            raise DataError(
+                f"expected classes as targets of {who}, found a number with a fraction at {row}; "
+                "predicting a number is not supported: cut it into classes"
+            )
+
+
+def _check_model(model: Any) -> None:
+    """Refuse what is neither a name nor a module."""
+    if isinstance(model, str) or (hasattr(model, "state_dict") and not isinstance(model, type)):
+        return
+    raise ModelError(
+        'expected model to be "logistic", "mlp", "cnn" or a torch module, got '
+        f"{'a class' if isinstance(model, type) else type(model).__name__}; hand over a module"
+    )
+
+
+def _refuse_other_columns(tables: Mapping[str, Table]) -> None:
+    """Refuse data frames whose columns differ in name or order: features go by their place."""
+    names = {
+        who: list(map(str, features.columns))
+        for who, features in ((who, _pair(who, table)[0]) for who, table in tables.items())
+        if hasattr(features, "columns")
+    }
+    first = next(iter(names), None)
+    for who, own in names.items():
+        if first is not None and own != names[first]:
+            raise DataError(
+                f"expected data frames with the same columns in the same order, found others for "
+                f"{who} than for {first}; put them in one order, or say with columns what they are"
+            )
+
+
+def _optimizer(stated: Mapping[str, Any] | None) -> dict[str, Any]:
+    if stated is not None and not isinstance(stated, Mapping):
+        raise StudyError(
+            "expected optimizer to be a mapping such as {'name': 'adam', 'lr': 0.1}, got "
+            f"{type(stated).__name__}; write one"
+        )
+    return {k: _plain(v) for k, v in (stated or {"name": "adam", "lr": 0.1}).items()}
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as Python's own; anything else as it is, for the study to judge."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _pair(who: str, table: Any) -> Table:
