@@ -99,7 +99,7 @@ release: $(RELEASE)
 
 lock: $(RELEASE)
 	@$(COMPILE) --all-extras --output-file constraints.txt $(ARGS) pyproject.toml
-	@$(COMPILE) --extra learn --extra net --constraints constraints.txt --generate-hashes \
+	@$(COMPILE) --extra learn --extra net --extra attest --constraints constraints.txt --generate-hashes \
 	  --no-emit-package torch --output-file deploy/requirements.txt $(ARGS) pyproject.toml
 	@echo setuptools | $(COMPILE) --constraints constraints.txt --generate-hashes \
 	  --output-file deploy/requirements-build.txt $(ARGS) -
@@ -129,7 +129,7 @@ $(ENGINE): $(RUNTIME)
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,net,parquet,experiments,docs,dev]'
+	@$(INSTALL) --editable '.[learn,net,parquet,attest,experiments,docs,dev]'
 	@touch $@
 
 $(PAGES): $(RUNTIME)

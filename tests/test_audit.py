@@ -362,7 +362,7 @@ def test_silos_of_the_adversary_have_neither_records_nor_noise(
             "joint batches",
         ),
         ({"sampling": "sample_rate = 0.3\nprojection = 4"}, "projected canaries"),
-        ({"parties": 'trust = "tee"'}, "cannot be run yet"),
+        ({"parties": 'trust = "tee"'}, "their owners know"),
     ],
 )
 def test_what_canaries_cannot_test_is_refused(changed: dict[str, Any], word: str) -> None:

@@ -319,7 +319,7 @@ def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, stu
     assert plain.count("<- promised") == 1
 
 
-@pytest.mark.parametrize("epsilon", ["30.0", "40.0", "50.0"])
+@pytest.mark.parametrize("epsilon", ["49.9", "50.0"])
 def test_an_epsilon_that_cannot_be_certified_is_refused_by_the_largest_that_can(
     command, tmp_path, epsilon
 ):
@@ -350,7 +350,9 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
         ("bench",),
     ):
         done = command(*arguments)
-        assert (done.code, done.err) == (0, ""), arguments
+        assert done.code == 0, arguments
+        lines = done.err.splitlines()  # of progress, where the machine is slow
+        assert all(": step " in line for line in lines), arguments
         assert done.out.strip(), arguments
 
 

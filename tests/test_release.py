@@ -57,7 +57,10 @@ def test_what_a_party_imports_is_in_the_locks() -> None:
     """`make lock` was run after the last change of the dependencies."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], *extras["learn"], *extras["net"]]
+    needed = [
+        *project["dependencies"],
+        *(one for name in ("learn", "net", "attest") for one in extras[name]),
+    ]
     image = {package for name in release.LOCKS for package in pins(f"deploy/{name}")}
     assert {re.split("[=<>~ ]", one)[0] for one in needed} <= image
     every = {re.split("[=<>~ ]", one)[0] for one in sum(extras.values(), needed)}

@@ -28,14 +28,13 @@ def checks():
             yield estimator, check
 
 
-def named(value):
-    """A check's name, the same in every process."""
-    return value.func.__name__ if hasattr(value, "func") else "estimator"
+CHECKS = list(checks())
+IDS = [f"{number}-{check.func.__name__}" for number, (_, check) in enumerate(CHECKS)]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=named)
+@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=IDS)
 def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 
@@ -53,8 +52,8 @@ QUICK = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("estimator", "check"),
-    [(made, check) for made, check in checks() if check.func.__name__ in QUICK],
-    ids=named,
+    [pair for pair in CHECKS if pair[1].func.__name__ in QUICK],
+    ids=[one for one in IDS if one.partition("-")[2] in QUICK],
 )
 def test_some_of_them_pass_quickly(estimator, check):
     check(estimator)

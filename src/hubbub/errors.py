@@ -6,6 +6,7 @@
     │   ├── DataError          records, a schema, a file of records
     │   └── ModelError         a model that cannot be trained with a per-record guarantee
     ├── ProtocolError          another party sent what the protocol forbids (`culprit` names it)
+    ├── AttestationError       evidence of an attested party that does not hold (`rule` says why)
     ├── BudgetError            a cap, or the number of attempts that was planned, refuses the next
     ├── EffortError            checking a stranger's numbers would take longer than was allowed
     └── IntegrityError         something stored was altered, truncated or cannot be read back
@@ -48,6 +49,27 @@ class ProtocolError(HubbubError):
     def __init__(self, message: str, *, culprit: str = "") -> None:
         super().__init__(f"{culprit}: {message}" if culprit else message)
         self.culprit = culprit
+
+
+# Why evidence may not hold; docs/attestation.md says what each of them asks for.
+RULES = (
+    *("size", "spelling", "signature", "chain", "expired", "revocation", "collateral", "time"),
+    *("platform", "debug", "measurement", "tcb", "status", "advisory"),
+    *("report-data", "freshness"),
+)
+
+
+class AttestationError(HubbubError):
+    """Evidence of an attested party does not hold.
+
+    Args:
+        rule: the rule that it fails, one of `RULES`.
+        message: one sentence that says what was expected and what was found.
+    """
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 class BudgetError(HubbubError):

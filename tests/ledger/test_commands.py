@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from math import log10
 from pathlib import Path
 
 import pytest
 
+from hubbub.assurance.ledger.dp_event import event_of
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.cli import main
+from hubbub.errors import UserError
 from ledger.book import (
     DELTA,
     OTHER,
@@ -91,6 +95,48 @@ def test_show_says_when_nothing_is_left_and_when_nothing_is_capped(path, command
     shown = command("ledger", "show", path)[1]
     assert "cap: epsilon 1 at delta 1e-05 (add-remove), nothing left" in shown
     assert STUDY.hex()[:16] in shown
+
+
+def test_the_curve_that_is_exported_holds_what_is_spent_between_its_sides(path, ask):
+    curve = ask("ledger", "export", path, "--format", "curve")["curve"]
+    assert [round(log10(one["delta"])) for one in curve] == list(range(-1, -13, -1))
+    for one in curve:
+        assert one["epsilon_lower"] <= one["epsilon_upper"]
+        # The certificate of the session comes on top of what the numbers leave open.
+        assert one["epsilon_upper"] - one["epsilon_lower"] < 2e-3 * max(1, one["epsilon_upper"])
+    (at,) = [one for one in curve if one["delta"] == pytest.approx(DELTA)]
+    assert at["epsilon_upper"] == pytest.approx(ask("ledger", "show", path)["epsilon"])
+    uppers = [one["epsilon_upper"] for one in curve]
+    assert uppers == sorted(uppers)
+
+
+def test_entries_are_exported_as_events_of_dp_accounting(path, ask):
+    found = ask("ledger", "export", path, "--format", "dp-event")
+    assert found["class_name"] == "ComposedDpEvent"
+    (each,) = found["events"]
+    assert (each["class_name"], each["count"]) == ("SelfComposedDpEvent", ROWS)
+    assert {each["module_name"], each["event"]["module_name"]} == {"dp_accounting.dp_event"}
+    kind = entry(0).kind
+    assert each["event"]["class_name"] == "GaussianDpEvent"
+    assert each["event"]["noise_multiplier"] == kind.noise_multiplier
+    sampled = replace(kind, sampling="poisson", sample_rate=0.1)
+    (each,) = event_of({sampled: 4})["events"]
+    assert each["event"]["class_name"] == "PoissonSampledDpEvent"
+    assert each["event"]["sampling_probability"] == 0.1
+    assert each["event"]["event"]["noise_multiplier"] == kind.noise_multiplier
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"projection": "sign", "dimension": 8}, "sign projection"),
+        ({"sampling": "without-replacement", "records": 100}, "without replacement"),
+    ],
+)
+def test_what_dp_accounting_cannot_say_is_refused_by_name(more, named):
+    kind = replace(entry(0).kind, **more)
+    with pytest.raises(UserError, match=named):
+        event_of({entry(0).kind: 3, kind: 1})
 
 
 def test_an_empty_ledger_is_shown(tmp_path, command):

@@ -485,10 +485,10 @@ def test_the_demo_over_the_network_has_no_splits(command, tmp_path):
 def test_the_demo_over_the_network_sets_both_runs_side_by_side(ask, home, monkeypatch):
     """What the engine would bring is made up; the run in one process is not."""
 
-    def apart(out, text, *, nodes, told, command):
+    def apart(out, text, *, nodes, tell, command):
         out.mkdir()
         shutil.copy(home / "study.toml", out / "study.toml")
-        told("words for people, which --json has no place for")
+        tell("words for people, which --json has no place for")
         return {"out": str(out / "run"), "final": {"auc": 0.875, "epsilon": 1.0}}
 
     monkeypatch.setattr("hubbub.network.demo.run_demo", apart)

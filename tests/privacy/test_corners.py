@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from math import exp, isfinite
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.integrate import quad
 
 import hubbub
 from hubbub.errors import StudyError
+from hubbub.privacy.composition import ComposedLaw
 from hubbub.privacy.laws import Removal, Reversed
 from hubbub.privacy.mechanism import _honest_members
 from hubbub.privacy.tilting import frame_for_delta, grid, sketch
@@ -163,3 +165,34 @@ def test_far_negative_losses_take_no_cells() -> None:
     assert frame.order > 10
     assert grid(drawn, frame.saddle, 1e-4, 0.0).cuts.size > 100_000
     assert grid(drawn, frame.saddle, 1e-4, frame.order).cuts.size < 50_000
+
+
+def test_what_was_composed_is_let_go_without_the_collector() -> None:
+    """Arrays of megabytes hung in a cycle of references: memory grew from call to call."""
+    gc.collect()
+    gc.disable()
+    try:
+        hubbub.epsilon(noise_multiplier=1.0, sample_rate=0.0123, steps=100, delta=1e-6)
+        left = [one for one in gc.get_objects() if isinstance(one, ComposedLaw)]
+    finally:
+        gc.enable()
+    assert not left
+
+
+@pytest.mark.parametrize(("noise", "rate"), [(0.03, 1e-3), (0.05, 0.2), (0.1, 0.5)])
+def test_large_epsilons_of_one_sampled_step_are_told(noise: float, rate: float) -> None:
+    """Epsilons of hundreds: delta(e) = q H_b, q b = e^e - 1 + q, in closed form at 60 digits."""
+    import mpmath as mp
+
+    goal = 1e-5
+    found = hubbub.epsilon(noise_multiplier=noise, sample_rate=rate, steps=1, delta=goal)
+
+    def exact(epsilon: float) -> float:
+        with mp.workdps(60):
+            m, q = 1 / mp.mpf(noise), mp.mpf(rate)
+            b = (mp.expm1(epsilon) + q) / q
+            near, far = mp.log(b) / m - m / 2, mp.log(b) / m + m / 2
+            return float(q * (mp.ncdf(-near) - b * mp.ncdf(-far)))
+
+    assert found.lower > 50
+    assert exact(found.upper) <= goal <= exact(found.lower)

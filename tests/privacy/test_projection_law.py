@@ -322,7 +322,7 @@ def test_the_least_radius_costs_nothing_worth_speaking_of(
     """Against the integral over chi, in which short vectors are as short as they are."""
     one = release_projected(dimension=k, sample_rate=0.05, noise_multiplier=1.5, count=1)
     law = one.laws[way]
-    mixture = getattr(law, "law", law)
+    mixture = getattr(law.above, "law", law.above)
     assert min(part.shift for part in mixture.laws) >= 2.0**-5 / 1.5
     for a in LEVELS:
         edges = chi(k).isf([1 - 1e-12, 0.999, 0.9, 0.5, 0.1, 1e-3, 1e-8, 1e-16])

@@ -121,7 +121,7 @@ def test_a_rate_that_is_no_probability_is_refused(rate: Any) -> None:
     "ask", [hubbub.trade_off, lambda **s: hubbub.epsilon(delta=1e-5, **s)]
 )  # fmt: skip
 def test_sampling_with_hardly_any_noise_is_refused_in_a_sentence(ask: Any) -> None:
-    with pytest.raises(StudyError, match=r"noise_multiplier of at least 0\.08.*got 0\.01"):
+    with pytest.raises(StudyError, match=r"noise_multiplier of at least 0\.03.*got 0\.01"):
         ask(noise_multiplier=0.01, sample_rate=0.5, steps=10)
 
 

@@ -183,7 +183,7 @@ POINTS = [
     (RunFolder, "new_transcript", 1),
     (RunFolder, "append_rows", 5),
     (RunFolder, "keep", 2),
-    (run_folder, "write_checkpoint", 4),
+    (checkpoint, "write_checkpoint", 4),
     (checkpoint, "write_bytes", 3),
     (loop, "train", 1),
     (run_folder, "write_text", 2),

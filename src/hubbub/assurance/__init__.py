@@ -3,6 +3,7 @@
 `verification` and `audit` need models, and are imported by their own names.
 """
 
+from hubbub.assurance.attestation import Attester, MachineAttester, StudyEvidence
 from hubbub.assurance.evidence import (
     AUDIT,
     FILE,

@@ -12,15 +12,16 @@ import numpy as np
 
 import hubbub
 from hubbub.cli.output import add_command, answer, writing
+from hubbub.errors import UserError
 from hubbub.privacy import RELATIONS, SAMPLINGS
-from hubbub.report import bounds, charts, linear, tag
 
 Point = tuple[float, float]  # of epsilon and delta
 
 _HEIGHT = 330
 _POINTS = 200
 _LEAST_DELTA, _LOWEST = 1e-12, 1e-16
-_DELTA = "1e-12 to below 1"
+_DELTA = "1e-15 to below 1"
+_UNIT = "most records of one protected unit, such as a patient; default 1"
 _PLOT = (
     "also write the whole curve, delta against epsilon, with the answer as a dot, as an SVG file"
 )
@@ -31,9 +32,10 @@ def add_commands(commands: Any) -> None:
     epsilon = _command(commands, "epsilon", "certified epsilon of DP-SGD at a delta", _epsilon)
     epsilon.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
     epsilon.add_argument("--delta", type=float, required=True, help=_DELTA)
+    epsilon.add_argument("--records-per-unit", type=int, default=1, metavar="K", help=_UNIT)
     delta = _command(commands, "delta", "certified delta of DP-SGD at an epsilon", _delta)
     delta.add_argument("--noise-multiplier", type=float, required=True, help="sigma / C")
-    delta.add_argument("--epsilon", type=float, required=True, help="0 to 50")
+    delta.add_argument("--epsilon", type=float, required=True, help="0 to 500")
     noise = _command(commands, "noise", "least noise for an epsilon and delta", _noise)
     noise.add_argument("--epsilon", type=float, required=True, help="0.001 to 50")
     noise.add_argument("--delta", type=float, required=True, help=_DELTA)
@@ -64,7 +66,13 @@ def _mechanism(options: argparse.Namespace, **more: float) -> dict[str, Any]:
 def _epsilon(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     mechanism = _mechanism(options, noise_multiplier=options.noise_multiplier)
-    bound = hubbub.epsilon(delta=options.delta, **mechanism)
+    if options.records_per_unit != 1 and options.plot:
+        raise UserError(
+            "expected --plot without --records-per-unit, got both: the curve is that of single "
+            "records; leave one of them out"
+        )
+    units = {"records_per_unit": options.records_per_unit}
+    bound = hubbub.epsilon(delta=options.delta, **mechanism, **units)
     found = {"lower": bound.lower, "upper": bound.upper, "seconds": time.perf_counter() - start}
     words = f"epsilon is between {bound.lower:.6f} and {bound.upper:.6f} at delta {options.delta:g}"
     return _answered(options, found, words, mechanism, (bound.upper, options.delta))
@@ -123,6 +131,8 @@ def _picture(points: list[Point], last: float, asked: Point) -> str:
     """The SVG text: epsilon from 0 to `last` or a little more, delta on a logarithmic axis."""
     epsilon, delta = asked
     lowest = max(min(delta, _LEAST_DELTA), _LOWEST)
+    from hubbub.report import bounds, charts, linear, tag  # only a picture needs the report
+
     across = linear([0.0, last], charts.LEFT, charts.RIGHT)
     up = bounds([lowest, 1.0], *charts.vertical(_HEIGHT))
     inside = [one for one in points if one[0] <= last and one[1] > lowest]

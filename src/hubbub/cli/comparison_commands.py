@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hubbub.cli.output import add_command, bar, emit, number, say, table
-from hubbub.cli.training_commands import new_folder
+from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import UserError
-from hubbub.report import called, interval, spoken
+from hubbub.report import called, spoken
 from hubbub.study import Study, sources
 
 _REPEATS, _MOST = 10, 10_000
@@ -138,9 +137,3 @@ def _repeats(options: argparse.Namespace) -> int:
             "range"
         )
     return int(options.repeats)
-
-
-def margin(values: Sequence[float]) -> str:
-    """Half the width of a mean's 95 % interval, for a table; nothing of a single value."""
-    low, high = interval(values)
-    return "" if low is None or high is None else f"{(high - low) / 2:.3f}"

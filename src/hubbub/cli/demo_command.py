@@ -10,9 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.comparison_commands import margin
 from hubbub.cli.output import add_command, bar, emit, number, say, table
-from hubbub.cli.training_commands import new_folder, show_plan
+from hubbub.cli.training_commands import margin, new_folder, show_plan
 from hubbub.errors import DataError, UserError
 from hubbub.study import Study
 
@@ -92,11 +91,18 @@ def add_commands(commands: Any) -> None:
     demo.add_argument(
         "--network", action="store_true", help="every party a process of its own, over NATS"
     )
+    demo.add_argument(
+        "--tee",
+        action="store_true",
+        help="with --network: silos are believed, by evidence of a platform that shows nothing",
+    )
 
 
 def _demo(options: argparse.Namespace) -> int:
     if options.network:
         return _demo_network(options)
+    if options.tee:
+        raise UserError("expected --tee with --network, got it alone; add --network")
     if options.splits is not None and options.splits < 1:
         raise UserError(f"expected --splits of at least 1, got {options.splits}; raise it")
     start = time.perf_counter()
@@ -190,14 +196,16 @@ def _content(found: Comparison) -> dict[str, Any]:
 def _demo_network(options: argparse.Namespace) -> int:
     """The four hospitals twice: among processes over NATS, and in this one."""
     from hubbub.cli.main import main
-    from hubbub.network.demo import run_demo
+    from hubbub.network.demo import attested, run_demo
 
     if options.splits is not None:
         raise UserError("expected --network without --splits, got both; it makes one run, leave it")
     start = time.perf_counter()
     out = options.out or new_folder("demo-network")
     told = (lambda _: None) if options.json else say
-    apart = run_demo(out, study_text(_FEW.file), nodes=_NODES, tell=told, command=main)
+    toml = study_text(_FEW.file)
+    toml = attested(toml) if options.tee else toml
+    apart = run_demo(out, toml, nodes=_NODES, tell=told, command=main)
     from hubbub.training import run  # reads torch, which those processes did for themselves
 
     began = time.perf_counter()

@@ -24,6 +24,11 @@ EXAMPLES = {
     "hubbub verify": "hubbub verify runs/first",
     "hubbub report": "hubbub report runs/first",
     "hubbub audit": "hubbub audit study.toml --runs 5 --out audit.json",
+    "hubbub attest": "hubbub attest measure",
+    "hubbub attest quote": "hubbub attest quote --platform snp --report-data HEX --out report.bin",
+    "hubbub attest verify": "hubbub attest verify report.bin --policy policy.toml --collateral "
+    "chain.pem",
+    "hubbub attest measure": "hubbub attest measure --platform tdx",
     "hubbub epsilon": f"hubbub epsilon --noise-multiplier 4 {_KEYS}",
     "hubbub delta": "hubbub delta --noise-multiplier 4 --epsilon 1 --steps 60 --sample-rate 0.2",
     "hubbub noise": f"hubbub noise --epsilon 1 {_KEYS}",

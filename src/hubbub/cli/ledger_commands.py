@@ -34,7 +34,15 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="statements that others kept (what `head` or `witness` printed with --json)",
     )
-    _action(actions, "export", "all entries as JSON", _export)
+    exporter = _action(actions, "export", "all entries, or what they cost, as JSON", _export)
+    exporter.add_argument(
+        "--format",
+        choices=("entries", "curve", "dp-event"),
+        default="entries",
+        help="curve: epsilon at many deltas, from below and above, in place of the entries; "
+        "dp-event: the entries as dp-accounting's DpEvent, under add-remove",
+    )
+    _add_relation(exporter, "add-remove", default="add-remove")
     _action(actions, "head", "a signed statement of the newest row, for others to witness", _head)
     words = "sign a statement of another party's ledger, and remember it"
     witness = add_command(actions, "witness", words, _witness)
@@ -182,6 +190,17 @@ def _percent(title: str, quiet: bool) -> Iterator[Progress]:
 
 def _export(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
+        if options.format == "dp-event":
+            emit(ledger.tally.dp_event())
+            return 0
+        if options.format == "curve":
+            curve = ledger.tally.curve(options.relation)
+            points = [
+                {"delta": delta, "epsilon_lower": finite(low), "epsilon_upper": finite(high)}
+                for delta, low, high in curve
+            ]
+            emit({"head": ledger.head.hex(), "relation": options.relation, "curve": points})
+            return 0
         entries = [entry.to_dict() for entry in ledger.entries()]
         emit({"head": ledger.head.hex(), "entries": entries})
     return 0

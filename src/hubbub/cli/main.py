@@ -7,6 +7,7 @@ interrupted by Ctrl-C. Errors are one sentence on stderr.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shlex
 import sys
@@ -18,22 +19,26 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hubbub import __version__
-from hubbub.cli import (
-    accounting_commands,
-    assurance_commands,
-    bench_command,
-    comparison_commands,
-    consortium_commands,
-    demo_command,
-    drafting_commands,
-    ledger_commands,
-    model_commands,
-    network_commands,
-    training_commands,
-)
 from hubbub.cli.examples import EXAMPLES
 from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
+
+# Which file of this room has which commands, in the order of the overview. Only the file of the
+# command that was typed is read: a question to the accountant need not wait for the network.
+_FAMILIES = {
+    "drafting_commands": ("init", "check"),
+    "demo_command": ("demo",),
+    "training_commands": ("plan", "run"),
+    "model_commands": ("predict", "export"),
+    "comparison_commands": ("compare", "rehearse"),
+    "consortium_commands": ("keygen", "roster", "relay", "approve"),
+    "network_commands": ("serve", "join", "status"),
+    "assurance_commands": ("verify", "report", "audit"),
+    "attest_commands": ("attest",),
+    "accounting_commands": ("epsilon", "delta", "noise"),
+    "ledger_commands": ("ledger", "budget"),
+    "bench_command": ("bench",),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal of few letters still shows a table
     try:
-        options = _parser().parse_args(arguments)
+        typed = sys.argv[1:] if arguments is None else arguments
+        options = _parser(typed).parse_args(typed)
         with for_machines() if options.json else nullcontext():
             code = int(options.command(options))
         sys.stdout.flush()  # here, where a reader who has hung up can still be told apart
@@ -111,7 +117,13 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see {self.prog} --help")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _families(typed: Sequence[str]) -> Sequence[str]:
+    """The file of the command that was typed; all of them where it is none."""
+    named = [name for name, own in _FAMILIES.items() if typed and typed[0] in own]
+    return named or list(_FAMILIES)
+
+
+def _parser(typed: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hubbub",
         description="Train one model over many silos, with differential privacy that nobody has "
@@ -119,20 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (
-        drafting_commands,
-        demo_command,
-        training_commands,
-        model_commands,
-        comparison_commands,
-        consortium_commands,
-        network_commands,
-        assurance_commands,
-        accounting_commands,
-        ledger_commands,
-        bench_command,
-    ):
-        family.add_commands(commands)
+    for family in _families(typed):
+        importlib.import_module(f"hubbub.cli.{family}").add_commands(commands)
     return parser
 
 

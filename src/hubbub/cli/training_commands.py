@@ -6,10 +6,11 @@ import argparse
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.assurance.attestation import policy_of
 from hubbub.cli.output import (
     AUDIT_WORDS,
     INTERRUPTED,
@@ -25,7 +26,7 @@ from hubbub.cli.output import (
 )
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
-from hubbub.report import called, promised_against, spoken
+from hubbub.report import called, interval, promised_against, spoken
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def add_commands(commands: Any) -> None:
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
     if options.json:
-        emit({**made.to_dict(), "own_code": made.study.own_code})
+        asked = made.study.attestation
+        more = {"attestation": asked.to_dict()} if asked else {}
+        emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
         show_plan(made)
     return 0
@@ -214,6 +217,8 @@ def show_plan(made: Plan) -> None:
             ),
         ],
     )
+    for role, asked in (study.attestation.asked() if study.attestation else {}).items():
+        say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:
@@ -235,3 +240,9 @@ def new_folder(name: str) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     return Path("runs") / f"{safe}-{stamp}-{secrets.token_hex(3)}"
+
+
+def margin(values: Sequence[float]) -> str:
+    """Half the width of a mean's 95 % interval, for a table; nothing of a single value."""
+    low, high = interval(values)
+    return "" if low is None or high is None else f"{(high - low) / 2:.3f}"

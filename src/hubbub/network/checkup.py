@@ -17,13 +17,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from hubbub.assurance import attestation
 from hubbub.disk import open_ordinary
 from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
 from hubbub.network.nats import TELL_DAYS, LoginTrial, Relay, ShownCertificate, tried
-from hubbub.network.party_folder import LEDGER, PartyFolder
+from hubbub.network.party_folder import COLLATERAL, LEDGER, PartyFolder
 from hubbub.protocol import Roster
-from hubbub.study import Study, sources
+from hubbub.study import AttestedRole, Study, sources
 from hubbub.version import VERSION
 
 _GIB = 1 << 30
@@ -74,6 +75,7 @@ def checkup(
             _found("disk", lambda: _disk(site.home, (machine.ledger or site.home / LEDGER).parent)),
             _found("memory", lambda: _memory(site, machine)),
             _found("versions", lambda: _versions(site.role)),
+            *_evidence(site),
         ]
         return [*relayed.result(), *own]
 
@@ -177,6 +179,21 @@ def _try_records(study: Study, party: str, folder: Path) -> None:
         ) from None
     if path.stat().st_size <= _READ_WHOLE:
         sources.records(study, party, folder=folder)
+
+
+def _evidence(site: PartyFolder) -> Iterator[Checked]:
+    """Whether this machine's evidence would be enough, where an approved study asks for some."""
+    asked = [one.attestation.of(site.role) for one in site.studies() if one.attestation]
+    for role in filter(None, asked):
+        yield _found("evidence", partial(_shown, site, role))
+
+
+def _shown(site: PartyFolder, role: AttestedRole) -> str:
+    """Evidence that is made, verified, and shown to nobody."""
+    at, nothing = attestation.clock(), bytes(attestation.REPORT_DATA_BYTES)
+    made = attestation.MachineAttester(site.home / COLLATERAL)(role.platform, nothing, at)
+    claims = attestation.judge(made, role, nothing, at)
+    return f"{role.platform}, enough until {datetime.fromtimestamp(claims.until, UTC):%F %T} UTC"
 
 
 def _disk(*folders: Path) -> str:

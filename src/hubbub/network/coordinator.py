@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hubbub.assurance import checked_part
+from hubbub.assurance import Attester, MachineAttester, StudyEvidence, checked_part
 from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError, UserError
-from hubbub.network.party_folder import PartyFolder
+from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
 from hubbub.protocol import EVERYBODY, Frame, Tag, parse
 from hubbub.session import (
@@ -46,13 +46,20 @@ class Coordinator:
         site: its own folder.
         study: the study.
         requests: asks the parties.
+        attester: makes this machine's evidence; its devices if None.
 
     Raises:
         UserError, StudyError: it is not the aggregator's folder, or the study was not approved.
         RefusedError: the study cannot be run apart.
     """
 
-    def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
+    def __init__(
+        self,
+        site: PartyFolder,
+        study: Study,
+        requests: Requests,
+        attester: Attester | None = None,
+    ) -> None:
         if site.role != "aggregator":
             raise UserError(
                 f"expected the aggregator's folder, got that of a {site.role}; use join"
@@ -63,6 +70,8 @@ class Coordinator:
             )
         check_apart(study)
         self.site, self.study, self.requests = site, study, requests
+        made, asked = attester or MachineAttester(site.home / COLLATERAL), study.attestation
+        self._attests = None if asked is None else StudyEvidence(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
 
     def standardise(self, found: Standardisation | None) -> None:
@@ -109,16 +118,18 @@ class Coordinator:
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
         """One try at a set-up, with a session of its own."""
-        roster = self.site.roster
+        roster, attests = self.site.roster, self._attests
+        at = attests.now() if attests else 0
         made = SetUp(
             peers=self.requests,
             keys=self.site.keys,
             study=self.study.id,
             layout=layout_of(wanted.plan),
             terms=wanted.terms,
-            offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation),
+            offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation, at),
             counts=self.study.data.counts,
             every=wanted.every,
+            attests=attests,
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)

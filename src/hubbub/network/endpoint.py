@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hubbub.assurance import Attester, MachineAttester, StudyEvidence
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
 from hubbub.network.event_log import EventLog
-from hubbub.network.party_folder import MOST_GRAPHS, PartyFolder
+from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, PartyFolder
 from hubbub.planning import Plan, is_sparse
 from hubbub.protocol import (
     EVERYBODY,
@@ -33,7 +34,15 @@ from hubbub.protocol import (
     parse,
     unverified,
 )
-from hubbub.session import Call, Membership, Party, RefusedError, SessionOffer, layout_of
+from hubbub.session import (
+    AttestedSession,
+    Call,
+    Membership,
+    Party,
+    RefusedError,
+    SessionOffer,
+    layout_of,
+)
 from hubbub.study import Study
 from hubbub.version import VERSION
 
@@ -75,6 +84,7 @@ class Endpoint(ABC):
         event_log: where it writes what happens.
         mask_stream: how masks are added; changes speed only.
         draw: its randomness; the operating system's if None.
+        attester: makes this machine's evidence; its devices if None.
     """
 
     def __init__(
@@ -84,8 +94,10 @@ class Endpoint(ABC):
         *,
         mask_stream: MaskStream | None = None,
         draw: Draw | None = None,
+        attester: Attester | None = None,
     ) -> None:
         self.site, self.event_log = site, event_log
+        self._attester = attester or MachineAttester(site.home / COLLATERAL)
         self._mask_stream = mask_stream or MaskStream()
         self._draw = draw or (lambda _: SecureSource())
         self._lock = threading.Lock()
@@ -206,6 +218,7 @@ class Endpoint(ABC):
         if self.known(study_id, session) or not self.site.open_session(session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         self._begun += 1
+        attested = self._attested(study, session, offer)
         membership = Membership(
             keys=self.site.keys,
             roster=self.roster,
@@ -216,6 +229,7 @@ class Endpoint(ABC):
             layout=layout_of(plan),
             offer=bytes(frame.payload),
             source=self._draw(self._begun),
+            attested=attested,
             mask_stream=self._mask_stream,
         )
         state = SessionState(
@@ -230,6 +244,20 @@ class Endpoint(ABC):
         self.event_log.note("session", study=study.name, purpose=offer.purpose)
         ready = self._frame(session, study_id, Tag.READY, payload)
         return [ready, *state.party.take(Call.OPEN, [])()]
+
+    def _attested(
+        self, study: Study, session: bytes, offer: SessionOffer
+    ) -> AttestedSession | None:
+        """The session in which evidence is shown, where the study asks for some."""
+        if study.attestation is None:
+            return None
+        return AttestedSession(
+            attests=StudyEvidence(asked=study.attestation, attester=self._attester),
+            roster=self.roster,
+            study=study.id,
+            session=session,
+            at=offer.at,
+        )
 
     def _frame(self, session: bytes, study: bytes, tag: Tag, payload: bytes) -> bytes:
         """A control message to the aggregator."""

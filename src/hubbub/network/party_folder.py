@@ -10,6 +10,8 @@
     graphs               ids of the studies for which a mask graph was drawn, once for each
     lock                 held by the process that serves or joins here
     runs/ID              the aggregator's runs
+    collateral           what the vendor of this machine's processor publishes about it, where a
+                         study asks for evidence that needs it
     relay                the aggregator's: what its own relay reads, its certificate and key
 
 Nothing in it ever comes over the network. A study is believed if its id is approved here, the
@@ -40,15 +42,15 @@ from hubbub.network.key_files import (
     write_roster,
 )
 from hubbub.network.roster_files import check_roster, read_roster, text_of
-from hubbub.protocol import Keys, Roster
+from hubbub.protocol import Keys, Roster, mask_graph
 from hubbub.study import Study
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
 APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
-LOCK, RELAY, LEDGER = "lock", "relay", "ledger.sqlite"
-MOST_GRAPHS = 1024  # of a study: what they add to delta stays below 2^-30 (docs/privacy.md P4)
+LOCK, RELAY, LEDGER, COLLATERAL = "lock", "relay", "ledger.sqlite", "collateral"
+MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
 _ID = re.compile(r"[0-9a-f]{64}")
 
 

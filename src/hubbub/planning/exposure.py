@@ -97,7 +97,8 @@ def exposures_of(
         )
 
     def least(row: _Adversary) -> Exposure:
-        torn = (1 + len(queries)) * mask_degree.torn_apart(study, row.shares)
+        larger = row.shares > study.parties.colluders + 1  # than the one the plan pays for
+        torn = (1 + len(queries)) * mask_degree.torn_apart(study, row.shares) if larger else 0.0
         whole = exposure(row, min(row.shares, most), torn)
         return min(whole, exposure(row, most, 0.0), key=attrgetter("epsilon")) if torn else whole
 
@@ -205,9 +206,24 @@ def _adversaries(study: Study) -> list[_Adversary]:
     ]
     if parties.trust == "tee":
         t = parties.colluders
-        name = f"{_insider(t)}, no enclave holding"
+        rows += [
+            _Adversary(
+                name=f"{_insider(t)}, {k} {'enclave' if k == 1 else 'enclaves'} broken",
+                colluding=t,
+                shares=k,
+                silos=t + 1,
+            )
+            for k in sorted({1, 2, parties.silos // 2, parties.silos - 1} - {0, t + 1})
+            if k < parties.silos
+        ]
+        name = without_belief(study)
         rows.append(_Adversary(name=name, colluding=t, shares=t + 1, silos=t + 1))
     return rows
+
+
+def without_belief(study: Study) -> str:
+    """The name of the stated adversary where no enclave keeps a share from its silo."""
+    return f"{_insider(study.parties.colluders)}, no enclave holding"
 
 
 def _insider(colluders: int) -> str:

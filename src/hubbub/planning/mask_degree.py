@@ -8,8 +8,6 @@ from __future__ import annotations
 from hubbub.protocol import mask_graph
 from hubbub.study import Study
 
-FAILURE = 2.0**-mask_graph.FAILURE_BITS
-
 
 def mask_degree(study: Study) -> int:
     """Neighbours of each silo on the mask graph: the stated adversary's silos leave it whole (P4).
@@ -26,9 +24,12 @@ def is_sparse(study: Study) -> bool:
 
 
 def torn_apart(study: Study, silos: int) -> float:
-    """Probability, 0 up to FAILURE, that so many silos take the graph of the others apart (P4)."""
+    """Probability that so many silos take a graph of the others apart (P4).
+
+    Of any of the graphs that may be drawn for the study; 0 where the bound is 0.
+    """
     if not is_sparse(study):
         return 0.0
     parties = study.parties
     bits = mask_graph.failure_bits(parties.silos, silos, parties.dropouts, mask_degree(study))
-    return 0.0 if bits >= mask_graph.FAILURE_BITS else min(1.0, 2.0**-bits)
+    return min(1.0, mask_graph.MOST_GRAPHS * float(2.0**-bits))

@@ -35,6 +35,7 @@ import numpy as np
 from hubbub.errors import StudyError
 from hubbub.privacy import (
     LEAST_SAMPLED_NOISE,
+    MOST_EPSILON,
     Bound,
     Composition,
     Release,
@@ -276,10 +277,10 @@ def bounded_projection(
 def epsilon_of(whole: list[Release], delta: float) -> Bound | None:
     """Certified epsilon; None past 50, where nothing is promised."""
     try:
-        found = Composition(whole).epsilon(delta)
+        found = Composition(whole).epsilon(delta, most=MOST_EPSILON)
     except StudyError:
         return None
-    return found if found.upper <= 50 else None
+    return found if found.upper <= MOST_EPSILON else None
 
 
 def least_noise(

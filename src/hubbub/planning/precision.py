@@ -10,7 +10,7 @@ from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
 from hubbub.planning import mask_degree, pairing
-from hubbub.privacy import Certificate
+from hubbub.privacy import MOST_EPSILON, Certificate
 from hubbub.protocol import KINDS, Projection
 from hubbub.study import Study
 
@@ -21,8 +21,9 @@ SUM_MARGIN = 0.75 * CLIP_MARGIN
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
 _UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number
 _ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not known yet
-# Up to this epsilon (or the study's) what the sampler's slack adds to delta stays below 0.1 %.
-_LARGEST_CLAIM = 10.0
+# Up to the largest epsilon that is claimed, what the sampler's slack adds to delta stays below
+# 0.1 %: the epsilon of other adversaries may be far above the study's (P6).
+_LARGEST_CLAIM = MOST_EPSILON
 # Standard deviations of a projected coordinate that must fit, as for the noise (P7).
 _PROJECTED_REACH = 12
 
@@ -49,10 +50,9 @@ def certificate_for(
     sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
     outcome = _outcome_error(float(_MOST_GRID_SIGMA))
-    top = max(study.privacy.epsilon, _LARGEST_CLAIM)
-    slack = 1e-3 * study.privacy.delta / (1 + exp(top))
+    slack = 1e-3 * study.privacy.delta / (1 + exp(_LARGEST_CLAIM))
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
-    lost_tail = draws * 1e-20  # grain of the tail's 64-bit uniforms, in total variation
+    lost_tail = draws * 1e-29  # beyond 9 standard deviations, in total variation
     return Certificate(
         epsilon=2 * (rounding + drift),
         slack=slack + lost_tail,
@@ -70,8 +70,8 @@ def _outcome_error(sigma_grid: float) -> float:
 
 
 def _graph_failure(study: Study) -> float:
-    """Probability that the stated adversary takes the mask graph apart (P4)."""
-    return mask_degree.FAILURE if mask_degree.is_sparse(study) else 0.0
+    """Probability that the stated adversary takes a mask graph apart (P4)."""
+    return mask_degree.torn_apart(study, study.parties.colluders + 1)
 
 
 def projection_for(study: Study, parameters: int) -> Projection | None:

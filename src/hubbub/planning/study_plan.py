@@ -27,7 +27,7 @@ from hubbub.privacy import (
     whole,
 )
 from hubbub.protocol import DIGEST_BYTES, LINK_BYTES, OVERHEAD, SHARE_SEAL_BYTES
-from hubbub.study import Study
+from hubbub.study import SOFTWARE, Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,7 +391,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         projected=mechanism.projected,
         joint_batches=batches,
         queries=queries,
-        warnings=_warnings(study, dimension, batches, noise),
+        warnings=_warnings(study, dimension, batches, noise, exposures),
     )
 
 
@@ -467,11 +467,41 @@ def _projection_to_dict(projected: pairing.Projected | None) -> dict[str, Any] |
     return {**asdict(projected), "exact": projected.exact} if projected else None
 
 
+def _trusting(study: Study, exposures: tuple[exposure.Exposure, ...]) -> list[str]:
+    """What rests on attested machines, with the epsilon that holds without the belief in them."""
+    found, asked = [], study.attestation
+    if study.parties.trust == "tee":
+        ends = (exposure.stated_adversary(study), exposure.without_belief(study))
+        believed, not_believed = (
+            next(one.epsilon for one in exposures if one.adversary == name) for name in ends
+        )
+        other = f"{not_believed:.4g}" if not_believed < inf else "more than 50"
+        found.append(
+            f'trust = "tee": epsilon {believed:.4g} against the {ends[0]} believes that the '
+            f"silos' machines keep their noise from their owners; without that belief it is {other}"
+        )
+        if asked is None or asked.silo is None:
+            found.append(
+                'trust = "tee" without [attestation.silo]: it can be planned, and is refused by '
+                "run and serve"
+            )
+    if asked is not None and SOFTWARE in asked.platforms:
+        found.append(
+            'platform = "software": everybody can make such evidence, so it shows nothing; it is '
+            "for tests and demonstrations"
+        )
+    return found
+
+
 def _warnings(
-    study: Study, dimension: int | None, batches: JointBatches | None, noise: float
+    study: Study,
+    dimension: int | None,
+    batches: JointBatches | None,
+    noise: float,
+    exposures: tuple[exposure.Exposure, ...],
 ) -> tuple[str, ...]:
     """What a reader should know before approving the study."""
-    found = []
+    found = _trusting(study, exposures)
     parties, privacy, data = study.parties, study.privacy, study.data
     if parties.colluders == 0:
         found.append("colluders = 0: one silo that helps the aggregator weakens the guarantee")

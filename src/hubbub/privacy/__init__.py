@@ -11,6 +11,7 @@ from hubbub.privacy.arguments import (
     LEAST_DELTA,
     LEAST_EPSILON,
     MOST_DIMENSION,
+    MOST_EPSILON,
     RELATIONS,
     SAMPLINGS,
     whole,

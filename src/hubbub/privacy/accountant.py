@@ -7,9 +7,8 @@ Sources: docs/privacy.md P1, P2 (which pairs), P11-P13 (numerics).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf, log, sqrt
 
 import numpy as np
@@ -30,9 +29,16 @@ from hubbub.privacy import (
 Array = NDArray[np.float64]
 
 GAP = 3e-4  # relative distance of the two sides of a bound
+_ROUGH = 0.01  # of calibrations that are still far from their goal
+_FAR_OFF = 0.05
+_LEAST_SLOPE = 1.5  # of log epsilon over log noise, as a first guess
+_CLOSE = 2e-4  # of a calibrated noise multiplier's epsilon
+WIDEST = 1e-3  # a bracket of epsilon that is told, where epsilon is at most 1; else relatively
 _TRIES = 6
+_FRAMES = 4
+_MANY = 20  # kinds of steps of which an answer may be half as sharp
+_FAR = 0.8  # a guess that is past a bound by more is a poor one
 _MOST_GUESS = 1.2 * arguments.MOST_EPSILON  # a guess may be too large by this factor
-_SURELY_BEYOND = 20 * arguments.MOST_EPSILON
 _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 # Relative error allowed to the closed form of the Gaussian mechanism in float64.
@@ -58,6 +64,23 @@ class Bound:
     upper: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """What is read off the composed laws of one direction, and how closely."""
+
+    way: int
+    sketches: list[tilting.Sketch]
+    frame: tilting.TiltedGrid
+    read: Callable[[composition.ComposedLaw], float]
+    allowed: Callable[[Bound], float]
+    guess: float = 0.0  # for which the frame was made: a bound far below it makes it a poor one
+
+
+def is_narrow(bound: Bound, share: float = 1.0) -> bool:
+    """Whether a bracket of epsilon is as narrow as is promised, or that share of it."""
+    return bound.upper - bound.lower <= share * WIDEST * max(1.0, bound.lower)
+
+
 class Composition:
     """Releases on one data set, in any order, composed adaptively (docs/privacy.md P2)."""
 
@@ -67,17 +90,25 @@ class Composition:
         arguments.whole("steps", sum(r.count for r in releases), least=1, most=arguments.MOST_STEPS)
         self._releases = _gathered(releases)
 
-    def epsilon(self, delta: float, *, gap: float = GAP) -> Bound:
-        """Epsilon at a delta; the sides differ by at most about gap * max(0.01, epsilon)."""
+    def epsilon(self, delta: float, *, gap: float = GAP, most: float = inf) -> Bound:
+        """Epsilon at a delta; the sides differ by at most about gap * max(0.01, epsilon).
+
+        They may be further apart, see `is_narrow`.
+
+        Raises:
+            StudyError: it is surely above `most`.
+        """
         delta = arguments.delta(delta)
-        if (guess := self.estimate(delta)) > _MOST_GUESS and self._is_beyond(guess, delta):
+        if most < inf and self._is_beyond(most, delta):
             raise StudyError(
-                f"expected epsilon up to {arguments.MOST_EPSILON:g}, "
-                f"got about {guess:.4g}; add noise or take fewer steps"
+                f"expected epsilon up to {most:g}, got about {self.estimate(delta):.4g}; "
+                "add noise or take fewer steps"
             )
         if (shift := self._gaussian) is not None:
             value = normal.gaussian_epsilon(shift, delta)
             return _near(value, shift, most=inf)
+        if len(self._releases) > _MANY or self._is_enclosed:
+            gap *= 2
         return self._worst(
             lambda way: self._epsilon_one_way(way, delta, gap),
             lambda way, least: self._stays_below(way, least, delta),
@@ -85,7 +116,7 @@ class Composition:
 
     def delta(self, epsilon: float, *, gap: float = GAP) -> Bound:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
-        epsilon = arguments.epsilon(epsilon)
+        epsilon = arguments.epsilon(epsilon, most=arguments.MOST_LOSS)
         if (shift := self._gaussian) is not None:
             return _near(normal.gaussian_delta(shift, epsilon), shift, most=1.0)
         return self._worst(
@@ -113,8 +144,9 @@ class Composition:
             )
         curves = []
         for way in range(self._ways):
-            frame = tilting.frame_for_delta(self._sketches[way], near, 1e-3)
-            _, upper = self._laws(way, frame, tilting.step_for_gap(1e-3, frame.saddle, self._count))
+            sketches = self._sketches(way, near)
+            frame = tilting.frame_for_delta(sketches, near, 1e-3)
+            upper = self._upper_law(way, sketches, frame, 1e-3)
             curves.append([upper.delta(float(epsilon)) for epsilon in epsilons])
         return np.asarray(np.max(curves, axis=0))
 
@@ -128,17 +160,25 @@ class Composition:
         alone = max((_far_guess(shift, delta) for shift in steps), default=0.0)
         if alone > 2 * arguments.MOST_EPSILON:  # what is composed with it can only add
             return alone
-        return tilting.chernoff_epsilon(self._sketches[0], delta)
+        return tilting.chernoff_epsilon(self._sketches(0, delta), delta)
 
-    def _is_beyond(self, guess: float, delta: float) -> bool:
-        """Whether epsilon is more than is looked at; rare large losses make guesses too large."""
-        if guess > _SURELY_BEYOND or self._gaussian is not None:
+    def _is_beyond(self, most: float, delta: float) -> bool:
+        """Whether epsilon is surely above `most`; rare large losses make guesses too large."""
+        guess = self.estimate(delta)
+        if guess <= 1.2 * most:
+            return False
+        if guess > 20 * most or self._gaussian is not None:
             return True
-        return self.delta(arguments.MOST_EPSILON).lower > delta
+        return self.delta(most).lower > delta
 
     @property
     def _count(self) -> int:
         return sum(one.count for one in self._releases)
+
+    @property
+    def _is_enclosed(self) -> bool:
+        """Whether a law is known from two sides only, which are some way apart."""
+        return any(isinstance(one.laws[0], laws.Enclosed) for one in self._releases)
 
     @property
     def _ways(self) -> int:
@@ -153,90 +193,126 @@ class Composition:
         squares = (r.count * (r.gaussian or 0.0) ** 2 for r in self._releases)
         return sqrt(sum(squares))
 
-    @cached_property
-    def _sketches(self) -> list[list[tilting.Sketch]]:
-        """Per direction, the coarse law of every release."""
-        return [
-            [tilting.sketch(_law(one, way), one.count) for one in self._releases]
-            for way in range(self._ways)
-        ]
+    def _sketches(self, way: int, delta: float) -> list[tilting.Sketch]:
+        """The coarse law of every release in one direction, as far out as delta needs it."""
+        tail = tilting.tail_for(delta, self._count)
+        atoms = tilting.atoms_for(len(self._releases))
+        return [tilting.sketch(_law(one, way), one.count, tail, atoms) for one in self._releases]
 
     def _stays_below(self, way: int, epsilon: float, delta: float) -> bool:
         """Whether a direction is surely below delta at epsilon: one upper bound, on few cells."""
-        sketches = self._sketches[way]
         if delta < _LEAST_SEEN:
             return False
+        sketches = self._sketches(way, delta)
         room = epsilon - tilting.chernoff_epsilon(sketches, delta)
         if room <= 0:
             return False
         frame = tilting.frame_for_epsilon(sketches, epsilon, least=delta)
-        _, upper = self._laws(way, frame, tilting.step_for_gap(room / 4, frame.saddle, self._count))
-        return upper.delta(epsilon) < delta
+        return self._upper_law(way, sketches, frame, room / 4).delta(epsilon) < delta
 
     def _epsilon_one_way(self, way: int, delta: float, gap: float) -> Bound:
-        """One direction of `epsilon`."""
-        sketches = self._sketches[way]
-        scale = max(_LEAST_EPSILON, tilting.chernoff_epsilon(sketches, delta))
-        frame = tilting.frame_for_delta(sketches, delta, gap * scale)
-        step = tilting.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
-        return self._refined(
-            way,
-            frame,
-            step,
-            read=lambda law: law.epsilon(delta),
-            allowed=lambda best: gap * max(_LEAST_EPSILON, best.lower),
-        )
+        """One direction of `epsilon`; framed anew where the first guess was far too large."""
+        sketches = self._sketches(way, delta)
+        guess = tilting.chernoff_epsilon(sketches, delta)
+        best, frames = Bound(lower=0.0, upper=inf), 0
+        while True:
+            scale = max(_LEAST_EPSILON, guess)
+            frame = tilting.frame_for_delta(sketches, delta, gap * scale, guess)
+            step = tilting.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
+            question = _Question(
+                way=way,
+                sketches=sketches,
+                frame=frame,
+                read=lambda law: law.epsilon(delta),
+                allowed=lambda best: gap * max(_LEAST_EPSILON, best.lower),
+                guess=guess,
+            )
+            best = self._refined(question, tilting.first_look(frame, step), best)
+            frames += 1
+            near = best.upper > _FAR * guess
+            if near or frames == _FRAMES or best.upper - best.lower <= question.allowed(best):
+                break
+            guess = best.upper
+        if gap < _ROUGH and not is_narrow(best, 0.9):
+            step = tilting.step_within(frame, sketches, step / 4, finer=4)
+            best = self._bracket(question, step, best)
+        return best
 
     def _delta_one_way(self, way: int, epsilon: float, gap: float) -> Bound:
-        """One direction of `delta`."""
-        frame = tilting.frame_for_epsilon(self._sketches[way], epsilon)
-        step = tilting.step_for_gap(0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count)
-        return self._refined(
-            way,
-            frame,
-            step,
-            read=lambda law: law.delta(epsilon),
-            allowed=lambda best: gap * best.lower + 1e-15,
-        )
+        """One direction of `delta`; framed anew where the first guess was far too large."""
+        guess, best = _LEAST_SEEN, Bound(lower=0.0, upper=1.0)
+        for _ in range(_FRAMES):
+            sketches = self._sketches(way, guess)
+            frame = tilting.frame_for_epsilon(sketches, epsilon, least=guess)
+            question = _Question(
+                way=way,
+                sketches=sketches,
+                frame=frame,
+                read=lambda law: law.delta(epsilon),
+                allowed=lambda best: gap * best.lower + _LEAST_SEEN,
+            )
+            step = tilting.step_for_gap(
+                0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count
+            )
+            best = self._refined(question, step, best)
+            if best.upper - best.lower <= 4 * gap * best.lower or best.upper < _LEAST_SEEN:
+                break
+            guess = max(best.lower, best.upper / 100)
+        return best
 
-    def _refined(
-        self,
-        way: int,
-        frame: tilting.TiltedGrid,
-        step: float,
-        *,
-        read: Callable[[composition.ComposedLaw], float],
-        allowed: Callable[[Bound], float],
-    ) -> Bound:
+    def _refined(self, question: _Question, step: float, best: Bound) -> Bound:
         """One direction, on finer and finer grids until the sides are as close as allowed."""
-        best = Bound(lower=0.0, upper=inf)
-        before = inf
+        before, stalled = inf, 0
         for _ in range(_TRIES):
-            finer = tilting.step_within(frame, self._sketches[way], step)
-            lower, upper = self._laws(way, frame, finer)
-            best = Bound(lower=max(best.lower, read(lower)), upper=min(best.upper, read(upper)))
-            excess = (best.upper - best.lower) / allowed(best)
-            if excess <= 1 or excess > 0.9 * before or finer > step:
+            finer = tilting.step_within(question.frame, question.sketches, step)
+            best = self._bracket(question, finer, best)
+            excess = (best.upper - best.lower) / question.allowed(best)
+            stalled += excess > 0.9 * before
+            poor = best.upper <= _FAR * question.guess
+            if excess <= 1 or stalled > 1 or finer > step or poor:
                 break
             # The gap is quadratic in the step; linear where a law's bulk is within one cell.
             step, before = finer * min(max(sqrt(0.6 / excess), 0.2), 0.7), excess
         return best
 
+    def _bracket(self, question: _Question, step: float, best: Bound) -> Bound:
+        """What a grid of this step says, where it is better than what is known already."""
+        lower, upper = self._laws(question.way, question.sketches, question.frame, step)
+        return Bound(
+            lower=max(best.lower, question.read(lower)), upper=min(best.upper, question.read(upper))
+        )
+
     def _laws(
-        self, way: int, frame: tilting.TiltedGrid, step: float
+        self, way: int, sketches: list[tilting.Sketch], frame: tilting.TiltedGrid, step: float
     ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
-        step = tilting.step_within(frame, self._sketches[way], step)
-        effort.spend((frame.high - frame.low) / step)
         below, above = [], []
-        for one, made in zip(self._releases, self._sketches[way], strict=True):
-            law = _law(one, way)
-            cells = tilting.grid(made, frame.saddle, step, frame.order)
-            effort.spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
+        for one, law, cells in self._grids(way, sketches, frame, step):
             low, high = discretise.bracket(law, cells, frame.saddle)
             below.append((low, one.count))
             above.append((high, one.count))
         return composition.compose(below, frame, -1), composition.compose(above, frame, +1)
+
+    def _upper_law(
+        self, way: int, sketches: list[tilting.Sketch], frame: tilting.TiltedGrid, gap: float
+    ) -> composition.ComposedLaw:
+        """The composed law from above, at most about `gap` too large in epsilon."""
+        step = tilting.step_for_gap(gap, frame.saddle, self._count)
+        step = tilting.step_within(frame, sketches, step)
+        grids = self._grids(way, sketches, frame, step)
+        above = [(discretise.above(law, cells), one.count) for one, law, cells in grids]
+        return composition.compose(above, frame, +1)
+
+    def _grids(
+        self, way: int, sketches: list[tilting.Sketch], frame: tilting.TiltedGrid, step: float
+    ) -> Iterator[tuple[mechanism.Release, laws.Law, tilting.Grid]]:
+        """Every release with its law in one direction, and the law's cells."""
+        effort.spend((frame.high - frame.low) / step)
+        for one, made in zip(self._releases, sketches, strict=True):
+            law = _law(one, way)
+            cells = tilting.grid(made, frame.saddle, step, frame.order)
+            effort.spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
+            yield one, law, cells
 
 
 def calibrate(
@@ -250,14 +326,19 @@ def calibrate(
     epsilon = arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON)
     delta = arguments.delta(delta)
 
-    def spent(log_noise: float) -> float:
+    def spent(log_noise: float, gap: float) -> float:
         composed = Composition(build(float(np.exp(log_noise))))
         if (guess := composed.estimate(delta)) > _MOST_GUESS:
             return log(guess) - log(epsilon)
-        upper = min(composed.epsilon(delta).upper, _MOST_GUESS)
+        upper = min(composed.epsilon(delta, gap=gap).upper, _MOST_GUESS)
         return log(max(upper, 1e-12)) - log(epsilon)
 
-    return float(np.exp(_root_from_above(spent, _rough_noise(build, epsilon, delta))))
+    near = _rough_noise(build, epsilon, delta)
+    # On few cells first: where rare large losses decide, the rough noise is far off.
+    rough = _root_from_above(lambda noise: spent(noise, _ROUGH), near, _FAR_OFF, _LEAST_SLOPE)
+    near, slope = rough.enough, rough.steepness
+    found = _root_from_above(lambda noise: spent(noise, GAP), near, _CLOSE, slope)
+    return float(np.exp(found.enough))
 
 
 def _rough_noise(
@@ -286,30 +367,76 @@ def _rough_noise(
     return high
 
 
-def _root_from_above(spent: Callable[[float], float], start: float) -> float:
-    """A point at most about 2e-4 above the root of a decreasing function, seen to be <= 0."""
-    least, most = log(1e-3), log(1e6)
-    here, slope = start, -1.5
-    best = inf
-    value = spent(here)
-    for _ in range(40):
-        if value <= 0:
-            best = min(best, here)
-            if value > -2e-4:
-                break
-        there = min(max(here - value / slope + 7e-5, here - 1.0, least), here + 1.0, most)
-        if abs(there - here) < 1e-9:
+def _root_from_above(
+    spent: Callable[[float], float], start: float, close: float, slope: float
+) -> _Ends:
+    """What is known when a decreasing function was seen to be between -`close` and 0.
+
+    Outwards from the start until the root is between two points, then by false position; a point
+    that stays counts for half (the Illinois rule), so that both sides come nearer.
+    """
+    ends = _Ends(least=log(1e-3), most=log(1e6), aim=-close / 2, slope=slope)
+    here = start
+    for _ in range(60):
+        value = spent(here)
+        ends.note(here, value)
+        there = ends.next(here, value)
+        if -close < value <= 0 or abs(there - here) < 1e-9:
             break
-        new = spent(there)
-        # Between near points the slope is mostly the width of the brackets.
-        flattest = -0.1 if abs(there - here) < 0.05 else -1e-3
-        slope = min(flattest, (new - value) / (there - here))
-        here, value = there, new
-    if best == inf:
+        here = there
+    if ends.enough == inf:
         raise StudyError(
             "expected a noise multiplier up to 1e6 to suffice; ask for a larger epsilon"
         )
-    return best
+    return ends
+
+
+@dataclass(kw_only=True)
+class _Ends:
+    """What is known of where a decreasing function comes down to `aim`."""
+
+    least: float
+    most: float
+    aim: float
+    slope: float
+    enough: float = inf  # the least point at which it was seen to be at most 0
+    _low: tuple[float, float] | None = None
+    _high: tuple[float, float] | None = None
+    _above: bool | None = None  # whether the last value was
+
+    def note(self, here: float, value: float) -> None:
+        """The function has this value there."""
+        if value <= 0:
+            self.enough = min(self.enough, here)
+        again, self._above = self._above == (value > self.aim), value > self.aim
+        if self._above:
+            self._low, self._high = (here, value), self._halved(self._high, again)
+        else:
+            self._low, self._high = self._halved(self._low, again), (here, value)
+
+    def _halved(self, end: tuple[float, float] | None, again: bool) -> tuple[float, float] | None:
+        """An end that stays; it counts for half if the other one was replaced twice."""
+        if end is None or not again:
+            return end
+        return end[0], self.aim + (end[1] - self.aim) / 2
+
+    @property
+    def steepness(self) -> float:
+        """How fast the function falls between the ends, as far as that is known."""
+        if self._low is None or self._high is None:
+            return _LEAST_SLOPE
+        (low, above), (high, below) = self._low, self._high
+        return max(_LEAST_SLOPE, (above - below) / (high - low))
+
+    def next(self, here: float, value: float) -> float:
+        """Where to look next."""
+        if self._low is None or self._high is None:
+            away = min(max((value - self.aim) / self.slope, -1.0), 1.0)
+            self.slope /= 1.5
+            return min(max(here + away, self.least), self.most)
+        (low, above), (high, below) = self._low, self._high
+        share = (above - self.aim) / (above - below)
+        return low + min(max(share, 0.01), 0.99) * (high - low)
 
 
 def _law(one: mechanism.Release, way: int) -> laws.Law:

@@ -7,10 +7,11 @@ from numbers import Integral, Real
 
 from hubbub.errors import StudyError
 
-LEAST_DELTA = 1e-12
+LEAST_DELTA = 1e-15
 LEAST_EPSILON = 0.001  # for which noise is found
-MOST_STEPS = 1_000_000
-MOST_EPSILON = 50.0
+MOST_STEPS = 10_000_000
+MOST_EPSILON = 50.0  # that may be asked for
+MOST_LOSS = 500.0  # at which delta is looked at
 MOST_DIMENSION = 2**40
 RELATIONS = ("add-remove", "substitute")
 SAMPLINGS = ("poisson", "without-replacement", "none")
@@ -79,7 +80,7 @@ def rate(value: object) -> float:
 
 
 def delta(value: object) -> float:
-    """A delta in [1e-12, 1)."""
+    """A delta in [1e-15, 1)."""
     number = real("delta", value)
     if not LEAST_DELTA <= number < 1:
         raise StudyError(
@@ -89,11 +90,11 @@ def delta(value: object) -> float:
     return number
 
 
-def epsilon(value: object, *, least: float = 0.0) -> float:
-    """An epsilon in [least, 50]."""
+def epsilon(value: object, *, least: float = 0.0, most: float = MOST_EPSILON) -> float:
+    """An epsilon in [least, most]."""
     number = real("epsilon", value)
     remedy = "larger values promise nothing" if number > least else "choose a larger one"
-    return within("epsilon", number, least=least, most=MOST_EPSILON, remedy=remedy)
+    return within("epsilon", number, least=least, most=most, remedy=remedy)
 
 
 def choice(name: str, value: object, options: tuple[str, ...]) -> str:

@@ -16,21 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, floor, isnan, log, log2, sqrt
+from math import ceil, exp, floor, isnan, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
-from scipy.optimize import brentq
 
-from hubbub.privacy import discretise, tilting
+from hubbub.privacy import discretise, tilting, transform
 
 Array = NDArray[np.float64]
+Spectrum = NDArray[np.complex128]
 
 _UNIT = 2.0**-53
 _LARGEST_EXPONENT = 700.0
-# Error of one coefficient of an FFT of a probability vector, in units of 2^-53 per binary stage.
-_FFT_CONSTANT = 4.0
 _SHARES = np.array([1.0, 0.75, 0.5, 0.25])  # of the orders that bound the mass outside a window
 
 
@@ -78,16 +76,22 @@ class ComposedLaw:
         if not crossed:
             settled = self.sign > 0 and values[0] <= delta
             return first if settled else (float("inf") if self.sign > 0 else 0.0)
-
-        def excess(epsilon: float) -> float:
-            return log(max(self.delta(epsilon), 1e-300)) - log(delta)
-
-        low, high = float(places[crossed[-1]]), float(places[crossed[-1] + 1])
-        root = float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13))
+        root = self._crossing(delta, float(places[crossed[-1]]), float(places[crossed[-1] + 1]))
         nudge = self.sign * 1e-12 * max(1.0, root)
         while (self.delta(root) > delta) == (self.sign > 0):  # until the root is on the safe side
             root, nudge = root + nudge, 2 * nudge
         return max(root, 0.0)
+
+    def _crossing(self, delta: float, low: float, high: float) -> float:
+        """Where delta is crossed between two epsilons, by halving.
+
+        SciPy's root finders leave a cycle of references to what they were given, and so to this
+        law's arrays until the collector comes by.
+        """
+        while high - low > 1e-13 * max(1.0, high):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        return high if self.sign > 0 else low
 
 
 def compose(
@@ -135,23 +139,18 @@ def compose(
 
 def _spectrum(
     steps: Sequence[tuple[tuple[discretise.GridLaw, int], float]], order: float, size: int
-) -> tuple[NDArray[np.complex128], int, float]:
+) -> tuple[Spectrum, int, float]:
     """The Fourier transform of the tilted convolution, shifted down, and its masses' round-off.
 
     Every law is centred before it is transformed; `shift` is by how many steps in all.
     """
-    spectrum: NDArray[np.complex128] = np.ones(size // 2 + 1, dtype=np.complex128)
-    parts: list[tuple[int, Array]] = []
-    shift = 0
+    whole = transform.PowerProduct(size)
     for (law, count), moment in steps:
         with np.errstate(divide="ignore"):
             mass = np.exp(np.log(law.mass) + order * law.losses - moment)
-        centre = round(float(mass @ law.cuts))
-        one = fft.rfft(np.bincount((law.cuts - centre) % size, weights=mass, minlength=size))
-        spectrum *= one**count
-        parts.append((count, np.log(np.maximum(np.abs(one), _UNIT))))
-        shift += count * centre
-    return spectrum, shift, _round_off(parts, size)
+        whole.multiply(law.cuts, mass / mass.sum(), count)
+    spectrum, error = whole.result()
+    return spectrum, whole.shift, sqrt(2 * float(error @ error) / size)
 
 
 def _tilting_error(law: discretise.GridLaw, order: float, moment: float) -> float:
@@ -159,20 +158,6 @@ def _tilting_error(law: discretise.GridLaw, order: float, moment: float) -> floa
     smallest = float(law.mass[law.mass > 0].min())
     steepest = order * float(np.abs(law.losses).max())
     return 4 * _UNIT * (4 - log(smallest) + steepest + abs(moment))
-
-
-def _round_off(parts: Sequence[tuple[int, Array]], size: int) -> float:
-    """Euclidean norm of the error of the convolved masses.
-
-    An error `a` in a coefficient phi becomes S a |phi|^(S - 1) in its S-th power, times the other
-    factors; by Parseval the norm over the spectrum, divided by sqrt(size), is that of the masses.
-    """
-    unit = _FFT_CONSTANT * _UNIT * log2(size)
-    log_all = np.sum([count * log_one for count, log_one in parts], axis=0)
-    error = np.exp(log_all)
-    for count, log_one in parts:
-        error += count * np.exp(log_all - log_one)
-    return unit * sqrt(2 * float(error @ error) / size)
 
 
 def _kernel_norm(order: float, step: float, size: int) -> float:

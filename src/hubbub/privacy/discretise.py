@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 Cuts = NDArray[np.int64]
 
 _UNIT = 2.0**-53
+_LARGE = 0.01  # a last group so large is placed in every way that there is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +68,42 @@ class Rest(NamedTuple):
 
 def bracket(law: laws.Law, grid: tilting.Grid, order: float) -> tuple[GridLaw, GridLaw]:
     """The law on the grid from below and from above, from one evaluation of its masses."""
+    if isinstance(law, laws.Enclosed):
+        return bracket(law.below, grid, order)[0], above(law.above, grid)
+    losses, p, q = _bins(law, grid)
+    merged = _merged(losses, p, q, law.atom, order)
+    return _on_grid(grid, p, q, merged, 0.0), _above(law, grid, losses, p, q)
+
+
+def above(law: laws.Law, grid: tilting.Grid) -> GridLaw:
+    """The law on the grid from above alone."""
+    return _above(law, grid, *_bins(law, grid))
+
+
+def _bins(law: laws.Law, grid: tilting.Grid) -> tuple[Array, Array, Array]:
+    """The losses of the cuts, and the masses between cuts and middles of cells."""
     edges = np.empty(2 * grid.cuts.size - 1)
     edges[0::2], edges[1::2] = grid.cuts, (grid.cuts + grid.widths / 2)[:-1]
     edges = grid.offset + grid.step * edges
-    p, q = law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
-    losses = edges[0::2]
-    above, infinite = _connected(losses, p, q, law.atom)
-    sides = (_merged(losses, p, q, law.atom, order), 0.0), (above, infinite + law.missing)
-    below, above_all = (
-        GridLaw(
-            step=grid.step,
-            offset=grid.offset,
-            cuts=grid.cuts,
-            mass=mass,
-            infinite=at_infinity,
-            doubt=_doubt(p, q),
-        )
-        for mass, at_infinity in sides
+    return edges[0::2], *law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
+
+
+def _above(law: laws.Law, grid: tilting.Grid, losses: Array, p: Array, q: Array) -> GridLaw:
+    """From above, with the mass that the law leaves out."""
+    mass, infinite = _connected(losses, p, q, law.atom)
+    return _on_grid(grid, p, q, mass, infinite + law.missing)
+
+
+def _on_grid(grid: tilting.Grid, p: Array, q: Array, mass: Array, infinite: float) -> GridLaw:
+    """Masses at the cuts of a grid."""
+    return GridLaw(
+        step=grid.step,
+        offset=grid.offset,
+        cuts=grid.cuts,
+        mass=mass,
+        infinite=infinite,
+        doubt=_doubt(p, q),
     )
-    return below, above_all
 
 
 def _doubt(p: Array, q: Array) -> float:
@@ -125,15 +143,12 @@ def _merged(losses: Array, p: Array, q: Array, atom: float, order: float) -> Arr
     p, q = p[seen], q[seen]
     ratios = np.exp(losses)
     falling, rest = _on_cuts(p, q, ratios)
-    mirrored, _ = _on_cuts(q[::-1], p[::-1], 1 / ratios[::-1])
-    choices = [
-        _rounded_down(falling, rest),
-        _lifted(falling, rest, ratios),
-        mirrored[::-1] * ratios,
-    ]
+    choices = [_rounded_down(falling, rest), _lifted(falling, rest, ratios)]
+    if rest.p > _LARGE:
+        mirrored, _ = _on_cuts(q[::-1], p[::-1], 1 / ratios[::-1])
+        choices.append(mirrored[::-1] * ratios)
     weight = np.exp(np.minimum(order * (losses - losses[-1]), 0.0))
-    best = max(range(3), key=lambda k: float(choices[k] @ weight))
-    return choices[best]
+    return max(choices, key=lambda one: float(one @ weight))
 
 
 def _on_cuts(p_masses: Array, q_masses: Array, targets: Array) -> tuple[Array, Rest]:

@@ -11,14 +11,16 @@ compose, of epsilon or of delta.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import erf, log, log1p, sqrt
+from math import erf, inf, log, log1p, sqrt
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtri
 
 from hubbub.privacy.normal import interval_mass
+from hubbub.privacy.unit_law import UnitRemoval
 
 Array = NDArray[np.float64]
 
@@ -62,8 +64,8 @@ class Removal:
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
-        reach = -float(ndtri(tail))
-        return np.unique(self.loss(np.linspace(-reach, self.shift + reach, count)))
+        least, most = _outcomes(self.rate, self.shift, tail)
+        return np.unique(self.loss(np.linspace(least, most, count)))
 
     def loss(self, outcome: Array) -> Array:
         """log(1 - q + q exp(m x - m^2 / 2))."""
@@ -126,8 +128,7 @@ class ExchangedRecord:
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
-        reach = -float(ndtri(tail))
-        outcomes = np.linspace(-reach, self.shift + reach, count)
+        outcomes = np.linspace(*_outcomes(self.rate, self.shift, tail), count)
         forward = Removal(rate=self.rate, shift=self.shift).loss(outcomes)
         backward = Removal(rate=self.rate, shift=self.shift).loss(-outcomes)
         return np.unique(forward - backward)
@@ -201,13 +202,46 @@ class Mixture:
         """See `Law.quantiles`."""
         moving = [w * (law.atom < 1) for w, law in zip(self.weights, self.laws, strict=True)]
         heaviest = self.laws[int(np.argmax(moving))].quantiles(tail, count)
-        ends = [law.quantiles(tail, 3)[[0, -1]] for law in (self.laws[0], self.laws[-1])]
+        ends = [
+            law.quantiles(min(tail / max(weight, tail), 0.01), 3)[[0, -1]]
+            for weight, law in zip(self.weights, self.laws, strict=True)
+        ]
         low = min(heaviest[0], *(e[0] for e in ends))
         high = max(heaviest[-1], *(e[1] for e in ends))
         # Where only the other laws reach, even steps: they may reach ten times as far.
         below = np.linspace(low, heaviest[0], count // 8)
         above = np.linspace(heaviest[-1], high, count // 8)
         return np.unique(np.concatenate([below, heaviest, above]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enclosed:
+    """A law that is not known by itself, but by one that dominates it and one that it dominates."""
+
+    above: Law
+    below: Law
+
+    @property
+    def atom(self) -> float:
+        """See `Law.atom`."""
+        return self.above.atom
+
+    @property
+    def missing(self) -> float:
+        """See `Law.missing`."""
+        return self.above.missing
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """See `Law.masses`; of the law above."""
+        return self.above.masses(edges)
+
+    def quantiles(self, tail: float, count: int) -> Array:
+        """See `Law.quantiles`; of the law above."""
+        return self.above.quantiles(tail, count)
+
+    def reversed(self) -> Enclosed:
+        """What encloses the law of the swapped pair."""
+        return Enclosed(above=Reversed(law=self.above), below=Reversed(law=self.below))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +260,24 @@ class Nothing:
         return np.zeros(1)
 
 
+def _outcomes(rate: float, shift: float, tail: float) -> tuple[float, float]:
+    """Where (1 - rate) N(0) + rate N(shift) has about `tail` below, and above."""
+    reach = -float(ndtri(tail))
+
+    def excess(outcome: float) -> float:
+        absent = log1p(-rate) + float(log_ndtr(-outcome)) if rate < 1 else -inf
+        return float(np.logaddexp(absent, log(rate) + float(log_ndtr(shift - outcome)))) - log(tail)
+
+    return -reach, float(brentq(excess, -reach, shift + reach + 1, xtol=1e-3))
+
+
 def work_of(law: Law) -> float:
     """What a mass of it costs, see `effort`: as much for every law of a mixture."""
+    if isinstance(law, Enclosed):
+        return work_of(law.above) + work_of(law.below)
     whole = law.law if isinstance(law, Reversed) else law
+    if isinstance(whole, UnitRemoval):
+        return float(whole.records)
     return 0.5 * (len(whole.laws) if isinstance(whole, Mixture) else 1)
 
 
@@ -236,5 +285,7 @@ def with_missing(law: Law, slack: float) -> Law:
     """A law that holds except on an event of probability `slack`, charged as loss +inf."""
     if isinstance(law, Reversed):
         return Reversed(law=with_missing(law.law, slack))
+    if isinstance(law, Enclosed):
+        return replace(law, above=with_missing(law.above, slack))
     changed: Any = law  # each of the other laws is a dataclass with this field
     return cast(Law, replace(changed, missing=law.missing + slack))

@@ -13,11 +13,12 @@ from math import ceil, floor, log, log1p, sqrt
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammainc, gammainccinv, gammaincinv
+from scipy.special import erfc, erfcinv, gammainc, gammaincc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
 from hubbub.privacy import arguments, effort
 from hubbub.privacy.laws import (
+    Enclosed,
     ExchangedRecord,
     Law,
     Mixture,
@@ -27,17 +28,20 @@ from hubbub.privacy.laws import (
     Reversed,
     with_missing,
 )
+from hubbub.privacy.unit_law import UnitRemoval
 
 PROJECTIONS = ("gaussian", "sign")
+_MOST_OF_A_UNIT = 1000
 _CHI_TAIL = 1e-26
 _LEAST_RADIUS = 2.0**-5
-_CHI_NODES = 40  # more of them move epsilon by less than 1e-6 of itself
+_CHI_CELLS, _CHI_WIDEST = (64, 1200), 0.01  # fewest and most cells; of the shift
+_CHI_ERROR = 1e-12  # relative, of the chi-squared masses as they are computed
 _SIGN_TAIL = 1e-26
 _SIGN_CELLS = 40  # more of them lower epsilon by less than 1e-3 of itself
 _SIGN_NODES = 12
 _HYPERGEOMETRIC_TAIL = 1e-26
 # Losses of a sampled step grow with the square of 2 / z, and e^loss must be a float.
-LEAST_SAMPLED_NOISE = 0.08
+LEAST_SAMPLED_NOISE = 0.03
 
 Array = NDArray[np.float64]
 
@@ -53,7 +57,10 @@ class Step:
         sample_rate: probability with which a record is in the batch, from 1e-9 to 1; batch / n
             without replacement.
         sampling: "poisson", "without-replacement" or "none".
-        count: number of such steps, 1 to 1,000,000.
+        count: number of such steps, 1 to 10,000,000.
+        records_per_unit: the most records of one protected unit, a patient say, from 1 to 1000;
+            C is the norm of one *record*. Above 1 for "add-remove" alone (or without sampling):
+            the unit is there or not. "without-replacement" has no account of it.
 
     Raises:
         StudyError: a value is out of its range.
@@ -66,6 +73,7 @@ class Step:
     sample_rate: float = 1.0
     sampling: str = "poisson"
     count: int = 1
+    records_per_unit: int = 1
 
     def __post_init__(self) -> None:
         # As Python's own numbers: others wrap around, or round what is certified.
@@ -77,6 +85,10 @@ class Step:
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
         arguments.choice("sampling", self.sampling, arguments.SAMPLINGS)
+        each = arguments.whole(
+            "records_per_unit", self.records_per_unit, least=1, most=_MOST_OF_A_UNIT
+        )
+        object.__setattr__(self, "records_per_unit", each)
         if self.sampling == "none" and self.sample_rate != 1:
             raise StudyError(
                 f"expected sample_rate = 1 with sampling = 'none', got {self.sample_rate:g}; "
@@ -98,9 +110,30 @@ class Release:
 
 
 def release(step: Step, relation: str) -> Release:
-    """The dominating pairs of a step, by the table of P1."""
+    """The dominating pairs of a step, by the table of P1; of units with several records, by P20.
+
+    Raises:
+        StudyError: units of several records have no account with this sampling and relation.
+    """
     arguments.choice("relation", relation, arguments.RELATIONS)
+    if step.records_per_unit > 1:
+        return _of_units(step, relation)
     return _moved(step, relation, 1 / step.noise_multiplier)
+
+
+def _of_units(step: Step, relation: str) -> Release:
+    """P20: the mixture over how many of a unit's records are in the batch."""
+    many, shift = step.records_per_unit, 1 / step.noise_multiplier
+    if step.sampling == "none" or (step.sampling == "poisson" and step.sample_rate == 1):
+        return _moved(step, relation, many * shift)
+    if step.sampling != "poisson" or relation != "add-remove":
+        raise StudyError(
+            "expected sampling = 'poisson' and relation = 'add-remove' with records_per_unit = "
+            f"{many}, got {step.sampling!r} and {relation!r}; others have no account for units of "
+            "several records: choose these, or let each unit have one record"
+        )
+    law = UnitRemoval(rate=step.sample_rate, shift=shift, records=many)
+    return Release(laws=(law, Reversed(law=law)), count=step.count)
 
 
 def _moved(step: Step, relation: str, shift: float) -> Release:
@@ -193,24 +226,58 @@ def release_projected(
     """Poisson steps, each seen through a fresh public Gaussian projection to `dimension` (P8).
 
     Given the projection, the shift is R / z with R^2 = chi^2_k / k; R is public and independent of
-    the data. Gauss-Legendre nodes over R integrate the bin masses, which are analytic in R. An R
-    below 2^-5 is charged as 2^-5, which pays for matrices of finite precision (P8 (8)).
+    the data. H_a is convex in erf(R / (z sqrt 8)): from above the mass of each cell of R goes to
+    both of its ends, from below to one radius in it, with the mean of that kept. An R below 2^-5 is
+    charged as 2^-5, which pays for matrices of finite precision (P8 (8)).
     """
     half = dimension / 2
     low = max(_LEAST_RADIUS, float(np.sqrt(gammaincinv(half, _CHI_TAIL) / half)))
-    below = float(gammainc(half, half * low**2))
     high = float(np.sqrt(gammainccinv(half, _CHI_TAIL) / half))
-    nodes, weights = np.polynomial.legendre.leggauss(_CHI_NODES)
-    radius = (high + low) / 2 + (high - low) / 2 * nodes
-    log_density = (dimension - 1) * np.log(radius) - half * radius**2
-    weights = weights * np.exp(log_density - log_density.max())
-    weights *= (1 - below) / weights.sum()
-    radius, weights = np.append(low, radius), np.append(below, weights)
-    kept = weights > _CHI_TAIL
-    laws = [Removal(rate=sample_rate, shift=float(r) / noise_multiplier) for r in radius[kept]]
-    missing = float(weights[~kept].sum()) + _CHI_TAIL
-    mixture = _mixture(weights[kept], laws, missing=missing)
-    return Release(laws=(mixture, Reversed(law=mixture)), count=count)
+    wanted = ceil((high - low) / noise_multiplier / _CHI_WIDEST)
+    ends = np.linspace(low, high, int(np.clip(wanted, *_CHI_CELLS)) + 1)
+    below, mass = float(gammainc(half, half * low**2)), _chi_masses(half, ends)
+    share, middle = _shares_of_ends(dimension, ends, 1 / noise_multiplier)
+    sides = np.append(mass * (1 - share), 0.0) + np.append(0.0, mass * share)
+    sides[0] += below
+    above = _removals(ends, sides * (1 + _CHI_ERROR), sample_rate, noise_multiplier)
+    inner, weights = np.append(low, middle), np.append(below, mass) * (1 - _CHI_ERROR)
+    under = _removals(inner, weights, sample_rate, noise_multiplier)
+    law = Enclosed(above=with_missing(above, 2 * _CHI_TAIL), below=under)
+    return Release(laws=(law, law.reversed()), count=count)
+
+
+def _removals(radii: Array, weights: Array, rate: float, noise: float) -> Mixture:
+    """The mixture of removals over radii; nothing that has no weight."""
+    kept = weights > 0
+    laws = [Removal(rate=rate, shift=float(r) / noise) for r in radii[kept]]
+    return _mixture(weights[kept], laws, missing=0.0)
+
+
+def _chi_masses(half: float, ends: Array) -> Array:
+    """Masses of chi^2_k / k between the squares of radii, each relative to itself."""
+    points = half * ends**2
+    lower, upper = gammainc(half, points), gammaincc(half, points)
+    return np.asarray(np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper)))
+
+
+def _shares_of_ends(dimension: int, ends: Array, distance: float) -> tuple[Array, Array]:
+    """Per cell of radii, the share of its mass that goes to the upper end, and where its mean is.
+
+    The mean is that of erfc(r distance / sqrt 8), under the density of the radius; a share is never
+    too small, a radius never too large.
+    """
+    inner, weights = np.polynomial.legendre.leggauss(_SIGN_NODES)
+    radii = ends[:-1, None] + np.diff(ends)[:, None] * (1 + inner) / 2
+    log_density = (dimension - 1) * np.log(radii) - dimension / 2 * radii**2
+    weights = weights * np.exp(log_density - log_density.max(axis=1)[:, None])
+    scale = distance / sqrt(8)
+    at_ends = erfc(ends * scale)
+    mean = (weights * erfc(radii * scale)).sum(axis=1) / weights.sum(axis=1)
+    falls = at_ends[:-1] - at_ends[1:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(falls > 0, (at_ends[:-1] - mean) / falls + 1e-9, 1.0)
+        middle = np.where(mean > 0, erfcinv(mean) / scale * (1 - 1e-9), ends[:-1])
+    return np.clip(share, 0.0, 1.0), np.clip(middle, ends[:-1], ends[1:])
 
 
 def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float = 1.0) -> Release:

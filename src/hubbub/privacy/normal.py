@@ -15,7 +15,7 @@ from math import exp, log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 Array = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
     """
     near, far = epsilon / shift - shift / 2, epsilon / shift + shift / 2
     if near < -5:
-        return float(ndtr(-near) - exp(epsilon) * ndtr(-far))
+        return float(ndtr(-near) - exp(epsilon + float(log_ndtr(-far))))
     mills = sqrt(pi / 2) * (erfcx(near / sqrt(2)) - erfcx(far / sqrt(2)))
     return float(exp(-near * near / 2) / sqrt(2 * pi) * mills)
 

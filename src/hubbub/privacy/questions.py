@@ -19,6 +19,7 @@ def epsilon(
     delta: float,
     relation: str = "add-remove",
     sampling: str = "poisson",
+    records_per_unit: int = 1,
 ) -> accountant.Bound:
     """Epsilon of DP-SGD, certified from both sides.
 
@@ -31,26 +32,31 @@ def epsilon(
 
     Args:
         noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
-            0.08 where batches are sampled.
+            0.03 where batches are sampled.
         sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        steps: number of steps, 1 to 1,000,000.
-        delta: probability, in [1e-12, 1).
+        steps: number of steps, 1 to 10,000,000.
+        delta: probability, in [1e-15, 1).
         relation: "add-remove" or "substitute".
         sampling: "poisson", "without-replacement" or "none".
+        records_per_unit: the most records of one protected unit, such as a patient, 1 to 1000; see
+            `hubbub.Step`. C is the norm of one record.
 
     Returns:
-        `Bound(lower, upper)`, usually within 0.001 of each other (0.1 % above epsilon 1).
+        `Bound(lower, upper)`, within 0.001 of each other (0.1 % above epsilon 1).
 
     Raises:
-        StudyError: an argument is out of range, or epsilon is above 50.
+        StudyError: an argument is out of range, or the bounds that were found are further apart.
 
-    Source: docs/privacy.md P1, P2, P11-P13.
+    Source: docs/privacy.md P1, P2, P11-P13, P20.
 
-    >>> epsilon(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-5).upper < 1.6
+    >>> training = dict(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-5)
+    >>> epsilon(**training).upper < 1.6
     True
+    >>> round(epsilon(**training, records_per_unit=2).upper, 2)
+    3.47
     """
-    bound = _composition(noise_multiplier, sample_rate, steps, relation, sampling).epsilon(delta)
-    return _within_reach(bound)
+    step = _step(noise_multiplier, sample_rate, steps, sampling, records_per_unit)
+    return _told(accountant.Composition([_certifiable(step, relation)]).epsilon(delta))
 
 
 def delta(
@@ -69,7 +75,7 @@ def delta(
 
     Args:
         noise_multiplier, sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
-        epsilon: at which delta is asked for, in [0, 50]; no unit.
+        epsilon: at which delta is asked for, in [0, 500]; no unit.
 
     Returns:
         `Bound(lower, upper)`, two probabilities.
@@ -101,11 +107,11 @@ def noise_multiplier(
 
     Args:
         epsilon: to stay within, in [0.001, 50]; no unit.
-        delta: to stay within, a probability in [1e-12, 1).
+        delta: to stay within, a probability in [1e-15, 1).
         sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
 
     Returns:
-        sigma / C, without unit; at least 0.08 where batches are sampled.
+        sigma / C, without unit; at least 0.03 where batches are sampled.
 
     Raises:
         StudyError: an argument is out of range, or no noise reaches the target.
@@ -141,15 +147,16 @@ def composed_epsilon(
     before it.
 
     Args:
-        steps: kinds of steps and their counts, in any order; at most 1,000,000 steps in all.
-        delta: probability, in [1e-12, 1).
+        steps: kinds of steps and their counts, in any order; at most 10,000,000 steps in all.
+        delta: probability, in [1e-15, 1).
         relation: "add-remove" or "substitute", for all of them.
 
     Returns:
         `Bound(lower, upper)`, without unit.
 
     Raises:
-        StudyError: no step, a wrong type, an argument is out of range, or epsilon is above 50.
+        StudyError: no step, a wrong type, an argument is out of range, or the bounds are too far
+            apart.
 
     Source: docs/privacy.md P1, P2, P11-P13.
 
@@ -168,7 +175,7 @@ def composed_epsilon(
         )
     arguments.choice("relation", relation, arguments.RELATIONS)
     whole = accountant.Composition([_certifiable(step, relation) for step in steps])
-    return _within_reach(whole.epsilon(delta))
+    return _told(whole.epsilon(delta))
 
 
 def malicious_epsilon(
@@ -193,16 +200,16 @@ def malicious_epsilon(
         batch: number of records in a batch, from 1 to `n`.
         malicious: number of records that the adversary owns, from 0 to `n` - 1.
         noise_multiplier: sigma / C, with C the norm to which one record is clipped; no unit.
-        steps: number of steps, 1 to 1,000,000.
-        delta: probability, in [1e-12, 1).
+        steps: number of steps, 1 to 10,000,000.
+        delta: probability, in [1e-15, 1).
         slack: probability, from 0 to below delta / steps; 0 for the exact mixture.
 
     Returns:
-        `Bound(lower, upper)`, without unit.
+        `Bound(lower, upper)`, without unit; with a slack as far apart as it costs.
 
     Raises:
-        StudyError: an argument is out of range, slack * steps leaves nothing of delta, or epsilon
-            is above 50.
+        StudyError: an argument is out of range, slack * steps leaves nothing of delta, or the
+            bounds are too far apart.
 
     Source: docs/privacy.md P10.
 
@@ -225,12 +232,10 @@ def malicious_epsilon(
         )
     who: dict[str, Any] = {"records": n, "batch": batch, "malicious": malicious}
     who |= {"noise_multiplier": noise_multiplier, "count": steps}
-    one = (
-        mechanism.release_at_quantile(**who, slack=slack)
-        if slack
-        else mechanism.release_with_malicious(**who)
-    )
-    return _within_reach(accountant.Composition([one]).epsilon(delta))
+    if slack:  # counted above and left out below: the bounds are as far apart as it costs
+        quantile = mechanism.release_at_quantile(**who, slack=slack)
+        return accountant.Composition([quantile]).epsilon(delta)
+    return _told(accountant.Composition([mechanism.release_with_malicious(**who)]).epsilon(delta))
 
 
 def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") -> float:
@@ -286,8 +291,8 @@ def projected_epsilon(
         dimension: k, coordinates sent per step, from 2 to 2^40.
         noise_multiplier: sigma / C, with C the clipping norm *before* projecting; no unit.
         sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        steps: number of steps, 1 to 1,000,000.
-        delta: probability, in [1e-12, 1).
+        steps: number of steps, 1 to 10,000,000.
+        delta: probability, in [1e-15, 1).
         fresh: whether every step draws its own projection, after its model is fixed.
         kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
 
@@ -322,7 +327,7 @@ def projected_epsilon(
             noise_multiplier=step.noise_multiplier,
             count=step.count,
         )
-    return _within_reach(accountant.Composition([one]).epsilon(delta))
+    return _told(accountant.Composition([one]).epsilon(delta))
 
 
 def attack_power(
@@ -402,10 +407,18 @@ def trade_off(
     return tradeoff.trade_off_of(whole, epsilons)
 
 
-def _step(noise: float, rate: float, steps: int, sampling: str) -> mechanism.Step:
+def _step(
+    noise: float, rate: float, steps: int, sampling: str, records_per_unit: int = 1
+) -> mechanism.Step:
     """A step, with its count checked under the name that the caller used."""
     count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
-    return mechanism.Step(noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count)
+    return mechanism.Step(
+        noise_multiplier=noise,
+        sample_rate=rate,
+        sampling=sampling,
+        count=count,
+        records_per_unit=records_per_unit,
+    )
 
 
 def _composition(
@@ -427,11 +440,12 @@ def _certifiable(step: mechanism.Step, relation: str) -> mechanism.Release:
     return mechanism.release(step, relation)
 
 
-def _within_reach(bound: accountant.Bound) -> accountant.Bound:
-    """Refuse what is past the range in which the numbers are certified."""
-    if bound.upper > arguments.MOST_EPSILON * 1.01:
+def _told(bound: accountant.Bound) -> accountant.Bound:
+    """Refuse a bracket that is wider than is promised."""
+    if not accountant.is_narrow(bound):
         raise StudyError(
-            f"expected epsilon up to {arguments.MOST_EPSILON:g}, got at least {bound.lower:.4g}; "
-            "add noise or take fewer steps: larger values promise nothing"
+            f"expected epsilon with bounds within {accountant.WIDEST:g} of each other, got bounds "
+            f"of {bound.lower:.4g} and {bound.upper:.4g}; add noise, take fewer steps or a larger "
+            "delta"
         )
     return bound

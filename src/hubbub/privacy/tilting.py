@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import ceil, floor, log
+from math import ceil, floor, inf, log, log10
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import StudyError
 from hubbub.privacy.effort import spend
 from hubbub.privacy.laws import Law, work_of
 
@@ -22,15 +23,21 @@ Array = NDArray[np.float64]
 Cuts = NDArray[np.int64]
 
 _ATOMS = 1500
+_FEWEST_ATOMS = 150
 _TAIL = 1e-26  # P-mass outside the sketch; the range of the grid is the same
+_CUT = 1e-4  # share of delta that all steps may leave outside their sketches
 _LOG_WRAP = log(1e10)  # tilted mass outside the window, to be confirmed on the final law
+_LOG_SHARE = log(1e7)  # the same beside the tilted mass that makes delta
+_DIGITS = log(1e8)  # how small that may be: round-off is about 1e-14
 # The tilt may stay this far, in log delta, below the saddle point: a smaller tilt keeps rare large
 # losses from dominating the tilted law, and costs only as many digits of the round-off allowance.
 _SLACK = 4.0
 _LOG_NOTHING = 60.0
 _ORDERS = np.geomspace(1e-4, 1e8, 361)
+_LEAST = 1e-30  # of deltas that a frame is made for
 _LARGEST_LOSS = 600.0  # of a grid: exp() of it is finite; what is beyond goes to the ends or +inf
 _FINEST = 1 << 20  # most points of a window, and of a grid over a law's range: bounds memory
+_LOOK = 1 << 16  # points with which a frame is tried
 _COARSEST = 1 << 9  # fewest points of a window
 
 
@@ -96,21 +103,37 @@ class Grid:
     widths: Cuts
 
 
-def sketch(law: Law, count: int) -> Sketch:
-    """A law's coarse atoms, for so many steps."""
-    return replace(_sketched(law), count=count)
+def sketch(law: Law, count: int, tail: float = _TAIL, atoms: int = _ATOMS) -> Sketch:
+    """A law's coarse atoms, for so many steps, without losses of less probability than `tail`."""
+    return replace(_sketched(law, tail, atoms), count=count)
+
+
+def atoms_for(laws: int) -> int:
+    """Of each sketch, where there are so many."""
+    return max(_FEWEST_ATOMS, min(_ATOMS, 20 * _ATOMS // laws))
+
+
+def tail_for(delta: float, count: int) -> float:
+    """The probability of losses of one step, among so many, that are nothing beside delta."""
+    level = floor(log10(_CUT * delta / count))  # few values: sketches are kept
+    return 10.0 ** max(level, -40)
 
 
 @lru_cache(maxsize=32)  # a run asks for the same law after every number of its steps
-def _sketched(law: Law) -> Sketch:
+def _sketched(law: Law, tail: float, atoms: int) -> Sketch:
     """The atoms of one step."""
-    spend(_ORDERS.size * _ATOMS / 50 + _ATOMS * work_of(law))
-    edges = law.quantiles(_TAIL, _ATOMS)
+    spend(_ORDERS.size * atoms / 50 + atoms * work_of(law))
+    edges = law.quantiles(tail, atoms)
     p, q = law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
     seen = (p > 1e-300) & (q > 1e-300)
     loss, mass = np.log(p[seen] / q[seen]), p[seen]
     if law.atom > 0:
         loss, mass = np.append(loss, 0.0), np.append(mass, law.atom)
+    if not loss.size:
+        raise StudyError(
+            "expected losses that a float can hold, got larger ones in every outcome; add noise: "
+            "so little hides nothing"
+        )
     rank = np.argsort(loss)
     return Sketch(
         count=1,
@@ -135,10 +158,18 @@ def log_kernel_peak(order: float | Array) -> float | Array:
     return order * (np.log(order) - np.log1p(order)) - np.log1p(order)
 
 
-def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> TiltedGrid:
-    """A frame around the epsilon at which the composition reaches delta."""
+def frame_for_delta(
+    sketches: Sequence[Sketch], delta: float, gap: float, guess: float = inf
+) -> TiltedGrid:
+    """A frame around the epsilon at which the composition reaches delta.
+
+    It is at most `guess`. Where rare large losses decide, the guess from the cumulants may be ten
+    times the truth; then a first bracket gives a better one.
+    """
     epsilon = _chernoff(sketches, delta)
     best = float(epsilon.min())
+    if guess < best:
+        return frame_for_epsilon(sketches, guess, delta)
     saddle = float(_ORDERS[np.argmax(epsilon <= best + 0.02 * gap)])
     near = _ORDERS * (epsilon - best) <= _SLACK
     order = float(_ORDERS[np.argmax(near & (saddle >= _ORDERS))])
@@ -146,14 +177,20 @@ def frame_for_delta(sketches: Sequence[Sketch], delta: float, gap: float) -> Til
 
 
 def frame_for_epsilon(
-    sketches: Sequence[Sketch], epsilon: float, least: float = 1e-30
+    sketches: Sequence[Sketch], epsilon: float, least: float = _LEAST
 ) -> TiltedGrid:
     """A frame around a given epsilon, to see a delta that is not much below `least`."""
     log_delta = _at_orders(sketches) - _ORDERS * epsilon + log_kernel_peak(_ORDERS)
     best = max(float(log_delta.min()), log(least))
     saddle = float(_ORDERS[np.argmax(log_delta <= best + 0.02)])
-    order = float(_ORDERS[np.argmax(log_delta <= best + _SLACK)])
-    return _frame(sketches, 0.0 if order == _ORDERS[0] else order, saddle, epsilon)
+    wrap, allowed = _LOG_WRAP, best + _SLACK
+    if least > _LEAST and best > log(least):
+        # Most of the tilted mass is elsewhere than what makes delta. A tilt that leaves enough
+        # digits of that lets rare large losses weigh least, and the window be narrowest.
+        allowed = max(best + 1.0, log(least) + _DIGITS)
+        wrap = _LOG_SHARE + allowed - log(least)
+    order = float(_ORDERS[np.argmax(log_delta <= allowed)])
+    return _frame(sketches, 0.0 if order == _ORDERS[0] else order, saddle, epsilon, wrap=wrap)
 
 
 def chernoff_epsilon(sketches: Sequence[Sketch], delta: float) -> float:
@@ -172,11 +209,21 @@ def step_for_gap(gap: float, order: float, count: int) -> float:
     return float(np.sqrt(8 * gap / ((order + 1) * count)))
 
 
-def step_within(frame: TiltedGrid, sketches: Sequence[Sketch], step: float) -> float:
-    """The nearest step with which neither the window nor a law's grid has too many points."""
-    window = frame.high - frame.low
+def first_look(frame: TiltedGrid, step: float) -> float:
+    """A step with few points, by which a frame may turn out to be a poor one."""
+    return max(step, (frame.high - frame.low) / _LOOK)
+
+
+def step_within(
+    frame: TiltedGrid, sketches: Sequence[Sketch], step: float, finer: int = 1
+) -> float:
+    """The nearest step with which neither the window nor a law's grid has too many points.
+
+    `finer` times as many as usual are allowed.
+    """
+    window, finest = frame.high - frame.low, finer * _FINEST
     reach = max([window, *(one.high - one.lowest(frame.order) for one in sketches)])
-    return max(min(step, window / _COARSEST), window / _FINEST, reach / (4 * _FINEST))
+    return max(min(step, window / _COARSEST), window / finest, reach / (4 * finest))
 
 
 def grid(one: Sketch, order: float, step: float, tilt: float) -> Grid:
@@ -242,7 +289,13 @@ def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
     return np.asarray(sum(one.cumulants(orders) for one in sketches))
 
 
-def _frame(sketches: Sequence[Sketch], order: float, saddle: float, epsilon: float) -> TiltedGrid:
+def _frame(
+    sketches: Sequence[Sketch],
+    order: float,
+    saddle: float,
+    epsilon: float,
+    wrap: float = _LOG_WRAP,
+) -> TiltedGrid:
     """The window that holds nearly all of the tilted composition, and epsilon."""
     mean, variance = 0.0, 0.0
     for one in sketches:
@@ -254,8 +307,8 @@ def _frame(sketches: Sequence[Sketch], order: float, saddle: float, epsilon: flo
     # Rare large losses leave a law far wider than its spread: then smaller orders are right.
     offsets = np.geomspace(min(0.02 / spread, 0.1), 200 / spread, 60)
     now = float(_cumulants(sketches, np.array([order]))[0])
-    above = (_cumulants(sketches, order + offsets) - now + _LOG_WRAP) / offsets
-    below = (_cumulants(sketches, order - offsets) - now + _LOG_WRAP) / offsets
+    above = (_cumulants(sketches, order + offsets) - now + wrap) / offsets
+    below = (_cumulants(sketches, order - offsets) - now + wrap) / offsets
     high, low = float(above.min()), float(-below.min())
     margin = 0.02 * (high - low)
     floor_of_exp = mean - 600 / max(order, 1e-9)  # exp(-order (l - centre)) stays finite

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 _POINTS = 200
 _SHARPEST = 1e-8  # from there the curve is within about 3 % from delta = 1 down to 1e-12
+_LEAST_DELTA = 1e-12  # that a curve shows by itself
 _LARGER = (1e-5, 1e-3, 0.1)
 _LEAST_SPAN = 1e-3
 
@@ -98,7 +99,7 @@ def power_bound(
     whole: accountant.Composition, false_positive_rate: float, certificate: Certificate = EXACT
 ) -> float:
     """The largest true-positive rate at one false-positive rate."""
-    near = min(max(false_positive_rate / 10, arguments.LEAST_DELTA), 0.1)
+    near = min(max(false_positive_rate / 10, _LEAST_DELTA), 0.1)
     levels = np.concatenate([[0.0], np.geomspace(1e-3, arguments.MOST_EPSILON, 400)])
     curve = trade_off_of(whole, levels, near=near)
     return float(curve.under(certificate).true_positive_rate(false_positive_rate))
@@ -106,7 +107,7 @@ def power_bound(
 
 def _default_levels(whole: accountant.Composition) -> Array:
     """Even steps from 0 to where delta is about 1e-12."""
-    last = min(max(whole.estimate(arguments.LEAST_DELTA), _LEAST_SPAN), arguments.MOST_EPSILON)
+    last = min(max(whole.estimate(_LEAST_DELTA), _LEAST_SPAN), arguments.MOST_EPSILON)
     return np.linspace(0.0, last, _POINTS)
 
 

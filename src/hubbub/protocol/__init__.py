@@ -37,6 +37,7 @@ from hubbub.protocol.primitives import (
     Tag,
     add_noise_and_round,
     cipher_at,
+    doubled_by,
     hash_of,
     identity_of,
     keystream_into,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 _COALITION = re.compile(r"aggregator \+ (\d+) silos?")
-_ENCLAVE = ", no enclave holding"
+_ENCLAVES = re.compile(r"(.*), (?:no enclave holding|(\d+) enclaves? broken)")
 _KNOWN = {
     "outsider (published models)": "anybody who gets the published models, and nothing else",
     "aggregator": "the party that adds up what silos send, with all that it receives",
@@ -25,15 +25,18 @@ def explained(adversary: str) -> str:
         >>> explained("aggregator + 1 silo")
         'the aggregator and 1 silo that secretly tell each other all they know'
     """
-    broken = adversary.endswith(_ENCLAVE)
-    name = adversary.removesuffix(_ENCLAVE)
+    broken = _ENCLAVES.fullmatch(adversary)
+    name = broken[1] if broken else adversary
     found = _KNOWN.get(name, "")
     if coalition := _COALITION.fullmatch(name):
         silos = _silos(int(coalition[1]))
         found = f"the aggregator and {silos} that secretly tell each other all they know"
         if not int(coalition[1]):
             found = "the aggregator, whom no silo helps in secret"
-    return f"{found}, with the silos' protected hardware broken into" if broken and found else found
+    if not (broken and found):
+        return found
+    whose = f"of {_silos(int(broken[2]))}" if broken[2] else "of all of them"
+    return f"{found}, with the protected hardware {whose} broken into"
 
 
 def spoken(adversary: str) -> str:

@@ -33,6 +33,7 @@ from hubbub.report.number_format import Row, amount, at_most, finite, score
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
 # Nothing may be fetched or run, even if something on the page asked for it.
+_ALARMS = ('trust = "tee"', 'platform = "software"')
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -192,8 +193,15 @@ def _tile(name: str, value: str, remark: str, *more: markup.Html) -> markup.Html
 
 
 def _warnings(warnings: Sequence[str]) -> list[markup.Html]:
-    items = markup.tag("ul", *(markup.tag("li", one) for one in warnings))
+    items = markup.tag("ul", *map(_warning, warnings))
     return [markup.section("Before you rely on it", items, class_="warnings")] if warnings else []
+
+
+def _warning(words: str) -> markup.Html:
+    """One of them; in red where the promise rests on a belief in machines."""
+    if words.startswith(_ALARMS):
+        return markup.tag("li", words, class_="alarm")
+    return markup.tag("li", words)
 
 
 def _views(plan: Plan, mode: modes.Mode) -> markup.Html:

@@ -1,6 +1,7 @@
 """The order of the protocol, once: set-up, rounds, token lists, and who answers what."""
 
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
+from hubbub.session.evidence_exchange import AttestedHashes, AttestedSession, Attests, digest_of
 from hubbub.session.in_process import Federation, Notice, federate, raised_by
 from hubbub.session.layout import Layout, layout_of, round_parameters_of
 from hubbub.session.node_party import NodeParty

@@ -40,6 +40,8 @@ class Call(IntEnum):
     GIVE_UP = 17
     JUDGE = 18
     SHARES = 19
+    ATTEST = 20
+    EVIDENCE = 21
 
 
 @dataclass(frozen=True, kw_only=True)

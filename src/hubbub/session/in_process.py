@@ -37,6 +37,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import node_party, party, session_offer, setup
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
+from hubbub.session.evidence_exchange import AttestedSession, Attests
 from hubbub.session.layout import Layout
 from hubbub.session.rounds import AbortedError, Rounds
 
@@ -208,6 +209,7 @@ def assemble(
     threads: int = 1,
     purpose: str = TRAINING,
     session: bytes | None = None,
+    attests: Callable[[int], Attests] | None = None,
     notice: Notice = lambda _: None,
 ) -> Federation:
     """Set up a session among all parties.
@@ -226,15 +228,25 @@ def assemble(
         threads: how many parties work at once; changes speed only.
         purpose: what is summed.
         session: its name; a new one if None.
+        attests: how a party shows evidence and checks others', by its index; None where the study
+            asks for none.
         notice: told how far the mixing of a list has come.
     """
     keys = keys or layout.keys()
     roster, session = Roster.of(keys), session or setup.new_session()
-    offer = session_offer.SessionOffer.of(purpose, terms)
+    at = attests(0).now() if attests else 0
+    offer = session_offer.SessionOffer.of(purpose, terms, at=at)
     pool = SharedPool(
         len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
     )
     draw, mask_stream = source or (lambda _: SecureSource()), MaskStream()
+
+    def attested(index: int) -> AttestedSession | None:
+        if attests is None:
+            return None
+        return AttestedSession(
+            attests=attests(index), roster=roster, study=study, session=session, at=at
+        )
 
     def member(index: int) -> party.Party:
         membership = party.Membership(
@@ -247,6 +259,7 @@ def assemble(
             layout=layout,
             offer=payload,
             source=draw(index),
+            attested=attested(index),
             mask_stream=mask_stream,
         )
         if index in roster.nodes:
@@ -270,6 +283,7 @@ def assemble(
         counts=counts,
         every=every,
         session=session,
+        attests=attests(0) if attests else None,
     ).made()
     return Federation(keys=keys, peers=peers, rounds=rounds)
 

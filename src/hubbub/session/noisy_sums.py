@@ -94,5 +94,7 @@ class NoisySums:
         """A new session, whose messages are kept from the first."""
         self.rounds = self.set_up()
         self.rounds.recorder = self.record(self.rounds)
-        for anchor in self.rounds.anchors:
-            self.rounds.recorder.keep(anchor)
+        for frame in (*self.rounds.attested, *self.rounds.anchors):
+            self.rounds.recorder.keep(frame)
+        if self.rounds.attested:
+            self.rounds.recorder.seal()  # before any round rests on it

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -36,6 +36,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import session_offer, silo_token_lists
 from hubbub.session.ask import Call
+from hubbub.session.evidence_exchange import AttestedSession, EvidenceExchange
 from hubbub.session.layout import Layout, confirmers_of
 
 # What is asked in the making of a shuffled token list.
@@ -65,6 +66,7 @@ class Membership:
         layout: who shares masks with whom.
         offer: the payload of the OPEN by which the session was offered.
         source: the party's randomness.
+        attested: evidence that the study asks for; None where it asks for none.
         mask_stream: how masks are added (on how many threads); changes speed only.
     """
 
@@ -77,6 +79,7 @@ class Membership:
     layout: Layout
     offer: bytes = field(repr=False)
     source: SecureSource = field(repr=False)
+    attested: AttestedSession | None = None
     mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
 
 
@@ -109,6 +112,7 @@ class Party(ABC):
         self._begun = False
         self._agreement: Agreement | None = None
         self._check: JointSeed | SeedCheck | None = self._seed_check()
+        self._evidence: EvidenceExchange | None = self._evidence_exchange()
         self.agreed: Session | None = None
 
     def take(self, call: Call, parts: Sequence[bytes]) -> Work:
@@ -160,9 +164,36 @@ class Party(ABC):
             source=me.source,
         )
 
+    def _evidence_exchange(self) -> EvidenceExchange | None:
+        """This party's part in showing and checking evidence, where the study asks for it."""
+        me = self._me
+        if me.attested is None:
+            return None
+        return EvidenceExchange(me.attested, me.keys, me.index, me.source)
+
     def _open(self, _parts: Sequence[bytes]) -> list[bytes]:
-        """The commitment to this silo's links, where all draw together."""
-        return [self._check.anchor()] if isinstance(self._check, JointSeed) else []
+        """The commitment to this silo's links, where all draw together, and its nonce."""
+        anchors = [self._check.anchor()] if isinstance(self._check, JointSeed) else []
+        if self._evidence is None:
+            return anchors
+        self._evidence.check_time()
+        return [*anchors, *self._evidence.nonce()]
+
+    @property
+    def _asked_evidence(self) -> EvidenceExchange:
+        """The exchange of evidence, which nobody begins in a study that asks for none."""
+        if self._evidence is None:
+            raise ProtocolError("expected no call for evidence in this study", culprit="relay")
+        return self._evidence
+
+    def _attest(self, parts: Sequence[bytes]) -> list[bytes]:
+        """This party's evidence, over everybody's nonces."""
+        return self._asked_evidence.attest(parts)
+
+    def _believe(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Everybody's evidence: nothing is told to others before it holds."""
+        self._asked_evidence.check(parts)
+        return []
 
     def _begin(self, anchors: Sequence[bytes]) -> Agreement:
         """This party's side of the set-up, begun with the anchors that everybody was shown.
@@ -178,6 +209,8 @@ class Party(ABC):
             seen = self._check.learn_anchors(anchors)
         elif anchors:
             raise ProtocolError("expected no anchors in this study, got some", culprit="relay")
+        if self._evidence is not None:
+            seen += self._evidence.context  # refused before it was checked
         self._agreement = Agreement(
             keys=me.keys,
             roster=me.roster,
@@ -225,13 +258,17 @@ class Party(ABC):
     def _finish(self, parts: Sequence[bytes]) -> list[bytes]:
         confirms = [one for one in parts if tag_of(one) == Tag.CONFIRM]
         checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
-        self.agreed = self._agreeing.finish(confirms, checks)
+        agreed = self._agreeing.finish(confirms, checks)
+        hashes = self._evidence.hashes if self._evidence else None
+        self.agreed = replace(agreed, attested=hashes) if hashes else agreed
         self._agreement = None
         self._begin_rounds(self.agreed)
         return []
 
     _setup: Mapping[Call, Callable[[Party, Sequence[bytes]], list[bytes]]] = {
         Call.OPEN: _open,
+        Call.ATTEST: _attest,
+        Call.EVIDENCE: _believe,
         Call.COMMIT: _commit,
         Call.REVEAL: _reveal,
         Call.CONTRIBUTE: _contribute,

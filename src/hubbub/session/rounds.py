@@ -61,6 +61,7 @@ class Rounds:
         layout: who shares with whom.
         study, session: what every frame is bound to.
         anchors: of the joint seeds, where there are any.
+        attested: the offer, all nonces and all evidence, where the study asks for some.
         lists: has a shuffled token list made before an attempt, where one is due.
         recorder: keeps what the aggregator has sent or used.
         absent: who is missing, by roster index.
@@ -74,6 +75,7 @@ class Rounds:
     study: bytes
     session: bytes
     anchors: Sequence[bytes] = ()
+    attested: Sequence[bytes] = ()
     lists: TokenLists | None = None
     recorder: Recorder = field(default_factory=NoRecorder)
     absent: dict[int, Absent] = field(default_factory=dict)

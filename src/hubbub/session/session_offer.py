@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from math import isclose
 from typing import Any
 
-from hubbub.errors import HubbubError, ProtocolError
+from hubbub.errors import RULES, HubbubError, ProtocolError
 from hubbub.planning import TRAINING, Plan
 from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
@@ -49,6 +49,11 @@ REASONS = {
     "ledger": "its ledger cannot be written or was altered; its own log says more",
     "protocol": "what reached it breaks the protocol",
     "failed": "it could not do its part; its own log says more",
+    **{
+        f"evidence-{rule}": f"evidence that it was shown fails the rule “{rule}”; its own log says "
+        "more"
+        for rule in RULES
+    },
 }
 
 
@@ -61,19 +66,25 @@ class SessionOffer:
         terms: the numbers of the rounds, as the aggregator has them.
         version: of hubbub, at the aggregator.
         standardisation: what was done to the features, where the study asks for that.
+        at: the time at which evidence is verified, seconds since 1970; 0 where none is shown.
     """
 
     purpose: str
     terms: Mapping[str, Any]
     version: str = VERSION
     standardisation: Standardisation | None = None
+    at: int = 0
 
     @classmethod
     def of(
-        cls, purpose: str, terms: RoundParameters, standardisation: Standardisation | None = None
+        cls,
+        purpose: str,
+        terms: RoundParameters,
+        standardisation: Standardisation | None = None,
+        at: int = 0,
     ) -> SessionOffer:
         """The offer of a session with these numbers."""
-        return cls(purpose=purpose, terms=asdict(terms), standardisation=standardisation)
+        return cls(purpose=purpose, terms=asdict(terms), standardisation=standardisation, at=at)
 
     def payload(self) -> bytes:
         """It as bytes."""
@@ -83,6 +94,7 @@ class SessionOffer:
             "terms": dict(self.terms),
             "version": self.version,
             "standardisation": json.loads(found.to_json()) if found else None,
+            **({"at": self.at} if self.at else {}),
         }
         return json.dumps(content, sort_keys=True).encode()
 
@@ -103,6 +115,7 @@ class SessionOffer:
                 terms=dict(content["terms"]),
                 version=str(content["version"])[:40],
                 standardisation=Standardisation.of_plain(features) if features else None,
+                at=_time_of(content.get("at", 0)),
             )
         except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
             found = "another"
@@ -152,10 +165,10 @@ def check_apart(study: Study) -> None:
     Raises:
         RefusedError: it cannot.
     """
-    if study.parties.trust != "none":
+    if study.is_unattested:
         raise RefusedError(
             "failed",
-            'expected trust = "none" where the parties run apart, got another study; change it',
+            'expected [attestation.silo] with trust = "tee", got a study without; add it',
         )
     if study.training.sampling == "without-replacement" and not study.data.counts:
         raise RefusedError(
@@ -182,6 +195,13 @@ def part_of_plan(plan: Plan, purpose: str) -> tuple[Plan, int | None]:
     if found is None:
         raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
     return found.plan, found.query.numbers
+
+
+def _time_of(value: object) -> int:
+    """Seconds since 1970; ValueError if it is something else."""
+    if type(value) is not int or not 0 <= value < 2**40:
+        raise ValueError("no time")
+    return value
 
 
 def _same(mine: object, theirs: object) -> bool:

@@ -5,6 +5,7 @@ What each party does with what it is asked is in `protocol/agreement/key_agreeme
 passed to.
 
     OPEN         the study, the session, its numbers      ->  a silo's commitment to its links
+    ATTEST, EVIDENCE   where the study asks for evidence: see `evidence_exchange.py`
     COMMIT       all commitments                          ->  the hash of a share of the joint seed
     REVEAL       all hashes                               ->  the share: it draws the mask graph
     CONTRIBUTE   all shares                               ->  a sealed secret for each neighbour
@@ -28,11 +29,14 @@ from hubbub.protocol import (
     RoundParameters,
     SecureSource,
     SeedCheck,
+    Tag,
     receiver_of,
     sent_digest,
+    tag_of,
 )
 from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
+from hubbub.session.evidence_exchange import AttestedSession, Attests, digest_of
 from hubbub.session.layout import Layout, confirmers_of
 
 
@@ -55,6 +59,7 @@ class SetUp:
         counts: records of each silo, where batches are joint.
         every: attempts that a shuffled token list serves; 0 where there are none.
         session: its name.
+        attests: evidence that the study asks for; None where it asks for none.
     """
 
     peers: Peers
@@ -66,6 +71,7 @@ class SetUp:
     counts: Sequence[int] = ()
     every: int = 0
     session: bytes = field(default_factory=new_session)
+    attests: Attests | None = field(default=None, repr=False)
 
     def made(self) -> rounds.Rounds:
         """The session, ready for rounds.
@@ -75,10 +81,13 @@ class SetUp:
         """
         opening = session_offer.offer_frame(self.keys, self.study, self.session, self.offer)
         opened = self._all(Call.OPEN, [opening])
-        joint = set(self.peers.roster.silos) if self.terms.joint else set()
-        self._check_numbers(opened, {index: int(index in joint) for index in opened})
-        anchors = [one for index in self.peers.roster.silos for one in opened[index]]
+        owed = int(bool(self.terms.joint)) + int(self.attests is not None)
+        silos = self.peers.roster.silos
+        self._check_numbers(opened, {index: owed * (index in silos) for index in opened})
+        told = [one for index in silos for one in opened[index]]
+        anchors = [one for one in told if tag_of(one) != Tag.NONCE]
         seeds = self._seed_check(anchors)
+        attested = self._attested([one for one in told if tag_of(one) == Tag.NONCE])
         self._agree(anchors)
         aggregator = Aggregator(
             keys=self.keys,
@@ -96,8 +105,35 @@ class SetUp:
             study=self.study,
             session=self.session,
             anchors=anchors,
+            attested=[opening, *attested] if attested else [],
             lists=self._lists(),
         )
+
+    def _attested(self, nonces: Sequence[bytes]) -> list[bytes]:
+        """Nonces and evidence, once everybody believes it; nothing where the study asks for none.
+
+        The aggregator's own is made here; whether any of it is enough, the others judge.
+        """
+        if self.attests is None:
+            return []
+        session = AttestedSession(
+            attests=self.attests,
+            roster=self.peers.roster,
+            study=self.study,
+            session=self.session,
+            at=self.offer.at,
+        )
+        try:
+            digest = digest_of(session.nonces_of(nonces))
+        except ProtocolError as error:
+            absent = Absent(why="garbled", said=str(error), culprit=error.culprit)
+            raise AbsentError({error.culprit or "relay": absent}) from None
+        shown = self._all(Call.ATTEST, nonces)
+        self._check_numbers(shown, {i: int(i in session.attested) for i in shown})
+        evidence = session.evidence_of(self.keys, 0, digest)
+        evidence += [one for index in sorted(shown) for one in shown[index]]
+        self._all(Call.EVIDENCE, evidence)
+        return [*nonces, *evidence]
 
     def _agree(self, anchors: Sequence[bytes]) -> None:
         """The phases of `Agreement`, one after the other, and every frame to its receiver."""

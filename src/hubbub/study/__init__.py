@@ -10,6 +10,13 @@ settings and how they are read. They stand on `section` (one table, one sentence
 which stands on `size` and `quoting`; `contradictions`, `written` and `study` stand on them.
 """
 
+from hubbub.study.attested_roles import (
+    PLATFORMS,
+    SOFTWARE,
+    Attestation,
+    AttestedRole,
+    role_from,
+)
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.model import Frozen, Model

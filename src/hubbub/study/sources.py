@@ -96,7 +96,7 @@ def _quoted(error: BaseException) -> str:
     """What was raised, and in which line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return f"{type(error).__name__}: {quoting.shortened(str(error), 300)}{where}"
+    return f"{type(error).__name__}: {quoting.shortened(' '.join(str(error).split()), 300)}{where}"
 
 
 def encoding(study: Study) -> tuple[tuple[Column, ...], str]:

@@ -19,6 +19,7 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.study import file_limits, import_path
+from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import check_data, check_extras, check_training
 from hubbub.study.data import Data, data_from
 from hubbub.study.model import Model, model_from
@@ -81,6 +82,8 @@ class Study:
         model: which model is trained.
         training: with how many steps, which batches, which clipping norm and which optimizer.
         privacy: epsilon, delta and the relation between neighbouring data sets.
+        attestation: what parties must show of the machines and the code that they run; None:
+            nothing.
         toml: the text that the study was read from; empty if there is none.
 
     Raises:
@@ -113,16 +116,19 @@ class Study:
     model: Model
     training: Training
     privacy: Privacy
+    attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make the parts of what keywords gave as mappings."""
-        given = {name: getattr(self, name) for name in _TABLES}
+        given = {name: getattr(self, name) for name in (*_TABLES, "attestation")}
         if not any(isinstance(part, Mapping) for part in given.values()):
             return
+        if not isinstance(self.attestation, Mapping):
+            del given["attestation"]
         head = {"name": self.name, "transcript": self.transcript}
         made = Study.from_table({"study": head, **given})
-        for name in _TABLES:
+        for name in given:
             object.__setattr__(self, name, getattr(made, name))
 
     @classmethod
@@ -188,7 +194,8 @@ class Study:
         """The study in a table as `tomllib` gives it.
 
         Args:
-            table: one table for each of study, parties, data, model, training and privacy.
+            table: one table for each of study, parties, data, model, training and privacy, and
+                perhaps one for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -199,8 +206,9 @@ class Study:
                 contradict each other.
         """
         file_limits.check_size(table)
-        top = Section("", table, ("study", *_TABLES))
-        parts = {key: top.table(key) for key in top.known}
+        top = Section("", table, ("study", *_TABLES, "attestation"))
+        parts = {key: top.table(key) for key in ("study", *_TABLES)}
+        attested = top.table("attestation") if "attestation" in top else {}
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
@@ -208,6 +216,9 @@ class Study:
             model=model_from(parts["model"]),
             training=training_from(parts["training"], records=parts["data"].get("records")),
             privacy=privacy_from(parts["privacy"]),
+            attestation=attestation_from(
+                attested, nodes=bool(parts["parties"].get("compute_nodes"))
+            ),
             toml=toml,
         )
         parties, privacy = study.parties, study.privacy
@@ -248,7 +259,7 @@ class Study:
         head = {"name": self.name}
         if self.transcript != Study.transcript:
             head["transcript"] = self.transcript
-        text = written(head, tables)
+        text = written(head, tables, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "
@@ -267,10 +278,20 @@ class Study:
         return tuple(name for name in named if import_path.is_own(name))
 
     @property
+    def is_unattested(self) -> bool:
+        """Whether silos are believed to add their noise and asked for no evidence of it."""
+        asked = self.attestation is not None and self.attestation.silo is not None
+        return self.parties.trust == "tee" and not asked
+
+    @property
     def canonical(self) -> bytes:
         """The canonical form: JSON with sorted keys, every default written out."""
         content = asdict(self)
         del content["toml"]
+        if self.attestation is None:  # studies from before there was any keep their ids
+            del content["attestation"]
+        else:
+            content["attestation"] = self.attestation.to_dict()
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

@@ -12,14 +12,31 @@ from typing import Any
 
 import tomli_w
 
-from hubbub.study import auxiliary_settings, data, model, parties, privacy, tabular, training
+from hubbub.study import (
+    attested_roles,
+    auxiliary_settings,
+    data,
+    model,
+    parties,
+    privacy,
+    tabular,
+    training,
+)
 
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
 
 
-def written(head: Mapping[str, str], tables: Mapping[str, Settings]) -> str:
+def written(
+    head: Mapping[str, str],
+    tables: Mapping[str, Settings],
+    attestation: attested_roles.Attestation | None = None,
+) -> str:
     """The text of a study file with this table `[study]` and these others."""
     stated = {title: _table(settings) for title, settings in tables.items()}
+    if attestation is not None:
+        stated["attestation"] = {
+            role: _attested(asked) for role, asked in attestation.asked().items()
+        }
     return tomli_w.dumps({"study": dict(head), **stated})
 
 
@@ -37,6 +54,12 @@ def _table(settings: Settings) -> dict[str, Any]:
     inner = ("evaluate", "standardise", "frozen")
     extras = {key: _stated(table[key]) for key in inner if key in table}
     return table | pairs | extras
+
+
+def _attested(asked: attested_roles.AttestedRole) -> dict[str, Any]:
+    """What a role must show, as the table that it is read from."""
+    differs = [one.name for one in fields(asked) if getattr(asked, one.name) != one.default]
+    return {name: value for name, value in asked.to_dict().items() if name in differs}
 
 
 def _column(column: tabular.Column) -> dict[str, Any]:

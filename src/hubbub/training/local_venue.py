@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import ceil
@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import (
+    Attester,
     Entry,
     Kind,
     Ledger,
+    MachineAttester,
+    StudyEvidence,
     collect,
     entry_of,
     files,
@@ -23,7 +26,16 @@ from hubbub.assurance import (
 from hubbub.errors import BudgetError, StudyError
 from hubbub.planning import TRAINING, Plan, mechanism_of
 from hubbub.protocol import Charge, Keys, Roster, Session, cores
-from hubbub.session import AbsentError, Federation, Notice, Rounds, federate, layout_of, raised_by
+from hubbub.session import (
+    AbsentError,
+    Attests,
+    Federation,
+    Notice,
+    Rounds,
+    federate,
+    layout_of,
+    raised_by,
+)
 from hubbub.study import Study
 from hubbub.training import run_folder, run_sessions
 
@@ -41,6 +53,7 @@ class LocalVenue:
         ledgers: the silos' by roster index; empty where nothing is written down.
         folder: the run's, if it has one.
         notice: told in a few words what takes long.
+        attester: makes evidence of this machine, where the study asks for some.
     """
 
     study: Study
@@ -48,6 +61,7 @@ class LocalVenue:
     ledgers: Mapping[int, Ledger] = field(repr=False)
     folder: run_folder.RunFolder | None
     notice: Notice = field(default=lambda _: None, repr=False)
+    attester: Attester = field(default_factory=MachineAttester, repr=False)
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
@@ -78,7 +92,15 @@ class LocalVenue:
             threads=cores() if terms.dimension >= _WORTH_THREADS else 1,
             purpose=wanted.purpose,
             notice=self.notice,
+            attests=self._attests(),
         )
+
+    def _attests(self) -> Callable[[int], Attests] | None:
+        """How every party shows evidence: all of them run on this machine."""
+        asked = self.study.attestation
+        if asked is None:
+            return None
+        return lambda _: StudyEvidence(asked=asked, attester=self.attester)
 
     def lost(self, _number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Nobody of this process comes back: what its ledger said is raised."""

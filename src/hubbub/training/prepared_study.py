@@ -328,8 +328,9 @@ def _reused(made: Plan, study: Study, dimension: int) -> Plan:
 
 def _refuse_unavailable(study: Study) -> None:
     """What the study format knows and this version cannot run."""
-    if study.parties.trust != "none":
+    if study.is_unattested:
         raise StudyError(
-            f'expected parties.trust = "none", got "{study.parties.trust}"; smaller noise shares '
-            "can be planned but not trained with yet: leave trust out"
+            f'expected parties.trust = "none" or an [attestation.silo], got "'
+            f'{study.parties.trust}" without it; smaller noise shares are believed of attested '
+            "silos only: say what they must show, or leave trust out"
         )

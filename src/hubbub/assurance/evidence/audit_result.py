@@ -39,8 +39,8 @@ def check_auditable(study: Study) -> None:
     """StudyError for what cannot be run, and what canaries of a coordinate each cannot test."""
     if study.parties.trust != "none":
         raise StudyError(
-            f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": such a '
-            "study cannot be run yet; leave trust out"
+            f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": an '
+            "audit plays silos whose noise their owners know; leave trust out"
         )
     if study.training.sampling == "without-replacement":
         raise StudyError(

@@ -15,6 +15,7 @@ from functools import lru_cache
 from math import ceil, inf
 from pathlib import Path
 
+from hubbub.assurance.evidence.attested_sessions import attested_findings
 from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, part_words
 from hubbub.assurance.evidence.finding import (
@@ -41,7 +42,7 @@ from hubbub.planning import plan as plan_study
 from hubbub.privacy import limited
 from hubbub.protocol import Roster
 from hubbub.report import at_most
-from hubbub.study import Study
+from hubbub.study import SOFTWARE, Study
 
 FORMAT = "hubbub evidence 1"
 MODEL = "model.safetensors"
@@ -50,6 +51,7 @@ _KINDS = {
     **dict.fromkeys(("silos", "transcripts", "trust", "roster"), list),
 }
 _MEMBERS = {"format", "model", "audit", *_KINDS}
+_ATTESTED = "attested"  # where the study asks for evidence
 _SPENT = {"claimed", "attempts", "after_attempts"}
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
 MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
@@ -80,7 +82,7 @@ def _checked(content: Plain) -> list[Finding]:
         why = "it is of another; use the version of hubbub that wrote it"
         return [wrong(f"the file has the format “{FORMAT}”", why)]
     odd = {key for key, kind in _KINDS.items() if not isinstance(content.get(key), kind)}
-    if odd := odd | (set(content) ^ _MEMBERS):
+    if odd := odd | ((set(content) - {_ATTESTED}) ^ _MEMBERS):
         why = f"{', '.join(sorted(odd))}: another kind"
         return [wrong("the file has the members of its format", why)]
     found = [signed("the file is as the aggregator of its roster signed it, to the last byte")]
@@ -94,6 +96,7 @@ def _checked(content: Plain) -> list[Finding]:
         ("every silo speaks for its ledger", _part_claims),
         ("the model and the transcripts have digests", _digest_claims),
         ("the audit is one of the study", _audit_claims),
+        ("parties showed evidence as the study asks", _attested_claims),
         ("what has to be trusted is said", _trust_claims),
     ):
         found += _guarded(claim, claims, content, study)
@@ -163,6 +166,16 @@ def trusted(study: Study) -> list[str]:
         "that no person has several records in the study; who has is protected less",
         "that the metrics were measured as they are told",
     ]
+    if parties.trust == "tee":
+        claims.append(
+            "that the silos' attested machines keep their secrets: the stated epsilon believes it, "
+            "and the plan says what holds if they do not"
+        )
+    if study.attestation and SOFTWARE in study.attestation.platforms:
+        claims.append(
+            "that parties run the code that they say: evidence of the platform “software” is "
+            "signed with a key that everybody has, and shows nothing"
+        )
     if parties.compute_nodes:
         claims.append("that of the compute nodes which a silo uses one at least does not collude")
     return claims
@@ -310,6 +323,10 @@ def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
         yield wrong("an audit's file goes with what it has found", why)
     if audit is not None:
         yield audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
+
+
+def _attested_claims(content: Plain, study: Study) -> Iterator[Finding]:
+    yield from attested_findings(content, study, roster_of(content["roster"]))
 
 
 def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hubbub.assurance.evidence.attested_sessions import attested_of
 from hubbub.assurance.evidence.audit_result import AUDIT, read_audit
 from hubbub.assurance.evidence.claims import FORMAT, MODEL, spent, trusted
 from hubbub.assurance.evidence.evidence_file import (
@@ -149,6 +150,7 @@ def collect(
         "transcripts": [summary_of(path) for path in files(folder)],
         "model": digests.get(MODEL),
         "audit": read_audit(folder / AUDIT, plan) if AUDIT in digests else None,
+        **({"attested": attested_of(folder, roster)} if study.attestation else {}),
         "files": digests,
         "versions": _versions(),
         "trust": [*trusted(study), *trust],

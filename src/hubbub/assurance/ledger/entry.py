@@ -14,6 +14,7 @@ from typing import Any
 from hubbub.privacy import Certificate, Step, arguments
 
 _PROJECTIONS = ("gaussian", "sign", "layers")
+_ATTESTED = ("quotes", "collateral", "policy")
 _LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relative
 
 
@@ -67,7 +68,8 @@ class Entry:
     """One attempt at one round, and the mechanism that it ran.
 
     The certificate is the plan's, for the whole session: however many of its attempts are in the
-    ledger, it is counted once.
+    ledger, it is counted once. Where parties showed evidence, the hashes of their quotes, of their
+    collateral and of the study's policy are here (docs/attestation.md).
     """
 
     study: bytes
@@ -76,8 +78,11 @@ class Entry:
     attempt: int
     kind: Kind
     certificate: Certificate = field(default_factory=Certificate)
+    attested: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
+        if [len(one) for one in self.attested] not in ([], [32] * len(_ATTESTED)):
+            raise ValueError("no hashes of evidence")
         arguments.epsilon(self.certificate.epsilon)
         arguments.within("slack", self.certificate.slack, least=0.0, most=1.0)
         arguments.within("failure", self.certificate.failure, least=0.0, most=1.0)
@@ -94,13 +99,20 @@ class Entry:
             "attempt": int(self.attempt),
             **vars(self.kind),
             "certificate": dict(vars(self.certificate)),
+            **({"attested": self._attested()} if self.attested else {}),
         }
+
+    def _attested(self) -> dict[str, str]:
+        """The hashes of evidence, by what they are of."""
+        return {name: one.hex() for name, one in zip(_ATTESTED, self.attested, strict=True)}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Entry:
         """The entry that `plain` gave."""
         left = dict(plain)
+        attested = left.pop("attested", None)
         return cls(
+            attested=_hashes(attested) if attested is not None else (),
             study=bytes.fromhex(left.pop("study")),
             session=bytes.fromhex(left.pop("session")),
             round=left.pop("round"),
@@ -108,6 +120,13 @@ class Entry:
             certificate=Certificate(**left.pop("certificate")),
             kind=Kind(**left),
         )
+
+
+def _hashes(plain: Mapping[str, str]) -> tuple[bytes, ...]:
+    """The hashes of evidence; ValueError if there are others."""
+    if set(plain) != set(_ATTESTED):
+        raise ValueError("no hashes of evidence")
+    return tuple(bytes.fromhex(plain[name]) for name in _ATTESTED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
         attempt=charge.attempt,
         kind=kind,
         certificate=plan.certificate,
+        attested=session.attested,
     )
 
 

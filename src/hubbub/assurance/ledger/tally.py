@@ -13,14 +13,16 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hubbub.assurance.ledger.dp_event import event_of
 from hubbub.assurance.ledger.entry import Cap, Entry, Kind
 from hubbub.assurance.ledger.row_cost import cost_of, rows_of
 from hubbub.errors import BudgetError, StudyError
 from hubbub.planning import Plan
-from hubbub.privacy import Certificate, Composition
+from hubbub.privacy import MOST_EPSILON, Certificate, Composition
 
+CURVE_DELTAS = tuple(10.0**-digits for digits in range(1, 13))
 _GROWTH = 1.25  # how far ahead a cap is checked if nobody says how many attempts there will be
 
 
@@ -97,6 +99,22 @@ class Tally:
             if left:
                 whole._sessions.add(Certified(study, bytes((number,)), certificate))
         return whole
+
+    def curve(self, relation: str) -> list[tuple[float, float, float]]:
+        """Delta, and epsilon from below and above, at `CURVE_DELTAS`: all that was ever spent.
+
+        The upper ends hold for what was sent, certificates included; the lower ones are those of
+        the ideal mechanisms. Both are inf past 50.
+        """
+        kinds = tuple(sorted(self._kinds.items()))
+        return [
+            (delta, _bound(kinds, delta, relation)[0], self.epsilon(delta=delta, relation=relation))
+            for delta in CURVE_DELTAS
+        ]
+
+    def dp_event(self) -> dict[str, Any]:
+        """All entries as dp-accounting says them; UserError names what it cannot say."""
+        return event_of(self._kinds)
 
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
         """P15: a study's attempts are a budget over all its sessions; BudgetError if spent."""
@@ -181,14 +199,24 @@ def _spent(
     return whole.claim(lambda left: _epsilon(kinds, left, relation), delta, near=1.0)
 
 
-@lru_cache(maxsize=4096)
 def _epsilon(counts: tuple[tuple[Kind, int], ...], delta: float, relation: str) -> float:
     """Upper epsilon of kinds of steps; inf past what is certified."""
+    return _bound(counts, delta, relation)[1]
+
+
+@lru_cache(maxsize=4096)
+def _bound(
+    counts: tuple[tuple[Kind, int], ...], delta: float, relation: str
+) -> tuple[float, float]:
+    """Lower and upper epsilon of kinds of steps; inf past what is certified, 0 of none."""
+    if not counts:
+        return 0.0, 0.0
     try:
         whole = [one for kind, count in counts for one in cost_of(kind, count, relation)]
-        return Composition(whole).epsilon(delta).upper
+        found = Composition(whole).epsilon(delta, most=MOST_EPSILON)
     except StudyError:
-        return float("inf")
+        return float("inf"), float("inf")
+    return found.lower, found.upper
 
 
 def _rounded_up(count: int) -> int:

@@ -67,7 +67,7 @@ def _in_turn(phase: _Phase[_P, _Result]) -> _Phase[_P, _Result]:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What a party keeps after set-up."""
+    """What a party keeps after set-up; `attested` are the hashes of evidence that it was shown."""
 
     study: bytes
     id: bytes
@@ -75,6 +75,7 @@ class Session:
     transcript: bytes
     seed: bytes
     secrets: Mapping[int, PairSecret] = field(repr=False)
+    attested: tuple[bytes, ...] = ()
 
 
 class Agreement:

@@ -1,6 +1,6 @@
 """Who shares a mask with whom: the complete graph, or a random regular graph when silos are many.
 
-Guarantees: with probability at least 1 - 2^-40 over the seed, the silos that neither collude nor
+Guarantees: with probability at least 1 - 2^-50 over the seed, the silos that neither collude nor
 are missing stay connected, so that the smallest sum that can be isolated is theirs as a whole. The
 graph is a circulant on a random order of the silos; the proof and the choice of the degree are in
 docs/privacy.md P4. It is drawn from joint randomness after all keys are fixed.
@@ -15,7 +15,9 @@ from math import exp, inf, lgamma, log, sqrt
 
 from hubbub.protocol.primitives import KEY_BYTES, SecureSource
 
-FAILURE_BITS = 40
+FAILURE_BITS = 50
+# May be drawn for a study: whoever sets sessions up again and again has the choice of one (P4).
+MOST_GRAPHS = 1024
 # Up to this many silos everybody shares a mask with everybody.
 _COMPLETE_UP_TO = 16
 _LOG_NOTHING = 80.0  # of a sum of at most a million terms, what is left out beside the largest

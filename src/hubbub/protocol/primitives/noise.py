@@ -30,6 +30,7 @@ _CHUNK = 1 << 16
 # Where the tail starts, and the area of each layer: what lets 1024 of them cover the curve.
 _START = Decimal("4.038849846109504522714423405336")
 _AREA = Decimal("0.001226324646353088072885370927737")
+_COARSE = 1 << 52  # words below it are too few to be uniforms by themselves
 # Where int64 still holds value and noise together.
 _LARGEST = 2.0**62
 _LARGEST_SIGMA = 2.0**50
@@ -136,8 +137,8 @@ def _tail(source: randomness.SecureSource, count: int) -> Array:
     found = np.empty(0)
     while found.size < count:
         missing = 2 * (count - found.size) + 4
-        x = -np.log(_unit(source, missing)) / _TAIL_START
-        y = -np.log(_unit(source, missing))
+        x = -np.log(_fine_unit(source, missing)) / _TAIL_START
+        y = -np.log(_fine_unit(source, missing))
         found = np.concatenate([found, _TAIL_START + x[2 * y > x * x]])
     return found[:count]
 
@@ -145,6 +146,19 @@ def _tail(source: randomness.SecureSource, count: int) -> Array:
 def _unit(source: randomness.SecureSource, count: int) -> Array:
     """Uniforms in (0, 1] whose small values are as fine as 2^-64."""
     return (source.words(count).astype(np.float64) + 1.0) * 2.0**-64
+
+
+def _fine_unit(source: randomness.SecureSource, count: int) -> Array:
+    """Uniforms in (0, 1] whose small values are as fine as 2^-128; the tail hangs on those.
+
+    A word below 2^52 says only that the number is small; a second one says where it is.
+    """
+    words = source.words(count)
+    unit = (words.astype(np.float64) + 1.0) * 2.0**-64
+    small = np.flatnonzero(words < np.uint64(_COARSE))
+    if small.size:
+        unit[small] = (words[small].astype(np.float64) + _unit(source, small.size)) * 2.0**-64
+    return unit
 
 
 def add_noise_and_round(

@@ -82,6 +82,8 @@ class Tag(IntEnum):
     CLOSED = 25
     ARRIVED = 26
     HELD = 27
+    NONCE = 28
+    EVIDENCE = 29
 
 
 @dataclass(frozen=True, kw_only=True)

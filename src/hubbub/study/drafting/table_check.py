@@ -19,8 +19,7 @@ from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.fault import Fault
 from hubbub.study.drafting.raw_table import RawTable, read_raw
 from hubbub.study.study import Study
-from hubbub.study.tabular import Column
-from hubbub.study.tabular.column import canonical, number_in
+from hubbub.study.tabular import Column, canonical, number_in
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records

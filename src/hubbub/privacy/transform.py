@@ -1,0 +1,165 @@
+"""The logarithm of a law's Fourier transform, so exact that a power of ten million may be taken.
+
+Theory of operation (docs/privacy.md P13 (3)). A coefficient that an FFT computes errs by about u =
+2^-53 whatever its size, and a power S of it by S u. But where |phi|^S is anything at all, phi - 1
+is about 1 / S, and that difference can be had with an error relative to itself. With z = e^(-i t),
+
+    z^k - 1 = k (z - 1) + (z - 1)^2 (positive sum of powers of z),
+
+so the transform of the masses near the centre, less 1, is their mean times z - 1, and (z - 1)^2
+times the transform of their tails added up twice. The FFT of those errs by u times their sum, about
+half the variance; with the factor |z - 1|^2 that is u |phi - 1|. What lies far from the centre has
+mass below 1 / S, and an FFT of its own. This file knows masses on integers, no losses.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+Array = NDArray[np.float64]
+Cuts = NDArray[np.int64]
+Spectrum = NDArray[np.complex128]
+
+_UNIT = 2.0**-53
+# Error of one coefficient of an FFT of a probability vector, in units of 2^-53 per binary stage.
+_FFT_CONSTANT = 4.0
+_LOW = 64  # a power of which an FFT's own error is nothing
+_TOGETHER = 8
+_LEAST = 1e-300
+_SUM = 40  # roundings in a pairwise sum of up to 2^30 numbers, and in what becomes of it
+
+
+class PowerProduct:
+    """The product of powers of transforms, and a bound on the error of every coefficient."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._logarithm: Spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
+        self._largest = np.zeros(size // 2 + 1)  # the log of how large it may be
+        self._relative = np.zeros(size // 2 + 1)
+        self._waiting: list[tuple[Spectrum, Array]] = []  # of the same low power
+        self._power = 0
+        self.shift = 0  # of all laws, which are centred before they are transformed
+
+    def multiply(self, cuts: Cuts, mass: Array, count: int) -> None:
+        """By the power `count` of the transform of masses that sum to one, at increasing cuts."""
+        centre = round(float((mass * cuts).sum()))
+        self.shift += count * centre
+        if count <= _LOW:
+            if len(self._waiting) >= _TOGETHER or count != self._power:
+                self._settle()
+            self._power = count
+            self._waiting.append(_plain(cuts - centre, mass, self._size))
+            return
+        less_one, error = _less_one(cuts - centre, mass, 0.5 / count, self._size)
+        self._take(*_logarithm(less_one, error), count)
+
+    def result(self) -> tuple[Spectrum, Array]:
+        """The coefficients, and by how much each may be wrong, the inverse's part included."""
+        self._settle()
+        error = np.exp(self._largest) * (self._relative + error_of_one(self._size))
+        return np.exp(self._logarithm), error
+
+    def _settle(self) -> None:
+        """Multiply by the powers that wait, all at once: logarithms are dear."""
+        if not self._waiting:
+            return
+        product = self._waiting[0][0].copy()
+        bound, relative = np.ones(product.size), np.zeros(product.size)
+        for value, _ in self._waiting[1:]:
+            product *= value
+        for value, error in self._waiting:
+            size = np.abs(value) + error
+            bound, relative = bound * size, relative + error / size + 8 * _UNIT
+        modulus = np.log(np.maximum(np.abs(product), _LEAST))
+        self._logarithm += self._power * (modulus + 1j * np.angle(product))
+        self._largest += self._power * np.log(bound)
+        self._relative += self._power * relative
+        self._waiting = []
+
+    def _take(self, logarithm: Spectrum, error: Array, count: int) -> None:
+        """Multiply by one power. |(phi + e)^S - phi^S| <= S |e| (|phi| + |e|)^(S - 1)."""
+        bound = np.log(np.exp(logarithm.real) + error)
+        self._logarithm += count * logarithm
+        self._largest += count * bound
+        self._relative += count * error * np.exp(-bound)
+
+
+def error_of_one(size: int) -> float:
+    """The largest error of a coefficient of an FFT of numbers whose sizes add up to one."""
+    return _FFT_CONSTANT * _UNIT * log2(size)
+
+
+def _plain(places: Cuts, mass: Array, size: int) -> tuple[Spectrum, Array]:
+    """The transform, and a bound on its error."""
+    value = fft.rfft(np.bincount(places % size, weights=mass, minlength=size))
+    return value, np.full(value.size, error_of_one(size))
+
+
+def _less_one(places: Cuts, mass: Array, tail: float, size: int) -> tuple[Spectrum, Array]:
+    """The transform less one, and a bound on its error; `tail` may be far from the centre."""
+    first, last = _near(mass, tail)
+    near, error = _near_centre(places[first:last], mass[first:last], size)
+    rest = np.concatenate([mass[:first], mass[last:]])
+    away = np.concatenate([places[:first], places[last:]])
+    far = fft.rfft(np.bincount(away % size, weights=rest, minlength=size))
+    error += 2 * error_of_one(size) * float(rest.sum())
+    return near + (far - far[0]), error
+
+
+def _near(mass: Array, tail: float) -> tuple[int, int]:
+    """The range of masses that leaves out at most `tail` on either side."""
+    first = int(np.searchsorted(np.cumsum(mass), tail))
+    last = mass.size - int(np.searchsorted(np.cumsum(mass[::-1]), tail))
+    return first, last
+
+
+def _near_centre(places: Cuts, mass: Array, size: int) -> tuple[Spectrum, Array]:
+    """Sum of mass (z^place - 1) at all frequencies, and a bound on its error."""
+    angle = 2 * np.pi / size * np.arange(size // 2 + 1)
+    step = -2 * np.sin(angle / 2) ** 2 - 1j * np.sin(angle)  # z - 1
+    least, most = min(int(places[0]), 0), max(int(places[-1]), 0)
+    dense = np.zeros(most - least + 1)
+    dense[places - least] = mass
+    right, left = _added_twice(dense[-least:]), _added_twice(dense[: 1 - least][::-1])
+    # z^k - 1 needs z^0 ... z^(k-2), and z^-k - 1 needs z^-1 ... z^-k.
+    twice = np.concatenate([left[:0:-1], right[2:]])
+    indices = np.arange(least, least + twice.size)
+    curved = fft.rfft(np.bincount(indices % size, weights=twice, minlength=size))
+    mean = float((mass * places).sum())
+    total, spread = float(twice.sum()), float((mass * np.abs(places)).sum())
+    length = np.abs(step)
+    roundings = 4 * ceil(sqrt(dense.size)) + _SUM
+    error = length**2 * total * (error_of_one(size) + roundings * _UNIT)
+    return step * (mean + step * curved), error + length * spread * _SUM * _UNIT
+
+
+def _added_twice(mass: Array) -> Array:
+    """At k: the sum over places p >= k of (p - k + 1) mass[p]."""
+    return _sums_from(_sums_from(mass))
+
+
+def _sums_from(numbers: Array) -> Array:
+    """Sums over all places from the k-th on, in blocks: 2 sqrt(n) roundings instead of n."""
+    block = ceil(sqrt(numbers.size))
+    padded = np.zeros(block * block)
+    padded[-numbers.size :] = numbers[::-1]
+    rows = np.cumsum(padded.reshape(block, block), axis=1)
+    rows[1:] += np.cumsum(rows[:-1, -1])[:, None]
+    return np.asarray(rows.reshape(-1)[-numbers.size :][::-1])
+
+
+def _logarithm(less_one: Spectrum, error: Array) -> tuple[Spectrum, Array]:
+    """log(1 + w), to a few roundings of w where that is small, of 1 elsewhere."""
+    real, imag = less_one.real, less_one.imag
+    size = np.abs(less_one)
+    modulus = np.empty(size.size)
+    small = size < 0.5
+    modulus[small] = 0.5 * np.log1p((2 * real + real**2 + imag**2)[small])
+    modulus[~small] = np.log(np.maximum(np.hypot(1 + real, imag)[~small], _UNIT))
+    lost = np.where(small, 16 * size, 8.0) * _UNIT
+    return modulus + 1j * np.arctan2(imag, 1 + real), error + lost

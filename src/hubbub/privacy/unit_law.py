@@ -1,0 +1,105 @@
+"""The privacy-loss law of a unit that owns several records (docs/privacy.md P20).
+
+A patient with k records, of which each joins a batch by a coin of its own: as many as a binomial
+number take part, and each moves the sum by up to C. This file knows one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import lgamma, log, log1p
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtri
+
+from hubbub.privacy.normal import interval_mass
+
+Array = NDArray[np.float64]
+
+_NEWTON = 60
+_CLOSE = 2e-16
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRemoval:
+    """P = sum over j of Bin(records, rate)(j) N(j shift), Q = N(0): the unit is there under P."""
+
+    rate: float
+    shift: float
+    records: int
+    atom: float = 0.0
+    missing: float = 0.0
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """See `Law.masses`."""
+        outcomes = self._outcome(edges)
+        absent = interval_mass(outcomes, 0.0)
+        present = np.zeros_like(absent)
+        for count, weight in enumerate(np.exp(self._log_weights)):
+            present += weight * interval_mass(outcomes, count * self.shift)
+        return present, absent
+
+    def quantiles(self, tail: float, count: int) -> Array:
+        """See `Law.quantiles`."""
+        reach = -float(ndtri(tail))
+
+        def excess(outcome: float) -> float:
+            return float(np.logaddexp.reduce(self._log_weights + log_ndtr(self._means - outcome)))
+
+        most = self.records * self.shift + reach + 1
+        last = float(brentq(lambda x: excess(x) - log(tail), -reach, most, xtol=1e-3))
+        return np.unique(self.loss(np.linspace(-reach, last, count)))
+
+    def loss(self, outcome: Array) -> Array:
+        """log of the sum over j of weight_j exp(j m x - (j m)^2 / 2)."""
+        terms = self._log_weights - self._means**2 / 2
+        sums = np.logaddexp.reduce(terms + np.outer(outcome, self._means), axis=1)
+        return np.asarray(sums, dtype=np.float64)
+
+    @cached_property
+    def _means(self) -> Array:
+        return np.asarray(self.shift * np.arange(self.records + 1), dtype=np.float64)
+
+    @cached_property
+    def _log_weights(self) -> Array:
+        """log Bin(records, rate)(j)."""
+        k = self.records
+        choose = [lgamma(k + 1) - lgamma(j + 1) - lgamma(k - j + 1) for j in range(k + 1)]
+        taking = np.arange(k + 1)
+        return np.asarray(choose + taking * log(self.rate) + (k - taking) * log1p(-self.rate))
+
+    def _outcome(self, loss: Array) -> Array:
+        """The outcome at which the loss is reached; -inf below the smallest loss.
+
+        With u = m x and a_j = weight_j exp(-(j m)^2 / 2), the sum over j >= 1 of a_j e^(ju) is
+        e^loss - weight_0. Its logarithm is convex in u, with slopes from 1 to `records`: Newton's
+        method falls onto the root from where the first single term reaches it.
+        """
+        none = self.records * log1p(-self.rate)  # log weight_0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            small = np.log(np.maximum(np.expm1(np.minimum(loss, 0)) - np.expm1(none), 0))
+            # e^l - w = e^l (1 - w - w (e^-l - 1))
+            rest = -np.expm1(none) - np.exp(none) * np.expm1(-np.maximum(loss, 0))
+            goal = np.where(loss < 0, small, loss + np.log(rest))
+        found = np.where(goal > 0, np.inf, -np.inf)
+        there = np.isfinite(goal)
+        found[there] = self._solved(goal[there])
+        return np.asarray(found / self.shift)
+
+    def _solved(self, goal: Array) -> Array:
+        """The u at which the log of the sum over j >= 1 of a_j e^(ju) is the goal."""
+        many = np.arange(1, self.records + 1)
+        terms = self._log_weights[1:] - self._means[1:] ** 2 / 2
+        u = ((goal[:, None] - terms) / many).min(axis=1)
+        for _ in range(_NEWTON):
+            each = terms + u[:, None] * many
+            total = np.logaddexp.reduce(each, axis=1)
+            slope = np.exp(each - total[:, None]) @ many
+            change = (total - goal) / slope
+            u = u - change
+            if np.all(np.abs(change) <= _CLOSE * (1 + np.abs(u)) * 4):
+                break
+        return np.asarray(u)

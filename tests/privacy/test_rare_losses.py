@@ -1,0 +1,130 @@
+"""Tiny sample rates: a few rare large losses decide, and no exponential tilt finds them alone.
+
+The truth is a Laplace inversion that leaves out losses of negligible probability, so that a contour
+far to the right exists. It shares no grid, no FFT and no rounding with the accountant.
+"""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+import hubbub
+
+Array = NDArray[np.float64]
+SIXTEEN = np.polynomial.legendre.leggauss(16)
+
+
+def inverted(noise: float, rate: float, steps: int, goal: float, near: float) -> float:
+    """Epsilon of removals at delta `goal`, to about 1e-6; `near` is a guess."""
+    shift = 1 / noise
+
+    def beyond(x: float) -> float:
+        return steps * float((1 - rate) * ndtr(-x) + rate * ndtr(shift - x))
+
+    cut = brentq(lambda x: log(beyond(x)) - log(1e-7 * goal), 0.0, 20.0)
+    coarse, fine = np.linspace(-12.0, 3.0, 60), np.linspace(3.0, cut, 3000)
+    edges = np.concatenate([coarse, fine[1:]])
+    half = np.diff(edges)[:, None] / 2
+    x = (edges[:-1, None] + half * (1 + SIXTEEN[0])).ravel()
+    q_mass = (half * SIXTEEN[1]).ravel() * np.exp(-x * x / 2) / sqrt(2 * np.pi)
+    excess = rate * np.expm1(shift * x - shift**2 / 2)
+    loss = np.log1p(excess)
+
+    def moment(s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """steps * (E e^(sL) - 1) up to second order, exactly as the log needs it."""
+        less_one = np.array(
+            [q_mass @ (np.expm1((one + 1) * loss) - (one + 1) * excess) for one in s]
+        )
+        return np.asarray(steps * np.log1p(less_one))
+
+    def height(c: float, epsilon: float) -> float:
+        return float(moment(np.array([c + 0j]))[0].real) - c * epsilon
+
+    grid = np.geomspace(1.0, 300 / float(loss[-1]), 120)
+    c = float(grid[int(np.argmin([height(one, near) for one in grid]))]) * 0.7
+    reach = float(loss[-1]) + near + (40 + max(0.0, height(c, near))) / c
+    spacing = 2 * np.pi / (2 * reach)
+    spread = sqrt(steps * float(q_mass @ np.minimum(np.abs(excess), 1e-2) ** 2))
+    t = spacing * np.arange(int(9 / spread / spacing) + 1)
+    s = c + 1j * t
+    values = np.exp(moment(s)) / (s * (s + 1))
+
+    def delta(epsilon: float) -> float:
+        terms = (values * np.exp(-s * epsilon)).real
+        return float(spacing / np.pi * (terms.sum() - terms[0] / 2))
+
+    return float(brentq(lambda e: log(max(delta(e), 1e-300) / goal), near / 2, near * 2, xtol=1e-9))
+
+
+# What `inverted` gives; half a minute each.
+VALUES = [
+    (0.7, 1e-5, 10**6, 1e-12, 0.539695),
+    (0.7, 1e-6, 10**6, 1e-12, 0.044227),
+]
+
+
+@pytest.mark.parametrize(("noise", "rate", "steps", "goal", "truth"), VALUES)
+def test_p13_rare_losses_leave_a_narrow_bracket_around_the_truth(
+    noise: float, rate: float, steps: int, goal: float, truth: float
+) -> None:
+    found = hubbub.epsilon(noise_multiplier=noise, sample_rate=rate, steps=steps, delta=goal)
+    assert found.lower - 1e-6 <= truth <= found.upper + 1e-6
+    assert found.upper - found.lower <= 1e-3 * max(1.0, truth)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "rate", "steps", "goal", "truth"), VALUES)
+def test_the_committed_value_is_the_inversions(
+    noise: float, rate: float, steps: int, goal: float, truth: float
+) -> None:
+    assert inverted(noise, rate, steps, goal, truth) == pytest.approx(truth, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps", "goal"),
+    [(0.5, 1e-6, 10**5, 1e-5), (0.5, 1e-6, 10**6, 1e-9), (0.45, 1e-7, 10**6, 1e-9)],
+)
+def test_other_rare_losses_leave_a_narrow_bracket(
+    noise: float, rate: float, steps: int, goal: float
+) -> None:
+    found = hubbub.epsilon(noise_multiplier=noise, sample_rate=rate, steps=steps, delta=goal)
+    assert found.upper - found.lower <= 1e-3
+
+
+def test_two_hundred_kinds_of_steps_have_a_narrow_bracket() -> None:
+    kinds = [
+        hubbub.Step(noise_multiplier=1 + i / 100, sample_rate=0.01, count=10) for i in range(200)
+    ]
+    found = hubbub.composed_epsilon(kinds, delta=1e-5)
+    assert 1.197 < found.lower <= found.upper < 1.1981
+    assert found.upper - found.lower <= 1e-3
+
+
+def test_a_power_of_a_transform_keeps_its_digits() -> None:
+    """P13 (3): the ten-millionth power, of which an FFT would leave few digits."""
+    import mpmath as mp
+
+    from hubbub.privacy.transform import PowerProduct
+
+    size, count = 4096, 10**7
+    cuts = np.array([-3, -1, 0, 1, 2, 900])
+    mass = np.array([1e-8, 2e-7, 0.0, 1e-7, 3e-8, 1e-9])
+    mass[2] = 1 - mass.sum()
+    whole = PowerProduct(size)
+    whole.multiply(cuts, mass, count)
+    value, error = whole.result()
+    assert whole.shift == 0
+    with mp.workdps(40):
+        for k in (0, 1, 7, 300, 2048):
+            turn = -2j * mp.pi * k / size
+            less = sum(
+                mp.mpf(m) * (mp.e ** (turn * int(c)) - 1) for c, m in zip(cuts, mass, strict=True)
+            )
+            away = float(abs((1 + less) ** count - mp.mpc(complex(value[k]))))
+            assert away <= error[k] < 1e-12
