@@ -341,6 +341,19 @@ def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
     assert "one file shares no spelling with the others" in " ".join(out.replace("│", "").split())
 
 
+def test_numbers_in_one_file_and_words_in_another_are_left_out_and_said(ask):
+    made = clean()
+    column(made["west"], "age", lambda k, _: ("young", "old")[k % 2])
+    assert "words in others" in ask("init", *write(made))["left_out"]["age"]
+
+
+@pytest.mark.parametrize("begins", [b"PK\x03\x04", b"\x89PNG\r\n\x1a\n", b"\xd0\xcf\x11\xe0"])
+def test_a_workbook_or_picture_is_said_to_be_no_text(command, begins):
+    Path("a.csv").write_bytes(begins + bytes(range(256)) * 8)
+    code, _, err = command("init", "a.csv")
+    assert (code, "a file of bytes; save it as CSV" in err) == (2, True)
+
+
 def test_a_target_that_some_files_lack_is_refused_by_their_names(command):
     made = clean()
     made["west"][0][-1] = "death"

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import ceil, floor, log10
 
 from hubbub.study.drafting import cell_text
@@ -59,7 +60,7 @@ def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") ->
         usual: the decimal sign where a cell may mean two numbers.
     """
     cells = [cell for file in files for cell in file]
-    there = [cell for cell in cells if not cell_text.is_missing(cell)]
+    there = _values(cells)
     if not name.isprintable() or len(name) > 100:
         return ColumnDraft(name=name, why="a study cannot name it")
     if not there:
@@ -76,19 +77,23 @@ def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") ->
 
 
 def _noted(made: ColumnDraft, files: Sequence[Sequence[str]]) -> ColumnDraft:
-    """With a word on a file that shares no category with any other: it may spell them otherwise."""
-    if made.column is None or len(files) < 2:
-        return made
-    spelled = [
-        {canonical(cell).casefold() for cell in cells if not cell_text.is_missing(cell)}
-        for cells in files
-    ]
-    for number, own in enumerate(spelled):
-        others = set[str]().union(*spelled[:number], *spelled[number + 1 :])
-        if own and others and not own & others:
-            why = "one file shares no spelling with the others: does it mean the same?"
-            return replace(made, why=why)
+    """With a word on files that may mean the same as others and spell it otherwise."""
+    values = [there for cells in files if (there := _values(cells))]
+    if made.column is None:
+        mixed = len({_mostly(there, _is_number) for there in values}) > 1
+        why = "numbers in some files, words in others: write it alike in all of them"
+        return replace(made, why=why) if mixed else made
+    spelled = [{canonical(cell).casefold() for cell in there} for there in values]
+    if any(map(_is_alone, range(len(spelled)), repeat(spelled))):
+        why = "one file shares no spelling with the others: does it mean the same?"
+        return replace(made, why=why)
     return made
+
+
+def _is_alone(number: int, spelled: Sequence[set[str]]) -> bool:
+    """Whether a file shares no spelling with any other."""
+    others = set[str]().union(*spelled[:number], *spelled[number + 1 :])
+    return bool(others) and not spelled[number] & others
 
 
 def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
@@ -118,6 +123,15 @@ def _is_row_key(cells: Sequence[str]) -> bool:
         begins = numbers[0] < 2 or numbers[0] >= _FIRST_CODE  # others may be ages, in order
         return begins and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     return all(cell_text.plain_number(cell) is None and re.search(r"\d", cell) for cell in cells)
+
+
+def _values(cells: Sequence[str]) -> list[str]:
+    """The cells that hold something."""
+    return [cell for cell in cells if not cell_text.is_missing(cell)]
+
+
+def _is_number(cell: str) -> bool:
+    return cell_text.measured(cell) is not None
 
 
 def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
