@@ -114,6 +114,15 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"model": torch.nn.Linear(3, 2)}, ModelError, r"two classes, found \(n, 2\)"),
         (SILOS, {"model": torch.nn.Linear(5, 1)}, ModelError, r"records of shape \(4, 3\) to see"),
         (SILOS, {"optimizer": "adam"}, StudyError, "optimizer to be a mapping"),
+        (SILOS, {"classes": 2}, DataError, "classes to be at least two different values"),
+        (SILOS, {"classes": [0, 0]}, DataError, "classes to be at least two different values"),
+        (SILOS, {"model": "mlp", "hidden": 4}, StudyError, "model.hidden"),
+        (
+            {n: (x, np.arange(60) + 60 * k) for k, (n, (x, _)) in enumerate(SILOS.items())},
+            {},
+            DataError,
+            "at most 100 classes, found 180: each would be public",
+        ),
         (
             {n: (x[:0], y[:0]) for n, (x, y) in SILOS.items()},
             {"classes": [0, 1]},
@@ -170,8 +179,24 @@ def test_pandas_own_missing_values_are_missing_cells():
     assert len(set(result.predict(new).tolist())) == 1
 
 
+def test_rows_in_two_orders_are_not_taken_by_place():
+    pandas = pytest.importorskip("pandas")
+    x, y = SILOS["north"]
+    turned = (pandas.DataFrame(x), pandas.Series(y[::-1], index=range(60)[::-1]))
+    with pytest.raises(DataError, match="rows in one order"):
+        hubbub.fit({**SILOS, "north": turned}, **SHORT)
+
+
+def test_columns_of_a_frame_may_be_numbered_and_categories_be_values():
+    pandas = pytest.importorskip("pandas")
+    silos = {n: (pandas.DataFrame({0: x[:, 0], 1: x[:, 1] > 0}), y) for n, (x, y) in SILOS.items()}
+    columns = {0: {"low": np.float64(-1), "high": np.int64(1)}, 1: {"categories": [False, True]}}
+    assert hubbub.fit(silos, **SHORT, columns=columns).plan.dimension == 3
+
+
 def test_numbers_of_numpy_are_numbers():
     settings = {"epsilon": np.float32(8), "steps": np.int64(3), "clip": np.float64(1)}
+    settings |= {"records": np.int64(180), "colluders": np.int64(1)}
     assert hubbub.fit(SILOS, **settings).final["step"] == 3
 
 

@@ -13,6 +13,7 @@ from hubbub.errors import DataError, ModelError, StudyError
 from hubbub.study import IN_MEMORY, Records, Study, sources, tabular
 from hubbub.training import loop, prepared_study, result, run_study
 
+_MOST = 100  # classes that are taken from targets without being stated
 # A silo's features and targets.
 Table = tuple[Any, Any]
 
@@ -102,7 +103,8 @@ def fit(
             "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
             f"found {_found(silos)}; deal the records to silos"
         )
-    encoded = tabular.columns_from(columns) if columns else ()
+    declared = _declared(columns)
+    encoded = tabular.columns_from(declared) if declared else ()
     _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
@@ -114,33 +116,37 @@ def fit(
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     study = Study.from_table(
-        {
-            "study": {"name": name},
-            "parties": {
-                "names": list(silos),
-                "colluders": colluders,
-                "compute_nodes": compute_nodes,
-            },
-            "data": {
-                "source": IN_MEMORY,
-                "classes": list(known),
-                "records": sum(len(parts[who]) for who in silos) if records is None else records,
-                **({"columns": dict(columns)} if columns else {}),
-            },
-            "model": {
-                "kind": model if named else IN_MEMORY,
-                "inputs": list(shape),
-                "outputs": 1 if len(known) == 2 else len(known),
-                **({"hidden": list(hidden)} if hidden else {}),
-            },
-            "training": {
-                "steps": _plain(steps),
-                "sample_rate": _plain(sample_rate),
-                "clip": _plain(clip),
-                "optimizer": _optimizer(optimizer),
-            },
-            "privacy": {"epsilon": _plain(epsilon), "delta": _plain(delta), "relation": relation},
-        }
+        _plain(
+            {
+                "study": {"name": name},
+                "parties": {
+                    "names": list(silos),
+                    "colluders": colluders,
+                    "compute_nodes": compute_nodes,
+                },
+                "data": {
+                    "source": IN_MEMORY,
+                    "classes": list(known),
+                    "records": sum(len(parts[who]) for who in silos)
+                    if records is None
+                    else records,
+                    **({"columns": declared} if declared else {}),
+                },
+                "model": {
+                    "kind": model if named else IN_MEMORY,
+                    "inputs": list(shape),
+                    "outputs": 1 if len(known) == 2 else len(known),
+                    **({"hidden": hidden} if hidden else {}),
+                },
+                "training": {
+                    "steps": steps,
+                    "sample_rate": sample_rate,
+                    "clip": clip,
+                    "optimizer": _optimizer(optimizer),
+                },
+                "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+            }
+        )
     )
     run_study.check_wanted(study, out, baseline)
     handed = prepared_study.InMemory(records=parts, model=None if named else model)
@@ -160,7 +166,7 @@ def _found(silos: Any) -> str:
 def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:
     """What the classes are called, in the order of their numbers."""
     if stated is not None:
-        return tuple(map(_spelled, stated))
+        return _stated(stated)
     found = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
     for who, targets in found.items():
         _check_targets(who, targets)
@@ -174,7 +180,24 @@ def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tup
             "expected targets of at least two classes, found fewer; state classes, such as "
             '["well", "ill"]'
         )
-    return tuple(map(_spelled, ordered))
+    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
+    if len(known) > _MOST:
+        raise DataError(
+            f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
+            "public; state classes if that is meant"
+        )
+    return known
+
+
+def _stated(classes: Any) -> tuple[str, ...]:
+    """The classes that somebody has stated."""
+    found = () if isinstance(classes, int) else tuple(map(_spelled, classes))
+    if len(set(found)) < max(2, len(found)):
+        raise DataError(
+            f'expected classes to be at least two different values, such as ["well", "ill"], got '
+            f"{classes!r}; state each once"
+        )
+    return found
 
 
 def _check_targets(who: str, targets: list[Any]) -> None:
@@ -224,11 +247,33 @@ def _optimizer(stated: Mapping[str, Any] | None) -> dict[str, Any]:
             "expected optimizer to be a mapping such as {'name': 'adam', 'lr': 0.1}, got "
             f"{type(stated).__name__}; write one"
         )
-    return {k: _plain(v) for k, v in (stated or {"name": "adam", "lr": 0.1}).items()}
+    return dict(stated or {"name": "adam", "lr": 0.1})
+
+
+def _declared(columns: Any) -> Any:
+    """Columns as a study has them: their names and categories are texts."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return {str(name): _entry(entry) for name, entry in columns.items()}
+
+
+def _entry(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    texts = {
+        key: [str(one) for one in entry[key]]
+        for key in ("categories", "missing")
+        if isinstance(entry.get(key), list | tuple)
+    }
+    return _plain({**entry, **texts})
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's as Python's own; anything else as it is, for the study to judge."""
+    """Numbers of NumPy's as Python's own; anything else as it is, for the study to judge."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -258,6 +303,7 @@ def _records(
 ) -> Records:
     """One silo's records, or the test set's."""
     features, targets = _pair(who, table)
+    _refuse_other_rows(who, features, targets)
     number = {name: k for k, name in enumerate(classes)}
     found = [number.get(_spelled(value), -1) for value in _values(targets)]
     if -1 in found:
@@ -267,6 +313,19 @@ def _records(
         )
     kind = np.float32 if len(classes) == 2 else np.int64
     return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+
+
+def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
+    """Refuse a frame and a series that name the same rows in another order: they go by place."""
+    names: Any = getattr(features, "index", None)
+    others: Any = getattr(targets, "index", None)
+    if any(one is None or callable(one) for one in (names, others)):  # a list has such a method
+        return
+    if list(names) != list(others) and set(names) == set(others):
+        raise DataError(
+            f"expected features and targets of {who} with their rows in one order, found the same "
+            "index in two; sort both by it"
+        )
 
 
 def _features(who: str, table: Any, columns: Sequence[tabular.Column]) -> NDArray[np.float32]:
