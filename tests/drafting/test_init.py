@@ -301,6 +301,27 @@ def test_a_limit_of_what_was_measured_is_its_number_in_a_tidy_copy(ask):
     assert (pressure.missing, pressure.bounds[0] <= 60) == ((), True)
 
 
+def test_nines_far_from_all_other_numbers_are_missing_and_said(ask):
+    made = clean()
+    for rows in made.values():
+        column(rows, "age", lambda k, cell: "999" if k % 9 == 0 else cell)
+        added(rows, "weight", lambda k: str(60 + k), 2)  # 99 is a weight like others
+    ask("init", *write(made))
+    columns = {c.name: c for c in Study.load("study.toml").data.columns}
+    assert (columns["age"].missing, columns["age"].bounds[1]) == (("999",), 90.0)
+    assert columns["weight"].missing == ()
+
+
+def test_days_without_signs_between_are_dates_and_any_minus_is_one(ask):
+    made = clean()
+    for rows in made.values():
+        added(rows, "visit", lambda k: f"2021{1 + k % 12:02d}{1 + k % 28:02d}", 2)
+        added(rows, "score", lambda k: f"\u2212{k}.5" if k % 2 else f"{k}.5", 2)
+    left_out = ask("init", *write(made))["left_out"]
+    assert "dates" in left_out["visit"]
+    assert "score" not in left_out
+
+
 def test_the_errors_of_a_spreadsheet_are_missing_values(ask):
     made = clean()
     column(made["west"], "pressure", lambda k, cell: "#DIV/0!" if k % 2 else cell)

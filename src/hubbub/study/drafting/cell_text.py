@@ -30,6 +30,7 @@ _UNITS = " \t\u00a0\u202f%€$£"
 _MONTH = "jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
 _DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}(?: .*)?"
+    r"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
     rf"|\d{{1,2}}[. -]+(?:{_MONTH})[a-zäé]*[. ,-]+\d{{2,4}}|(?:{_MONTH})[a-z]* \d{{1,2}},? \d{{4}}",
     re.IGNORECASE,
 )
@@ -52,9 +53,14 @@ def is_date(text: str) -> bool:
 
 
 def sentinels(numbers: Iterable[str]) -> set[str]:
-    """Spellings such as -9 that stand for nothing: all other numbers are 0 or more."""
-    negative = {text for text in numbers if (number_in(text) or 0) < 0}
-    return negative if negative <= _SENTINELS else set()
+    """Spellings such as -9 or 999 that stand for nothing: all other numbers lie far from them."""
+    read = {text: number_in(text) or 0.0 for text in numbers}
+    negative = {text for text, value in read.items() if value < 0}
+    if negative:
+        return negative if negative <= _SENTINELS else set()
+    nines = {text for text in read if f"-{text}" in _SENTINELS and len(text) > 1}
+    most = max((value for text, value in read.items() if text not in nines), default=0.0)
+    return {text for text in nines if read[text] > 2 * most > 0}
 
 
 def plain_number(text: str, decimal: str = ".") -> str | None:
@@ -66,7 +72,7 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     """
     if number_in(text) is not None and not (decimal == "," and _COMMA.fullmatch(text)):
         return text
-    core = text.strip(_UNITS)
+    core = text.strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
     ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
     found = (way(core) for way in ways)
     return next((one for one in found if one is not None and number_in(one) is not None), None)

@@ -164,8 +164,8 @@ def _number(
     notes = [f"{outside} of {len(values)} values lie outside"] if outside else []
     if limits := sorted({cell for cell in numbers if cell_text.is_limit(cell)}):
         notes.append(f"read as their numbers: {', '.join(limits[:5])}")
-    if strange:
-        notes.append(f"read as missing: {', '.join(sorted(strange))}")
+    if unread := sorted(strange | {cell for cell in numbers if read[cell] in gone}):
+        notes.append(f"read as missing: {', '.join(unread)}")
     column = Column(
         name=name,
         low=low,
