@@ -60,7 +60,7 @@ class Chain:
         self._noted = NotedHead(path.parent / f"{path.name}.head")
         self._written: list[Row] = []
         with self._reported(
-            f"a usable {kind} at {path}", "check the path and the disk, or restore a backup"
+            f"a usable {kind} at {path}", "check the disk and the path, or restore a backup"
         ):
             path.parent.mkdir(parents=True, exist_ok=True)
             make_private(path)  # and so are the files that SQLite makes beside it
