@@ -782,6 +782,14 @@ def test_a_reader_who_hangs_up_causes_no_noise(flag, unbuffered):
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_output_causes_no_traceback(closed):
+    line = f"{shlex.join([*START, *QUICK])} {closed}"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (closed == "2>&-")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("unbuffered", [False, True])
 def test_output_that_cannot_be_written_is_no_success(unbuffered):

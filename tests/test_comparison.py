@@ -133,7 +133,7 @@ privacy = {epsilon = 2.0, delta = 1e-5}
     assert main(["compare", "study.toml", "--baselines", "magic"]) == 2
     assert "expected baselines out of trusted, local-dp" in capsys.readouterr().err
     assert main(["compare", "study.toml", "--repeats", "0"]) == 2
-    assert "--repeats of at least 1" in capsys.readouterr().err
+    assert "--repeats between 1 and 10000" in capsys.readouterr().err
 
 
 def test_a_study_without_test_records_cannot_be_compared():
@@ -156,6 +156,22 @@ def test_rehearse_says_what_it_is(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [tmp_path / "study.toml"]
     (result,) = hubbub.rehearse(heart_study(2))
     assert "nobody: a rehearsal" in repr(result)
+
+
+@pytest.mark.parametrize("command", ["rehearse", "compare"])
+def test_what_would_never_end_is_refused_at_once(tmp_path, capsys, command):
+    (tmp_path / "study.toml").write_text(HEART.format(steps=2, more=""))
+    assert main([command, str(tmp_path / "study.toml"), "--repeats", "1000000000"]) == 2
+    assert "--repeats between 1 and 10000, got 1000000000" in capsys.readouterr().err
+
+
+def test_a_rehearsal_that_could_show_nothing_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("north", "south", "west"):
+        Path(f"{name}.csv").write_text("age,died\n" + "30,yes\n40,no\n50,no\n" * 9)
+    assert main(["init", "north.csv", "south.csv", "west.csv"]) == 0
+    assert main(["rehearse", "study.toml"]) == 2
+    assert "state data.test, or training.evaluate" in capsys.readouterr().err
 
 
 def test_practices_share_out_the_hospitals_records():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hubbub
-from hubbub.errors import DataError, StudyError
+from hubbub.errors import DataError, ModelError, StudyError
 from hubbub.study.datasets import HEART_SILOS, heart
 
 
@@ -109,11 +109,95 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"colluders": 3}, StudyError, "colluders"),
         ({n: (x, y * 0) for n, (x, y) in SILOS.items()}, {}, DataError, "at least two classes"),
         ({"North Shore": silo(1), "south": silo(2)}, {}, StudyError, "rename the silos"),
+        (SILOS, {"model": torch.nn.Linear}, ModelError, "got a class; hand over a module"),
+        (SILOS, {"model": None}, ModelError, "got NoneType"),
+        (SILOS, {"model": torch.nn.Linear(3, 2)}, ModelError, r"two classes, found \(n, 2\)"),
+        (SILOS, {"model": torch.nn.Linear(5, 1)}, ModelError, r"records of shape \(4, 3\) to see"),
+        (SILOS, {"optimizer": "adam"}, StudyError, "optimizer to be a mapping"),
+        (SILOS, {"classes": 2}, DataError, "classes to be at least two different values"),
+        (SILOS, {"classes": [0, 0]}, DataError, "classes to be at least two different values"),
+        (SILOS, {"model": "mlp", "hidden": 4}, StudyError, "model.hidden"),
+        (
+            {n: (x, np.arange(60) + 60 * k) for k, (n, (x, _)) in enumerate(SILOS.items())},
+            {},
+            DataError,
+            "at most 100 classes, found 180: each would be public",
+        ),
+        (
+            {n: (x[:0], y[:0]) for n, (x, y) in SILOS.items()},
+            {"classes": [0, 1]},
+            DataError,
+            "found none at all",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_a_sentence(silos, more, error, words):
     with pytest.raises(error, match=words):
         hubbub.fit(silos, **{**SHORT, **more})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.nan, "a target for every record of north, found none at 3"),
+        (None, "a target for every record of north, found none at 3"),
+        (0.25, "a number with a fraction at 3; predicting a number is not supported"),
+    ],
+)
+def test_what_is_no_class_does_not_become_a_public_one(value, words):
+    targets = [*SILOS["north"][1]]
+    targets[3] = value
+    with pytest.raises(DataError, match=words):
+        hubbub.fit({**SILOS, "north": (SILOS["north"][0], targets)}, **SHORT)
+
+
+def test_data_frames_in_another_order_are_not_taken_by_place():
+    pandas = pytest.importorskip("pandas")
+    frames = {n: (pandas.DataFrame(x, columns=[*"abc"]), y) for n, (x, y) in SILOS.items()}
+    frames["south"] = (frames["south"][0][[*"cab"]], frames["south"][1])
+    with pytest.raises(DataError, match="others for south than for north; put them in one order"):
+        hubbub.fit(frames, **SHORT)
+    named = {one: {"low": -1, "high": 1} for one in "abc"}
+    assert hubbub.fit(frames, **SHORT, columns=named).plan.dimension == 4
+
+
+def test_pandas_own_missing_values_are_missing_cells():
+    pandas = pytest.importorskip("pandas")
+
+    def frame(seed):
+        ages = pandas.array([30, None, *range(20, 78)], dtype="Int64")
+        days = [pandas.NaT, *["2021-01-01"] * 30, *["2022-01-01"] * 29]
+        return pandas.DataFrame({"age": ages, "day": days}), silo(seed)[1]
+
+    columns = {
+        "age": {"low": 20, "high": 90, "default": 50},
+        "day": {"categories": ["2021-01-01", "2022-01-01"], "default": "2021-01-01"},
+    }
+    silos = {name: frame(k) for k, name in enumerate(SILOS)}
+    result = hubbub.fit(silos, **SHORT, columns=columns)
+    new = pandas.DataFrame({"age": [50, pandas.NA], "day": ["2021-01-01", pandas.NaT]})
+    assert len(set(result.predict(new).tolist())) == 1
+
+
+def test_rows_in_two_orders_are_not_taken_by_place():
+    pandas = pytest.importorskip("pandas")
+    x, y = SILOS["north"]
+    turned = (pandas.DataFrame(x), pandas.Series(y[::-1], index=range(60)[::-1]))
+    with pytest.raises(DataError, match="rows in one order"):
+        hubbub.fit({**SILOS, "north": turned}, **SHORT)
+
+
+def test_columns_of_a_frame_may_be_numbered_and_categories_be_values():
+    pandas = pytest.importorskip("pandas")
+    silos = {n: (pandas.DataFrame({0: x[:, 0], 1: x[:, 1] > 0}), y) for n, (x, y) in SILOS.items()}
+    columns = {0: {"low": np.float64(-1), "high": np.int64(1)}, 1: {"categories": [False, True]}}
+    assert hubbub.fit(silos, **SHORT, columns=columns).plan.dimension == 3
+
+
+def test_numbers_of_numpy_are_numbers():
+    settings = {"epsilon": np.float32(8), "steps": np.int64(3), "clip": np.float64(1)}
+    settings |= {"records": np.int64(180), "colluders": np.int64(1)}
+    assert hubbub.fit(SILOS, **settings).final["step"] == 3
 
 
 def test_a_study_in_memory_cannot_be_run_from_its_file(tmp_path):

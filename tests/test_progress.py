@@ -98,6 +98,38 @@ def test_without_a_terminal_lines_go_to_stderr(
     assert "step 1 of 5" not in said.out
 
 
+@pytest.mark.parametrize(
+    ("evaluate", "words"),
+    [
+        ("", "not scored: the study has neither data.test nor training.evaluate"),
+        ("evaluate = { every = 2, epsilon = 1.0 }", "held-back accuracy 0."),
+    ],
+)
+def test_a_run_says_how_good_its_model_is_or_why_it_cannot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], evaluate: str, words: str
+) -> None:
+    for name in ("north", "south", "west"):
+        cells = "".join(f"{20 + k % 60},{'yes' if k % 60 > 30 else 'no'}\n" for k in range(400))
+        (tmp_path / f"{name}.csv").write_text(f"age,died\n{cells}")
+    (tmp_path / "study.toml").write_text(f"""
+study.name = "own"
+parties = {{ names = ["north", "south", "west"], colluders = 1 }}
+data.files = "{tmp_path}/{{name}}.csv"
+data.target = "died"
+data.positive = ["yes"]
+data.negative = ["no"]
+data.columns.age = {{ low = 20, high = 80 }}
+model.kind = "logistic"
+privacy = {{ epsilon = 8.0, delta = 1e-5 }}
+[training]
+steps = 2
+sampling = "none"
+{evaluate}
+""")
+    assert main(["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "run")]) == 0
+    assert words in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("baseline", WHO)
 def test_a_baseline_names_itself_and_the_adversary_of_its_epsilon(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], baseline: str

@@ -92,6 +92,7 @@ def test_it_goes_into_pipelines_and_cross_validation():
         ({"epsilon": -1}, None, "privacy.epsilon"),
         ({}, [0, 1], "groups of shape"),
         ({}, np.zeros(300), "at least two silos"),
+        ({}, [float("nan"), *[0.0, 1.0, 2.0] * 99, 0.0, 1.0], "a silo for each row"),
         ({"silos": 3, "colluders": 2}, None, "parties.colluders"),
     ],
 )

@@ -151,6 +151,23 @@ def test_predict_prints_a_table_or_one_object(finished, capsys):
     ]
 
 
+def test_scores_are_not_written_over_their_own_table(finished, capsys):
+    _, folder = finished
+    before = (folder / "test.csv").read_bytes()
+    table = str(folder / "test.csv")
+    assert main(["predict", str(folder / "run"), table, "--out", f"{folder}/./test.csv"]) == 2
+    assert "another file for the scores" in capsys.readouterr().err
+    assert (folder / "test.csv").read_bytes() == before
+
+
+def test_a_model_without_its_study_is_said_to_lack_the_study(finished, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(
+        (finished[1] / "run" / "model.safetensors").read_bytes()
+    )
+    with pytest.raises(UserError, match=r"found no study\.toml in it"):
+        hubbub.load(tmp_path)
+
+
 def test_a_run_that_is_not_finished_has_no_model(tmp_path):
     with pytest.raises(UserError, match="expected a finished run"):
         hubbub.load(tmp_path)

@@ -173,4 +173,6 @@ def _owners(groups: ArrayLike | None, rows: int, silos: int) -> NDArray[np.intp]
     given = np.asarray(groups)
     if given.shape != (rows,):
         raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
+    if any(one is None or one != one for one in given.tolist()):
+        raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
     return np.unique(given, return_inverse=True)[1]

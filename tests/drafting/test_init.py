@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from drafting.messy import CASES, HEADER, clean, column, lay, text
+from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
 from hubbub.cli import drafting_commands, main
 from hubbub.planning import Plan, plan
@@ -281,11 +281,126 @@ def test_what_cannot_be_drafted_is_one_sentence(command, change, words):
 
 def test_a_strange_word_among_numbers_is_listed_as_missing(ask):
     made = clean()
-    column(made["west"], "pressure", lambda k, cell: "<40" if k == 3 else cell)
+    column(made["west"], "pressure", lambda k, cell: "err" if k == 3 else cell)
     found = ask("init", *write(made))
     pressure = next(c for c in Study.load("study.toml").data.columns if c.name == "pressure")
-    assert pressure.missing == ("<40",)
+    assert pressure.missing == ("err",)
     assert found["ready"]
+
+
+def test_a_limit_of_what_was_measured_is_its_number_in_a_tidy_copy(ask):
+    made = clean()
+    column(made["west"], "pressure", lambda k, cell: ("<60", ">= 180", cell, cell)[k % 4])
+    found = ask("init", *write(made))
+    assert not found["ready"]
+    assert "limit of what was measured" in str(found["faults"])
+    ask(*shlex.split(found["next"])[1:])
+    cells = read_raw(Path("tidy/west.csv")).column("pressure")
+    assert cells[:2] == ["60", "180"]
+    pressure = next(c for c in Study.load("study.toml").data.columns if c.name == "pressure")
+    assert (pressure.missing, pressure.bounds[0] <= 60) == ((), True)
+
+
+def test_nines_far_from_all_other_numbers_are_missing_and_said(ask):
+    made = clean()
+    for rows in made.values():
+        column(rows, "age", lambda k, cell: "999" if k % 9 == 0 else cell)
+        added(rows, "weight", lambda k: str(60 + k), 2)  # 99 is a weight like others
+    ask("init", *write(made))
+    columns = {c.name: c for c in Study.load("study.toml").data.columns}
+    assert (columns["age"].missing, columns["age"].bounds[1]) == (("999",), 90.0)
+    assert columns["weight"].missing == ()
+
+
+def test_days_without_signs_between_are_dates_and_any_minus_is_one(ask):
+    made = clean()
+    for rows in made.values():
+        added(rows, "visit", lambda k: f"2021{1 + k % 12:02d}{1 + k % 28:02d}", 2)
+        added(rows, "score", lambda k: f"\u2212{k}.5" if k % 2 else f"{k}.5", 2)
+    left_out = ask("init", *write(made))["left_out"]
+    assert "dates" in left_out["visit"]
+    assert "score" not in left_out
+
+
+def test_the_errors_of_a_spreadsheet_are_missing_values(ask):
+    made = clean()
+    column(made["west"], "pressure", lambda k, cell: "#DIV/0!" if k % 2 else cell)
+    ask("init", *write(made))
+    pressure = next(c for c in Study.load("study.toml").data.columns if c.name == "pressure")
+    assert pressure.missing == ("#DIV/0!",)
+
+
+def test_digits_that_begin_with_a_zero_are_no_numbers(ask):
+    made = clean()
+    for rows in made.values():
+        added(rows, "postcode", lambda k: f"{k * 2411 % 99999:05d}", 2)
+        added(rows, "ward", lambda k: f"0{k % 3}", 2)
+    found = ask("init", *write(made))
+    assert "postcode" in found["left_out"]
+    ward = next(c for c in Study.load("study.toml").data.columns if c.name == "ward")
+    assert ward.categories == ("00", "01", "02")
+
+
+def test_row_numbers_are_left_out_where_one_file_is_short_or_has_rows_twice(ask):
+    made = clean()
+    made["south"] = made["south"][:3]
+    for rows in made.values():
+        added(rows, "", lambda k: str(k + 1), 0)
+        added(rows, "Fallnr", lambda k: str(70000 - 17 * k), 1)
+    made["north"] += made["north"][-2:]
+    found = ask("init", *write(made))
+    assert "key" in found["left_out"]["Fallnr"]
+    del made["north"][-2:]
+    found = ask("init", *write(made), "--replace")
+    assert "key" in found["left_out"]["column-1"]
+
+
+def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
+    made = clean()
+    column(made["west"], "sex", lambda _, cell: {"F": "2", "M": "1"}[cell])
+    _, out, _ = command("init", *write(made))
+    assert "one file shares no spelling with the others" in " ".join(out.replace("│", "").split())
+
+
+def test_numbers_in_one_file_and_words_in_another_are_left_out_and_said(ask):
+    made = clean()
+    column(made["west"], "age", lambda k, _: ("young", "old")[k % 2])
+    assert "words in others" in ask("init", *write(made))["left_out"]["age"]
+
+
+@pytest.mark.parametrize("begins", [b"PK\x03\x04", b"\x89PNG\r\n\x1a\n", b"\xd0\xcf\x11\xe0"])
+def test_a_workbook_or_picture_is_said_to_be_no_text(command, begins):
+    Path("a.csv").write_bytes(begins + bytes(range(256)) * 8)
+    code, _, err = command("init", "a.csv")
+    assert (code, "a file of bytes; save it as CSV" in err) == (2, True)
+
+
+def test_a_target_that_some_files_lack_is_refused_by_their_names(command):
+    made = clean()
+    made["west"][0][-1] = "death"
+    code, _, err = command("init", *write(made), "--target", "died")
+    assert code == 2
+    assert "none in west.csv, which has patient, age, sex, pressure, smoker, death; rename" in err
+
+
+def test_a_column_that_is_mostly_empty_is_not_guessed_as_the_target(command):
+    made = clean()
+    made["west"][0][-1] = "death"
+    for rows in made.values():
+        column(rows, "sex", lambda k, _: str(k % 5))
+        column(rows, "smoker", lambda k, _: ("fine", "bad", "", "n/a")[k % 4])
+    code, _, err = command("init", *write(made))
+    assert code == 2
+    assert "died, death: only in some" in err
+
+
+def test_of_many_columns_only_the_first_are_named(ask):
+    made = clean()
+    for rows in made.values():
+        for number in range(40):
+            added(rows, f"gene{number}", lambda k, n=number: str((7 * k + n) % 50), 2)
+    bounds = next(one for one in ask("init", *write(made))["private"] if "bounds" in one)
+    assert bounds.endswith("and 30 more")
 
 
 @pytest.mark.parametrize(

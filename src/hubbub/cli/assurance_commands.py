@@ -46,7 +46,9 @@ def add_commands(commands: Any) -> None:
 def _verify(options: argparse.Namespace) -> int:
     path: Path = options.path
     if not path.exists():
-        raise UserError(f"expected a run's folder or evidence at {path}, found nothing there")
+        raise UserError(
+            f"expected a run's folder or evidence at {path}, found nothing there; check the path"
+        )
     thorough = options.thorough
     if path.is_dir():
         found = _folder(path, thorough=thorough, quiet=options.json)

@@ -12,9 +12,9 @@ from hubbub.cli.output import add_command, bar, emit, number, say, table
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import UserError
 from hubbub.report import called, spoken
-from hubbub.study import Study
+from hubbub.study import Study, sources
 
-_REPEATS = 10
+_REPEATS, _MOST = 10, 10_000
 
 
 def add_commands(commands: Any) -> None:
@@ -92,6 +92,11 @@ def _rehearse(options: argparse.Namespace) -> int:
     from hubbub.training import rehearse
 
     study, repeats = Study.load(options.study), _repeats(options)
+    if not sources.has_test_set(study) and study.training.evaluate is None:
+        raise UserError(
+            "expected something to measure a rehearsal by, got a study without; state data.test, "
+            "or training.evaluate"
+        )
     with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
         found = rehearse(study, repeats=repeats, progress=progress.advance)
     plan, privacy = found[0].plan, study.privacy
@@ -126,6 +131,9 @@ def _rehearse(options: argparse.Namespace) -> int:
 
 def _repeats(options: argparse.Namespace) -> int:
     """How often, at least once."""
-    if options.repeats < 1:
-        raise UserError(f"expected --repeats of at least 1, got {options.repeats}; raise it")
+    if not 1 <= options.repeats <= _MOST:
+        raise UserError(
+            f"expected --repeats between 1 and {_MOST}, got {options.repeats}; choose one in that "
+            "range"
+        )
     return int(options.repeats)

@@ -59,7 +59,7 @@ def _init(options: argparse.Namespace) -> int:
     made = draft(options.files, target=options.target)
     left_out: dict[str, int] = {}
     if options.tidy is not None:
-        with writing(options.tidy):
+        with writing(options.tidy, "folder"):
             left_out = write_tidy(made, options.tidy, replace=options.replace)
         made = with_tidy(made, options.tidy.as_posix())
     text = draft_text(made)

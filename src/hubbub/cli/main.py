@@ -12,9 +12,10 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from difflib import get_close_matches
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 from hubbub import __version__
@@ -42,6 +43,7 @@ _FAMILIES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
+    _open_what_is_closed()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal of few letters still shows a table
     try:
@@ -74,10 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
+def _open_what_is_closed() -> None:
+    """What is said goes nowhere where a shell has closed stdout or stderr: `>&-`, `2>&-`."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
 def _forget_stdout() -> None:
     """Let the interpreter's last flush go nowhere instead of failing aloud."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    with suppress(OSError):  # a stdout that is no file has nothing to forget
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

@@ -31,6 +31,11 @@ def add_commands(commands: Any) -> None:
 def _predict(options: argparse.Namespace) -> int:
     from hubbub.training import load, predictions
 
+    if options.out is not None and options.out.resolve() == options.table.resolve():
+        raise UserError(
+            f"expected another file for the scores than their table, got {options.out} for both; "
+            "name another with --out"
+        )
     trained = load(options.run)
     columns = predictions(trained, options.table)
     if options.out is not None:

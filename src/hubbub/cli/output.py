@@ -79,13 +79,13 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """The disk's errors with a file that somebody has named, as ours."""
+def writing(path: Path, what: str = "file") -> Iterator[None]:
+    """The disk's errors with a file, or what else somebody has named, as ours."""
     try:
         yield
     except OSError as error:
         raise UserError(
-            f"expected a file that can be written, got {path}: {error.strerror}"
+            f"expected a {what} that can be written, got {path}: {error.strerror}; name another"
         ) from None
 
 

@@ -27,7 +27,7 @@ from hubbub.cli.output import (
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
 from hubbub.report import called, interval, promised_against, spoken
-from hubbub.study import Study
+from hubbub.study import Study, sources
 
 if TYPE_CHECKING:
     from hubbub.training import Result
@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
     "those that are missing here, and they count as spent"
+)
+_SCORES = {
+    "auc": "auc",
+    "accuracy": "accuracy",
+    "held_back_accuracy": "held-back accuracy",
+}
+_NOT_SCORED = (
+    "not scored: the study has neither data.test nor training.evaluate; judge the model on records "
+    "that were not used for it"
 )
 _NO_NOISE = "no epsilon: this baseline adds no noise, and promises nothing to anybody"
 
@@ -97,11 +106,17 @@ def _run(options: argparse.Namespace) -> int:
             "adversary": who,
         },
         f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
+        *([] if _is_scored(study) else [_NOT_SCORED]),
         _NO_NOISE if who is None else _promise(result, options.baseline, who),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
     )
     return int(stopped)
+
+
+def _is_scored(study: Study) -> bool:
+    """Whether a run of it can say how good its model is."""
+    return sources.has_test_set(study) or study.training.evaluate is not None
 
 
 def _title(study: Study, baseline: str | None) -> str:
@@ -231,7 +246,7 @@ def show_plan(made: Plan) -> None:
 def _note(row: Mapping[str, float]) -> str:
     """The newest metrics in a few words."""
     shown = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
-    shown += [f"{key} {row[key]:.3f}" for key in ("auc", "accuracy") if key in row]
+    shown += [f"{name} {row[key]:.3f}" for key, name in _SCORES.items() if key in row]
     return ", ".join(shown)
 
 

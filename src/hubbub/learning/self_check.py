@@ -139,7 +139,7 @@ def _tensors(outputs: Any) -> list[torch.Tensor]:
     return [x for x in tree_leaves(outputs) if isinstance(x, torch.Tensor)]
 
 
-def unquoted(work: Callable[[], Made]) -> Made:
+def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Made:
     """What `work` gives; an error of the user's model is reported by its kind alone."""
     try:
         return work()
@@ -151,7 +151,7 @@ def unquoted(work: Callable[[], Made]) -> Made:
         kind = type(error).__name__ if known else "an error of its own"
     raise ModelError(
         f"expected a model that takes records of the study's shape, found that it raised {kind}; "
-        "try it where it is"
+        f"{remedy}"
     )
 
 
@@ -230,6 +230,11 @@ def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.gen
     made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
     with buffers_unchanged(model), exact_products(), plain_attention():
         trial = tried(model, shape)
+        if trial.outputs > 1 and made_up.is_floating_point():
+            raise ModelError(
+                "expected a model with outputs of shape (n,) for two classes, found "
+                f"(n, {trial.outputs}); let it give one number for each record"
+            )
         loss = default_loss(trial.outputs, made_up.dtype)
         return unquoted(partial(checked_method, model, loss, trial.inputs, made_up))
 
@@ -255,7 +260,8 @@ def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     """
     known = _TRIED.setdefault(model, {})
     if shape not in known:
-        known[shape] = unquoted(partial(_trial, model, shape))
+        remedy = f"call it on made-up records of shape {(_CHECKED, *shape)} to see why"
+        known[shape] = unquoted(partial(_trial, model, shape), remedy)
     return known[shape]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import DataError
+from hubbub.errors import DataError, ModelError, StudyError
 from hubbub.study import IN_MEMORY, Records, Study, sources, tabular
 from hubbub.training import loop, prepared_study, result, run_study
 
+_MOST = 100  # classes that are taken from targets without being stated
 # A silo's features and targets.
 Table = tuple[Any, Any]
 
@@ -100,42 +101,52 @@ def fit(
     if not hasattr(silos, "items") or len(silos) < 2:
         raise DataError(
             "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
-            f"found {type(silos).__name__}; deal the records to silos"
+            f"found {_found(silos)}; deal the records to silos"
         )
-    encoded = tabular.columns_from(columns) if columns else ()
+    declared = _declared(columns)
+    encoded = tabular.columns_from(declared) if declared else ()
+    _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
+    if not encoded:
+        _refuse_other_columns(tables)
     known = _classes(silos, classes)
     parts = {who: _records(who, table, known, encoded) for who, table in tables.items()}
+    if not any(len(parts[who]) for who in silos):
+        raise DataError("expected records in some silo, found none at all; hand some over")
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     study = Study.from_table(
-        {
-            "study": {"name": name},
-            "parties": {
-                "names": list(silos),
-                "colluders": colluders,
-                "compute_nodes": compute_nodes,
-            },
-            "data": {
-                "source": IN_MEMORY,
-                "classes": list(known),
-                "records": sum(len(parts[who]) for who in silos) if records is None else records,
-                **({"columns": dict(columns)} if columns else {}),
-            },
-            "model": {
-                "kind": model if named else IN_MEMORY,
-                "inputs": list(shape),
-                "outputs": 1 if len(known) == 2 else len(known),
-                **({"hidden": list(hidden)} if hidden else {}),
-            },
-            "training": {
-                "steps": steps,
-                "sample_rate": sample_rate,
-                "clip": clip,
-                "optimizer": dict(optimizer or {"name": "adam", "lr": 0.1}),
-            },
-            "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
-        }
+        _plain(
+            {
+                "study": {"name": name},
+                "parties": {
+                    "names": list(silos),
+                    "colluders": colluders,
+                    "compute_nodes": compute_nodes,
+                },
+                "data": {
+                    "source": IN_MEMORY,
+                    "classes": list(known),
+                    "records": sum(len(parts[who]) for who in silos)
+                    if records is None
+                    else records,
+                    **({"columns": declared} if declared else {}),
+                },
+                "model": {
+                    "kind": model if named else IN_MEMORY,
+                    "inputs": list(shape),
+                    "outputs": 1 if len(known) == 2 else len(known),
+                    **({"hidden": hidden} if hidden else {}),
+                },
+                "training": {
+                    "steps": steps,
+                    "sample_rate": sample_rate,
+                    "clip": clip,
+                    "optimizer": _optimizer(optimizer),
+                },
+                "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+            }
+        )
     )
     run_study.check_wanted(study, out, baseline)
     handed = prepared_study.InMemory(records=parts, model=None if named else model)
@@ -147,12 +158,19 @@ def fit(
     )
 
 
+def _found(silos: Any) -> str:
+    """What somebody handed over in place of silos."""
+    return "fewer" if isinstance(silos, Mapping) else type(silos).__name__
+
+
 def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:
     """What the classes are called, in the order of their numbers."""
     if stated is not None:
-        return tuple(map(_spelled, stated))
-    pairs = [_pair(who, table) for who, table in silos.items()]
-    values = {value for _, targets in pairs for value in _values(targets)}
+        return _stated(stated)
+    found = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
+    for who, targets in found.items():
+        _check_targets(who, targets)
+    values = {value for targets in found.values() for value in targets}
     try:
         ordered = sorted(values)
     except TypeError:
@@ -162,7 +180,101 @@ def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tup
             "expected targets of at least two classes, found fewer; state classes, such as "
             '["well", "ill"]'
         )
-    return tuple(map(_spelled, ordered))
+    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
+    if len(known) > _MOST:
+        raise DataError(
+            f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
+            "public; state classes if that is meant"
+        )
+    return known
+
+
+def _stated(classes: Any) -> tuple[str, ...]:
+    """The classes that somebody has stated."""
+    found = () if isinstance(classes, int) else tuple(map(_spelled, classes))
+    if len(set(found)) < max(2, len(found)):
+        raise DataError(
+            f'expected classes to be at least two different values, such as ["well", "ill"], got '
+            f"{classes!r}; state each once"
+        )
+    return found
+
+
+def _check_targets(who: str, targets: list[Any]) -> None:
+    """Refuse what can be no class, before its values are taken for public ones."""
+    for row, value in enumerate(targets):
+        if str(value) in ("nan", "None", "NaT", "<NA>"):
+            raise DataError(
+                f"expected a target for every record of {who}, found none at {row}; leave the "
+                "record out"
+            )
+        if isinstance(value, float) and not value.is_integer():
+            raise DataError(
+                f"expected classes as targets of {who}, found a number with a fraction at {row}; "
+                "predicting a number is not supported: cut it into classes"
+            )
+
+
+def _check_model(model: Any) -> None:
+    """Refuse what is neither a name nor a module."""
+    if isinstance(model, str) or (hasattr(model, "state_dict") and not isinstance(model, type)):
+        return
+    raise ModelError(
+        'expected model to be "logistic", "mlp", "cnn" or a torch module, got '
+        f"{'a class' if isinstance(model, type) else type(model).__name__}; hand over a module"
+    )
+
+
+def _refuse_other_columns(tables: Mapping[str, Table]) -> None:
+    """Refuse data frames whose columns differ in name or order: features go by their place."""
+    names = {
+        who: list(map(str, features.columns))
+        for who, features in ((who, _pair(who, table)[0]) for who, table in tables.items())
+        if hasattr(features, "columns")
+    }
+    first = next(iter(names), None)
+    for who, own in names.items():
+        if first is not None and own != names[first]:
+            raise DataError(
+                f"expected data frames with the same columns in the same order, found others for "
+                f"{who} than for {first}; put them in one order, or say with columns what they are"
+            )
+
+
+def _optimizer(stated: Mapping[str, Any] | None) -> dict[str, Any]:
+    if stated is not None and not isinstance(stated, Mapping):
+        raise StudyError(
+            "expected optimizer to be a mapping such as {'name': 'adam', 'lr': 0.1}, got "
+            f"{type(stated).__name__}; write one"
+        )
+    return dict(stated or {"name": "adam", "lr": 0.1})
+
+
+def _declared(columns: Any) -> Any:
+    """Columns as a study has them: their names and categories are texts."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return {str(name): _entry(entry) for name, entry in columns.items()}
+
+
+def _entry(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    texts = {
+        key: [str(one) for one in entry[key]]
+        for key in ("categories", "missing")
+        if isinstance(entry.get(key), list | tuple)
+    }
+    return _plain({**entry, **texts})
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy's as Python's own; anything else as it is, for the study to judge."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _pair(who: str, table: Any) -> Table:
@@ -191,6 +303,7 @@ def _records(
 ) -> Records:
     """One silo's records, or the test set's."""
     features, targets = _pair(who, table)
+    _refuse_other_rows(who, features, targets)
     number = {name: k for k, name in enumerate(classes)}
     found = [number.get(_spelled(value), -1) for value in _values(targets)]
     if -1 in found:
@@ -200,6 +313,19 @@ def _records(
         )
     kind = np.float32 if len(classes) == 2 else np.int64
     return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+
+
+def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
+    """Refuse a frame and a series that name the same rows in another order: they go by place."""
+    names: Any = getattr(features, "index", None)
+    others: Any = getattr(targets, "index", None)
+    if any(one is None or callable(one) for one in (names, others)):  # a list has such a method
+        return
+    if list(names) != list(others) and set(names) == set(others):
+        raise DataError(
+            f"expected features and targets of {who} with their rows in one order, found the same "
+            "index in two; sort both by it"
+        )
 
 
 def _features(who: str, table: Any, columns: Sequence[tabular.Column]) -> NDArray[np.float32]:

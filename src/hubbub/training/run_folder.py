@@ -111,7 +111,7 @@ class RunFolder:
             if any(path.iterdir()):
                 raise UserError(
                     f"expected an empty or new folder for the run, got {path} with files in it; "
-                    f"choose another --out, or go on with --resume {path}"
+                    f"choose another --out, or go on with hubbub run --resume {path}"
                 )
         with _locked(path):
             folder = cls(path, notes, full=plan.study.transcript == "full")
@@ -335,7 +335,10 @@ def _usable(path: Path) -> Iterator[None]:
     except BlockingIOError:
         raise
     except OSError as error:
+        begun = (
+            f", or fix the disk and go on with hubbub run --resume {path}" if path.is_dir() else ""
+        )
         raise UserError(
             f"expected a folder that can be written, got {path}: {error.strerror}; "
-            f"choose another --out, or fix the disk and go on with --resume {path}"
+            f"choose another --out{begun}"
         ) from None

@@ -210,11 +210,12 @@ def _study_in(folder: Path) -> Study:
         UserError: there is no model in the folder, or no study.
         StudyError: the study was damaged.
     """
-    if not all((folder / name).is_file() for name in (MODEL, "study.toml")):
-        raise UserError(
-            f"expected a finished run in {folder}, found no model in it; name the folder that "
-            "--out named, or go on with hubbub run --resume"
-        )
+    for name, what in ((MODEL, "model"), ("study.toml", "study.toml")):
+        if not (folder / name).is_file():
+            raise UserError(
+                f"expected a finished run in {folder}, found no {what} in it; name the folder that "
+                "--out named, or go on with hubbub run --resume"
+            )
     return Study.load(folder / "study.toml")
 
 

@@ -59,7 +59,9 @@ class Chain:
         self._key_path = path.parent / f"{path.name}.key"
         self._noted = NotedHead(path.parent / f"{path.name}.head")
         self._written: list[Row] = []
-        with self._reported(f"a usable {kind} at {path}", "check the disk, or restore a backup"):
+        with self._reported(
+            f"a usable {kind} at {path}", "check the disk and the path, or restore a backup"
+        ):
             path.parent.mkdir(parents=True, exist_ok=True)
             make_private(path)  # and so are the files that SQLite makes beside it
             self._database = sqlite3.connect(

@@ -15,7 +15,7 @@ MISSING = frozenset(
     {
         *("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "?", ".", "..", "-", "--"),
         *("---", "n.d.", "nd", "not available", "missing", "unknown", "unk", "k.a.", "<na>"),
-        "(blank)",
+        *("(blank)", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!", "-nan"),
     }
 )
 # These are missing only in columns of numbers, where they can be no category of their own.
@@ -24,11 +24,13 @@ _SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
 _SPACES = "' \u00a0\u202f\u2019"
 _POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
 _COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
+_LIMIT = re.compile(r"[<>\u2264\u2265]=? *(?=[+-]?[\d.,])")
 _LONE_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _UNITS = " \t\u00a0\u202f%€$£"
 _MONTH = "jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
 _DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}(?: .*)?"
+    r"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
     rf"|\d{{1,2}}[. -]+(?:{_MONTH})[a-zäé]*[. ,-]+\d{{2,4}}|(?:{_MONTH})[a-z]* \d{{1,2}},? \d{{4}}",
     re.IGNORECASE,
 )
@@ -51,9 +53,14 @@ def is_date(text: str) -> bool:
 
 
 def sentinels(numbers: Iterable[str]) -> set[str]:
-    """Spellings such as -9 that stand for nothing: all other numbers are 0 or more."""
-    negative = {text for text in numbers if (number_in(text) or 0) < 0}
-    return negative if negative <= _SENTINELS else set()
+    """Spellings such as -9 or 999 that stand for nothing: all other numbers lie far from them."""
+    read = {text: number_in(text) or 0.0 for text in numbers}
+    negative = {text for text, value in read.items() if value < 0}
+    if negative:
+        return negative if negative <= _SENTINELS else set()
+    nines = {text for text in read if f"-{text}" in _SENTINELS and len(text) > 1}
+    most = max((value for text, value in read.items() if text not in nines), default=0.0)
+    return {text for text in nines if read[text] > 2 * most > 0}
 
 
 def plain_number(text: str, decimal: str = ".") -> str | None:
@@ -65,10 +72,33 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     """
     if number_in(text) is not None and not (decimal == "," and _COMMA.fullmatch(text)):
         return text
-    core = text.strip(_UNITS)
+    core = text.strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
     ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
     found = (way(core) for way in ways)
     return next((one for one in found if one is not None and number_in(one) is not None), None)
+
+
+def measured(text: str, decimal: str = ".") -> str | None:
+    """A number, or the limit below or above which a device could not measure; None if neither.
+
+    >>> measured("1,5"), measured("<0.5"), measured("> 100"), measured("<none")
+    ('1.5', '0.5', '100', None)
+
+    Args:
+        text: of the cell.
+        decimal: as for `plain_number`.
+    """
+    return plain_number(_LIMIT.sub("", text, count=1) if is_limit(text) else text, decimal)
+
+
+def is_limit(text: str) -> bool:
+    """Whether a cell says that a value lies below or above a number, such as "<0.5"."""
+    return _LIMIT.match(text) is not None
+
+
+def is_code(text: str) -> bool:
+    """Whether digits are a name, such as the postcode 01067: no number is written so."""
+    return re.fullmatch(r"0\d+", text) is not None
 
 
 def decimal_of(texts: Collection[str], usual: str) -> str:

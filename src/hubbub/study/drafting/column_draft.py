@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from math import ceil, floor, log10
 
 from hubbub.study.drafting import cell_text
@@ -22,7 +23,10 @@ _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
 _CODES = frozenset(map(float, range(10)))
 _CODE = re.compile(r"[\w-]+")
-_KEY = re.compile(r"(?i)(^|.*[^a-z])(id|nr|key|uuid|mrn|rowid|record|case)([^a-z]|$)")
+_KEY = re.compile(
+    r"(?i)(^|.*[^a-z])(id|nr|key|uuid|mrn|rowid|record|case)([^a-z]|$)|.*(nr|nummer|number)$"
+    r"|(.*[^a-z])?(case|pat|patient|person|row|sample|subj|usubj|user)_?id$"
+)
 _CAMEL_KEY = re.compile(r".*[a-z](ID|Id|Nr|No|Key)")
 
 
@@ -56,7 +60,7 @@ def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") ->
         usual: the decimal sign where a cell may mean two numbers.
     """
     cells = [cell for file in files for cell in file]
-    there = [cell for cell in cells if not cell_text.is_missing(cell)]
+    there = _values(cells)
     if not name.isprintable() or len(name) > 100:
         return ColumnDraft(name=name, why="a study cannot name it")
     if not there:
@@ -65,9 +69,31 @@ def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") ->
         why = "dates: turn them into a number, such as an age in years"
         return ColumnDraft(name=name, why=why)
     if is_key(name, files):
-        return ColumnDraft(name=name, why="it looks like a row's key: it is different in every row")
+        return ColumnDraft(
+            name=name, why="it looks like a row's key, which tells nothing about others"
+        )
     found = _number(name, cells, there, usual)
-    return found or _categories(name, cells)
+    return found or _noted(_categories(name, cells), files)
+
+
+def _noted(made: ColumnDraft, files: Sequence[Sequence[str]]) -> ColumnDraft:
+    """With a word on files that may mean the same as others and spell it otherwise."""
+    values = [there for cells in files if (there := _values(cells))]
+    if made.column is None:
+        mixed = len({_mostly(there, _is_number) for there in values}) > 1
+        why = "numbers in some files, words in others: write it alike in all of them"
+        return replace(made, why=why) if mixed else made
+    spelled = [{canonical(cell).casefold() for cell in there} for there in values]
+    if any(map(_is_alone, range(len(spelled)), repeat(spelled))):
+        why = "one file shares no spelling with the others: does it mean the same?"
+        return replace(made, why=why)
+    return made
+
+
+def _is_alone(number: int, spelled: Sequence[set[str]]) -> bool:
+    """Whether a file shares no spelling with any other."""
+    others = set[str]().union(*spelled[:number], *spelled[number + 1 :])
+    return bool(others) and not spelled[number] & others
 
 
 def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
@@ -77,21 +103,35 @@ def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
         name: of the column.
         files: its cells in each of the files.
     """
-    if any(len(set(cells)) < len(cells) or not all(map(_CODE.fullmatch, cells)) for cells in files):
-        return False
     named = _KEY.match(name) or _CAMEL_KEY.match(name)
-    return all(map(_is_row_key, files)) or (named is not None and len(files[0]) > 1)
+    if not all(_is_distinct(cells, named is not None) for cells in files):
+        return False
+    long = [cells for cells in files if len(cells) >= _FEW_ROWS]  # the others say too little
+    return (bool(long) and all(map(_is_row_key, long))) or (named is not None and len(files[0]) > 1)
+
+
+def _is_distinct(cells: Sequence[str], named: bool) -> bool:
+    """Whether codes tell rows apart; a column called a key may have rows that came twice."""
+    least = 0.9 if named and len(cells) >= _FEW_ROWS else 1.0
+    return len(set(cells)) >= least * len(cells) and all(map(_CODE.fullmatch, cells))
 
 
 def _is_row_key(cells: Sequence[str]) -> bool:
     """Whether different cells are whole numbers that rise by one, or codes such as P-0017."""
-    if len(cells) < _FEW_ROWS:
-        return False
     if all(re.fullmatch(r"\d{1,18}", cell) for cell in cells):
         numbers = [int(cell) for cell in cells]
         begins = numbers[0] < 2 or numbers[0] >= _FIRST_CODE  # others may be ages, in order
         return begins and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     return all(cell_text.plain_number(cell) is None and re.search(r"\d", cell) for cell in cells)
+
+
+def _values(cells: Sequence[str]) -> list[str]:
+    """The cells that hold something."""
+    return [cell for cell in cells if not cell_text.is_missing(cell)]
+
+
+def _is_number(cell: str) -> bool:
+    return cell_text.measured(cell) is not None
 
 
 def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
@@ -104,7 +144,9 @@ def _number(
 ) -> ColumnDraft | None:
     """A column of numbers; None if it is none, or has two values only."""
     decimal = cell_text.decimal_of(there, usual)
-    read = {cell: cell_text.plain_number(cell, decimal) for cell in set(cells)}
+    read = {cell: cell_text.measured(cell, decimal) for cell in set(cells)}
+    if sum(map(cell_text.is_code, there)) > 1:
+        return None
     numbers = [cell for cell in there if read[cell] is not None]
     strange = {cell for cell in there if read[cell] is None}
     if len(numbers) * 10 < len(there) * 9 or len(strange) > 5:
@@ -120,8 +162,10 @@ def _number(
     absent = sorted({cell for cell in cells if cell and _is_gone(cell, read[cell], gone, strange)})
     outside = sum(not low <= value <= high for value in values)
     notes = [f"{outside} of {len(values)} values lie outside"] if outside else []
-    if strange:
-        notes.append(f"read as missing: {', '.join(sorted(strange))}")
+    if limits := sorted({cell for cell in numbers if cell_text.is_limit(cell)}):
+        notes.append(f"read as their numbers: {', '.join(limits[:5])}")
+    if unread := sorted(strange | {cell for cell in numbers if read[cell] in gone}):
+        notes.append(f"read as missing: {', '.join(unread)}")
     column = Column(
         name=name,
         low=low,

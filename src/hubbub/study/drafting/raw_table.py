@@ -83,6 +83,11 @@ def read_raw(path: Path) -> RawTable:
         raise DataError(
             f"expected a readable file of records {path}, got: {error.strerror}; check the path"
         ) from None
+    if _is_binary(raw):
+        raise DataError(
+            f"expected a table of text in {path}, got a file of bytes; save it as CSV, or name "
+            "another file"
+        )
     return _Reading(path.name).table(raw)
 
 
@@ -228,6 +233,14 @@ class _Reading:
 def _numbered(name: str, seen: Counter[str]) -> str:
     seen[name] += 1
     return name if seen[name] == 1 else _numbered(f"{name}-{seen[name]}", seen)
+
+
+def _is_binary(raw: bytes) -> bool:
+    """Whether a file is no text: a workbook, a picture, an archive."""
+    if _wide_encoding(raw):
+        return False
+    head = raw[:1000]
+    return sum(byte < 32 and byte not in b"\t\n\v\f\r" for byte in head) * 20 > len(head)
 
 
 def _wide_encoding(raw: bytes) -> str:

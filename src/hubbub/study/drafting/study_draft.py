@@ -21,6 +21,7 @@ from hubbub.study.drafting.raw_table import RawTable, read_raw
 from hubbub.study.drafting.target_draft import TargetDraft, target_draft
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
+_NAMED = 12  # columns, before the rest are counted
 _EVALUATED = 5000  # records from which on an evaluation costs little
 
 
@@ -85,8 +86,8 @@ class Draft:
         bounded = [one.name for one in self.used if one.column and not one.column.categories]
         listed = [one.name for one in self.used if one.column and one.column.categories]
         found = [spelled, "data.records", "data.capacity"]
-        found += [f"bounds and missing of {', '.join(bounded)}"] if bounded else []
-        return (*found, *([f"categories of {', '.join(listed)}"] if listed else []))
+        found += [f"bounds and missing of {_few(bounded)}"] if bounded else []
+        return (*found, *([f"categories of {_few(listed)}"] if listed else []))
 
 
 def draft(paths: Sequence[Path], *, target: str | None = None) -> Draft:
@@ -112,8 +113,11 @@ def draft(paths: Sequence[Path], *, target: str | None = None) -> Draft:
     full = [table for table in tables if table.rows]
     common = [name for name in full[0].header if all(name in one.header for one in full)]
     cells = {name: [one.column(name) for one in full] for name in common}
+    _refuse_absent(target, full)
     learned = target_draft(
-        {name: [cell for one in cells[name] for cell in one] for name in common}, target
+        {name: [cell for one in cells[name] for cell in one] for name in common},
+        target,
+        elsewhere=[one.name for one in _elsewhere(full, common)],
     )
     usual = next((one.usual_decimal for one in full if one.usual_decimal == ","), ".")
     columns = [column_draft(name, cells[name], usual) for name in common if name != learned.name]
@@ -137,6 +141,18 @@ def draft(paths: Sequence[Path], *, target: str | None = None) -> Draft:
         faults=tuple(faults),
         records=max(_two_digits(total), len(names)),
         capacity=_ample(max(rows)),
+    )
+
+
+def _refuse_absent(target: str | None, tables: Sequence[RawTable]) -> None:
+    """Refuse a target that only some files have, by the names of those that lack it."""
+    lacking = [one for one in tables if target not in one.header]
+    if target is None or not 0 < len(lacking) < len(tables):
+        return
+    raise DataError(
+        f"expected a column {target!r} in every file, found none in "
+        f"{', '.join(one.origin for one in lacking)}, which has {', '.join(lacking[0].header)}; "
+        "rename it there"
     )
 
 
@@ -172,13 +188,19 @@ def _misnamed(file: str, old: str, new: str) -> Fault:
 def _elsewhere(tables: Sequence[RawTable], common: Sequence[str]) -> list[ColumnDraft]:
     """The columns that some file lacks."""
     names = dict.fromkeys(name for one in tables for name in one.header if name not in common)
+    lacking = {
+        name: ", ".join(one.origin for one in tables if name not in one.header) for name in names
+    }
     return [
-        ColumnDraft(
-            name=name,
-            why=f"not in {', '.join(one.origin for one in tables if name not in one.header)}",
-        )
-        for name in names
+        ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
+        for name, files in lacking.items()
     ]
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names, of many only the first."""
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _two_digits(number: int) -> int:

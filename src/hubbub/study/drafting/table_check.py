@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hubbub.errors import DataError
 from hubbub.study import sources
 from hubbub.study.data import Data
-from hubbub.study.drafting.cell_text import folded, is_date, is_missing, plain_number
+from hubbub.study.drafting.cell_text import folded, is_date, is_limit, is_missing, measured
 from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.fault import Fault
 from hubbub.study.drafting.raw_table import RawTable, read_raw
@@ -176,7 +176,10 @@ def _wrong_number(cell: str) -> Flaw | None:
     if is_missing(cell):
         said = f"{cell!r} looks like a missing value"
         return Flaw(cell, said, "list it in the column's missing")
-    if (number := plain_number(cell)) is not None:
+    if (number := measured(cell)) is not None:
+        if is_limit(cell):
+            said = f"{cell!r} is the limit of what was measured, not a number"
+            return Flaw("limit", said, f"write {number}, or list the cell in the column's missing")
         said = f"{cell!r} has a decimal comma, a thousands separator or a unit"
         return Flaw("number", said, f"write {number}")
     if is_date(cell):

@@ -69,12 +69,15 @@ class TargetDraft:
         return len(self.classes) or 1
 
 
-def target_draft(columns: Mapping[str, Sequence[str]], asked: str | None) -> TargetDraft:
+def target_draft(
+    columns: Mapping[str, Sequence[str]], asked: str | None, *, elsewhere: Sequence[str] = ()
+) -> TargetDraft:
     """The target, as asked for or guessed.
 
     Args:
         columns: the cells of all files, of every column that all files have.
         asked: the name of the target; None: it is guessed.
+        elsewhere: columns that only some files have.
 
     Raises:
         DataError: there is no such column, or none that can be learned.
@@ -88,16 +91,22 @@ def target_draft(columns: Mapping[str, Sequence[str]], asked: str | None) -> Tar
         return _classes_of(asked, columns[asked])
     values = {name: set(_values(cells)) for name, cells in columns.items()}
     answers = [name for name, own in values.items() if own and own <= {*_ONES, *_ZEROS}]
-    two = [name for name, own in values.items() if len(own) == 2]
+    two = [name for name, own in values.items() if len(own) == 2 and _is_full(columns[name])]
     many = [name for name, own in values.items() if 1 < len(own) <= _MOST_CLASSES]
     known = sorted(filter(_rank, dict.fromkeys((*answers, *many))), key=_rank)
     several = [name for name in answers if name in two]
     for name in (*known, *several[::-1], *two[::-1]):
         return replace(_classes_of(name, columns[name]), guessed=True)
+    some = f" ({', '.join(elsewhere)}: only in some)" if elsewhere else ""
     raise DataError(
-        "expected a column with two values to learn, found none in all files; name the column "
-        "with --target"
+        f"expected a column with two values to learn, found none in all files{some}; name the "
+        "column with --target, or call it the same in all files"
     )
+
+
+def _is_full(cells: Sequence[str]) -> bool:
+    """Whether nine cells in ten have a value, as a target's should."""
+    return sum(map(is_absent, cells)) * 10 <= len(cells)
 
 
 def _rank(name: str) -> int:

@@ -1,8 +1,9 @@
 """Copies of files of records as every program reads them: UTF-8, commas, decimal points.
 
 Only what the study names is copied, so no patient's number or name. Nothing is guessed but how a
-number is spelled, and no record is altered otherwise: those without a target are left out, and
-rows that have not as many cells as the header, and both are counted.
+number is spelled, a limit such as <0.5 being its number, and no record is altered otherwise: those
+without a target are left out, and rows that have not as many cells as the header, and both are
+counted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from hubbub.disk import PRIVATE, write_text
 from hubbub.errors import UserError
-from hubbub.study.drafting.cell_text import plain_number
+from hubbub.study.drafting.cell_text import measured
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.drafting.target_draft import is_absent
@@ -68,7 +69,7 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
 
 def _cell(cell: str, decimal: str) -> str:
     """The cell, in one way of writing numbers if it is one."""
-    number = plain_number(cell, decimal) if decimal else None
+    number = measured(cell, decimal) if decimal else None
     return cell if number is None else number
 
 

@@ -49,7 +49,7 @@ def cells_of(table: Any) -> dict[str, list[str]]:
     names = getattr(table, "columns", None)
     try:
         names = list(table if names is None else names)
-        cells = {str(name): [_as_text(value) for value in table[name]] for name in names}
+        cells = {str(name): [_in_memory(value) for value in table[name]] for name in names}
     except (TypeError, KeyError, IndexError):
         raise DataError(
             f"expected a data frame or a mapping of columns, found {type(table).__name__}; "
@@ -155,6 +155,11 @@ def _in_batches(file: Any, names: list[str]) -> dict[str, list[str]]:
                 if len(seen) < _REMEMBERED:
                     seen.setdefault(text, text)
     return cells
+
+
+def _in_memory(value: object) -> str:
+    """The text of a cell of a data frame, which has values of its own for what is missing."""
+    return "" if type(value).__name__ in ("NAType", "NaTType") else _as_text(value)
 
 
 def _as_text(value: object) -> str:
