@@ -4,6 +4,13 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test fails because the machine is slow.
+settings.register_profile(
+    "without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("without a clock")
 
 # Read when torch and NumPy are loaded, which is after this file. Threads of OpenMP that wait for
 # each other on cores that are taken make small models slower by a multiple.
