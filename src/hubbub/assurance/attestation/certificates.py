@@ -10,7 +10,8 @@ import re
 import warnings
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -62,15 +63,21 @@ def _armoured(kind: bytes, content: bytes) -> bytes:
     return b"-----BEGIN " + kind + b"-----\n" + lines + b"-----END " + kind + b"-----\n"
 
 
+@contextmanager
+def _any_serial_number() -> Iterator[None]:
+    """AMD gives its chips' certificates the serial number 0, and a flipped bit makes others so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        yield
+
+
 def certificate_of(der: bytes) -> x509.Certificate:
     """A certificate; AttestationError if these bytes are none, or more than one."""
     if len(der) > MOST_CERTIFICATE:
         raise AttestationError(
             "size", f"expected a certificate of at most {MOST_CERTIFICATE} bytes, got {len(der)}"
         )
-    with warnings.catch_warnings():
-        # AMD gives its chips' certificates the serial number 0.
-        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+    with _any_serial_number():
         try:
             found = x509.load_der_x509_certificate(der)
             if found.public_bytes(Encoding.DER) == der:
@@ -106,9 +113,10 @@ def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: i
             "chain", "expected a chain that ends in the vendor's pinned root, got another"
         )
     try:
-        for issued, issuer in zip(chain, [*chain[1:], root], strict=True):
-            issued.verify_directly_issued_by(issuer)
-            _check_issuer(issuer)
+        with _any_serial_number():
+            for issued, issuer in zip(chain, [*chain[1:], root], strict=True):
+                issued.verify_directly_issued_by(issuer)
+                _check_issuer(issuer)
     except (InvalidSignature, *_UNREADABLE):
         raise AttestationError(
             "chain", "expected every certificate to be signed by the next, got one that is not"
