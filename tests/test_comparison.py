@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import hubbub
 from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError
 from hubbub.protocol import EMPTY, SecureSource, most_rows, poisson_batches, poisson_rows
-from hubbub.study import Study, datasets
+from hubbub.study import Study, datasets, sources
 from hubbub.study.datasets import wheel
 from hubbub.training import compare, run_study
 from hubbub.training.baselines import REHEARSAL
@@ -183,6 +184,12 @@ def test_practices_share_out_the_hospitals_records():
     np.testing.assert_array_equal(np.sort(rows, 0), np.sort(same, 0))
     with pytest.raises(StudyError, match="silo-1 to silo-60"):
         datasets.practices("silo-61")
+
+
+def test_a_table_of_practices_is_encoded_as_one_of_hospitals():
+    study = heart_study()
+    data = replace(study.data, source="hubbub.datasets:practices")
+    assert sources.encoding(replace(study, data=data)) == sources.encoding(study)
 
 
 @pytest.fixture

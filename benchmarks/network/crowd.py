@@ -13,9 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.network.stage import wait
+from benchmarks.network.stage import made_up, wait
 from benchmarks.network.table import write
 from hubbub import Records
 from hubbub.cli.main import main
@@ -39,11 +37,7 @@ class Crowd:
 
 def records(party: str) -> Records:
     """Made-up records of a silo."""
-    draw = np.random.default_rng(list(party.encode()))
-    return Records(
-        inputs=draw.random((RECORDS, FEATURES), dtype=np.float32),
-        targets=draw.integers(0, 2, RECORDS).astype(np.float32),
-    )
+    return made_up(party, RECORDS, FEATURES)
 
 
 def measured(silos: int, steps: int) -> list[Crowd]:

@@ -30,7 +30,7 @@ import tomli_w
 
 from benchmarks.network.accounts import Books, account
 from benchmarks.network.moved_clock import MovedClock
-from benchmarks.network.stage import study_of
+from benchmarks.network.stage import made_up, study_of
 from benchmarks.network.table import write
 from benchmarks.network.ways import Fault, Way, Ways
 from hubbub import Records
@@ -99,11 +99,7 @@ class CutsOver:
 
 def records(party: str) -> Records:
     """Made-up records of a silo."""
-    draw = np.random.default_rng(list(party.encode()))
-    return Records(
-        inputs=draw.random((_RECORDS, _FEATURES), dtype=np.float32),
-        targets=draw.integers(0, 2, _RECORDS).astype(np.float32),
-    )
+    return made_up(party, _RECORDS, _FEATURES)
 
 
 def measured(nodes: int, cuts: int, seed: int) -> list[CutsOver]:

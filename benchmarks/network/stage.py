@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 
 from benchmarks.network.accounts import Books
+from hubbub import Records
 from hubbub.cli.main import main
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.nats.server import PROCESS_ID
@@ -30,6 +32,15 @@ from hubbub.protocol.primitives.identity import Roster
 from hubbub.study import Study
 
 SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
+
+
+def made_up(party: str, records: int, features: int) -> Records:
+    """Made-up records of a silo, the same each time."""
+    draw = np.random.default_rng(list(party.encode()))
+    return Records(
+        inputs=draw.random((records, features), dtype=np.float32),
+        targets=draw.integers(0, 2, records).astype(np.float32),
+    )
 
 
 def study_of(name: str, steps: int, **changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,11 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import tomli_w
 
 from benchmarks.network.slow_line import processor_seconds
-from benchmarks.network.stage import Run, Stage, study_of, wait
+from benchmarks.network.stage import Run, Stage, made_up, study_of, wait
 from benchmarks.network.table import write
 from hubbub import Records
 from hubbub.cli.main import main
@@ -66,11 +65,7 @@ class StepCost:
 
 def records(party: str) -> Records:
     """Made-up records of a silo."""
-    draw = np.random.default_rng(list(party.encode()))
-    return Records(
-        inputs=draw.random((_RECORDS, _FEATURES), dtype=np.float32),
-        targets=draw.integers(0, 2, _RECORDS).astype(np.float32),
-    )
+    return made_up(party, _RECORDS, _FEATURES)
 
 
 def measured(hiddens: Sequence[int], steps: int) -> list[StepCost]:

@@ -105,8 +105,9 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     Without columns all but the target are numbers, used as they are. A function of one's own says
     nothing of columns, so neither does a study that names one.
     """
-    if study.data.source == f"{import_path.BUILT_IN}:heart":
-        return datasets.HEART_COLUMNS, datasets.HEART_TARGET
+    scheme, _, name = study.data.source.partition(":")
+    if scheme == import_path.BUILT_IN and name in datasets.ENCODINGS:
+        return datasets.ENCODINGS[name]
     return study.data.columns, study.data.target
 
 

@@ -113,15 +113,12 @@ def compare(
     for repeat in range(repeats):
         setting = _setting(study, repeat if is_split else None, first)
         for mode in wanted:
-            whole = mode == "federated" and first is None
-            result = run_study.carried_out(
-                setting,
-                out if whole else None,
-                baseline={"federated": None if whole else baselines.REHEARSAL}.get(mode, mode),
-                ledgers=ledgers if whole else None,
-            )
+            if mode == "federated" and first is None:
+                result = first = run_study.carried_out(setting, out, ledgers=ledgers)
+            else:
+                how = baselines.REHEARSAL if mode == "federated" else mode
+                result = run_study.carried_out(setting, None, baseline=how)
             finals[mode].append(result.final)
-            first = first or result
             if progress is not None:
                 progress()
     assert first is not None  # noqa: S101  # repeats >= 1

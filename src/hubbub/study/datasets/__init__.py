@@ -5,7 +5,7 @@ records of that silo and of no other, and "test" gives the public test set. A so
 and `Records`; it must not know studies, models or the protocol.
 """
 
-from hubbub.study.datasets.dialysis import DIALYSIS_COLUMNS, dialysis
+from hubbub.study.datasets.dialysis import DIALYSIS_COLUMNS, DIALYSIS_TARGET, dialysis
 from hubbub.study.datasets.heart_disease import (
     HEART_COLUMNS,
     HEART_SILOS,
@@ -13,3 +13,10 @@ from hubbub.study.datasets.heart_disease import (
     heart,
     practices,
 )
+
+# How the tables of these sources are encoded: the columns, and the target's name.
+ENCODINGS = {
+    "heart": (HEART_COLUMNS, HEART_TARGET),
+    "practices": (HEART_COLUMNS, HEART_TARGET),
+    "dialysis": (DIALYSIS_COLUMNS, DIALYSIS_TARGET),
+}

@@ -33,6 +33,7 @@ DIALYSIS_COLUMNS = (
     Column(name="disease", categories=("congen", "diabetes", "hypert", "other", "renal")),
     Column(name="begin", low=1, high=44),  # month of the study in which dialysis began
 )
+DIALYSIS_TARGET = "died"
 _WHEEL = Wheel(
     title="the dialysis data",
     package="SurvSet==0.2.11",
@@ -81,7 +82,7 @@ def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
         return Records(inputs=np.zeros((0, width), np.float32), targets=np.zeros(0, np.float32))
     return encode_table(
         {name: [texts[row] for row in rows] for name, texts in cells.items()},
-        target="died",
+        target=DIALYSIS_TARGET,
         columns=DIALYSIS_COLUMNS,
         origin=path.name,
     )
@@ -110,7 +111,7 @@ def _known_first_year(path: Path) -> dict[str, list[str]]:
     try:
         times, deaths, ages = (list(map(int, cells[name])) for name in ("time", "event", "age"))
         known = [time > MONTHS or death == 1 for time, death in zip(times, deaths, strict=True)]
-        cells["died"] = [str(int(time <= MONTHS)) for time in times]
+        cells[DIALYSIS_TARGET] = [str(int(time <= MONTHS)) for time in times]
         cells["age squared"] = [str(age * age) for age in ages]
     except (KeyError, ValueError):
         known = []
