@@ -12,7 +12,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent / "src"), str(DOCS / "_extensions")]
 
-from hubbub.version import VERSION  # noqa: E402 - its folder has just been added
+from hubbub import VERSION  # noqa: E402 - its folder has just been added
 
 project = "hubbub"
 author = "The hubbub contributors"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from deploy import release
 
+from hubbub import VERSION
 from hubbub.study import Study
-from hubbub.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 LOCKED = re.compile(r"(?m)^([a-z0-9-]+)==([^\s;]+)")

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hubbub.version import VERSION
+from hubbub import VERSION
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from hubbub.version import VERSION
+VERSION = "0.1.0"  # for everybody who writes it down
 
 if TYPE_CHECKING:
     from hubbub import learning as learning

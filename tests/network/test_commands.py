@@ -354,7 +354,7 @@ def test_a_full_disk_leaves_no_half_of_a_key_file(command, tmp_path, monkeypatch
         file.write(content[: len(content) // 2])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("hubbub.disk.write.write_all", full)
+    monkeypatch.setattr("hubbub.disk.write_all", full)
     with pytest.raises(OSError, match="No space left"):
         PartyFolder.made(tmp_path / "x", "x", "silo")
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["lock"]

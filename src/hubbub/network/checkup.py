@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from hubbub import VERSION
 from hubbub.assurance import attestation
 from hubbub.disk import open_ordinary
 from hubbub.errors import DataError, HubbubError, UserError, with_extra
@@ -25,7 +26,6 @@ from hubbub.network.nats import TELL_DAYS, LoginTrial, Relay, ShownCertificate, 
 from hubbub.network.party_folder import COLLATERAL, LEDGER, PartyFolder
 from hubbub.protocol import Roster
 from hubbub.study import AttestedRole, Study, sources
-from hubbub.version import VERSION
 
 _GIB = 1 << 30
 _DISK = _GIB // 2  # bytes for ledger, event log and models

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hubbub import VERSION
 from hubbub.assurance import Attester, MachineAttester, StudyEvidence
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
@@ -44,7 +45,6 @@ from hubbub.session import (
     layout_of,
 )
 from hubbub.study import Study
-from hubbub.version import VERSION
 
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 Draw = Callable[[int], SecureSource]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hubbub import VERSION
 from hubbub.errors import ProtocolError
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
@@ -28,7 +29,6 @@ from hubbub.protocol import (
     unverified,
 )
 from hubbub.session import REASONS, Absent, Answer, Call, Peers
-from hubbub.version import VERSION
 
 _MOST_ATTEMPTS = 10**9
 # What the words of a party, who may mean harm, may raise while they are read.

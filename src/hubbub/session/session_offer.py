@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from math import isclose
 from typing import Any
 
+from hubbub import VERSION
 from hubbub.errors import RULES, HubbubError, ProtocolError
 from hubbub.planning import TRAINING, Plan
 from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
-from hubbub.version import VERSION
 
 _LARGEST = 1 << 26  # bytes of an offer
 # Machines may differ in the last digits of a plan, which is no difference that a sum would show.

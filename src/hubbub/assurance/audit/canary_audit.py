@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
+from hubbub import VERSION
 from hubbub.assurance.audit.canaries import Canaries, losses
 from hubbub.assurance.evidence import SIDES, audit_to_dict, bounds_of, check_auditable, check_size
 from hubbub.planning import Plan, plan
 from hubbub.privacy import Rates, Trials, chosen_rule, rates_of
 from hubbub.session import federate, layout_of, round_parameters_of
 from hubbub.study import Study
-from hubbub.version import VERSION
 
 # Called after every step with how many are done, of all runs together.
 Progress = Callable[[int], None]

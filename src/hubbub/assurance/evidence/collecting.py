@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hubbub import VERSION
 from hubbub.assurance.evidence.attested_sessions import attested_of
 from hubbub.assurance.evidence.audit_result import AUDIT, read_audit
 from hubbub.assurance.evidence.claims import FORMAT, MODEL, spent, trusted
@@ -27,7 +28,6 @@ from hubbub.assurance.evidence.evidence_file import (
 from hubbub.assurance.transcript import FOLDER, files, head_of, plain_roster, read, read_header
 from hubbub.planning import Plan
 from hubbub.protocol import Identity, Keys, Roster
-from hubbub.version import VERSION
 
 FILE = "evidence.json"
 _MOST = 2**53
