@@ -1,4 +1,4 @@
-"""Writes the golden vectors, and the annotated frames of the pages in docs/ from them.
+"""Writes the golden vectors, and the annotated frames of frames.md from them.
 
     PYTHONPATH=src:tests python tests/protocol/vectors/make.py
 
