@@ -215,6 +215,10 @@ class PreparedStudy:
         learning.load_parameters(self.model, parameters)
         return self.model
 
+    def apart(self) -> PreparedStudy:
+        """The same with a model of its own, so that it can be evaluated beside a step."""
+        return self if self.test is None else replace(self, model=copy.deepcopy(self.model))
+
     def evaluate(self, parameters: Parameters) -> dict[str, float]:
         """Metrics on the public test set, if there is one."""
         if self.test is None:
