@@ -25,7 +25,7 @@ from hubbub.planning import (
     record_shape,
 )
 from hubbub.planning import plan as plan_study
-from hubbub.protocol import Lift, LocalTask, RoundParameters, most_rows
+from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
 from hubbub.study import FeatureSums, Model, Records, Study, sources
 
 Parameters = NDArray[np.float32]
@@ -172,7 +172,8 @@ class PreparedStudy:
         rate = self.study.training.sample_rate
         if self.study.training.sampling == "without-replacement":
             return min(joint_batch(rate, self.study.data.records), records)
-        return most_rows(capacity, rate)
+        correlated = self.plan.correlation
+        return group_rows(capacity, rate, correlated.bands if correlated else 1)
 
     def lift(self, terms: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""

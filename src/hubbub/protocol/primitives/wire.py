@@ -115,7 +115,7 @@ class Frame:
     def _hash(self) -> bytes:
         return hash_of(self.tag, shortened(self.tag, self.payload))
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """What stands for a frame that was taken or is answered: SHA-256 of what is signed."""
         return hashlib.sha256(self.signed).digest()
@@ -190,7 +190,7 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
             them for another study or session and somebody carried them here.
     """
     data = bytes(data)  # nobody may change what was verified
-    frame = _split_once(data) if _is_broadcast(data) else _hashed(data)
+    frame = _once(data) if _is_broadcast(data) else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
@@ -289,6 +289,12 @@ def _hashed(data: bytes) -> Frame:
     return frame
 
 
-# In one process a thousand silos are handed one model: its hash is a property of the bytes and is
-# computed once. The signature is verified by each of them.
-_split_once = lru_cache(maxsize=1)(_hashed)
+# In one process a thousand silos are handed one model, or a thousand small frames each: what is in
+# them is a property of the bytes and is found once. Nothing is believed for that.
+_split_large = lru_cache(maxsize=1)(_hashed)
+_split_small = lru_cache(maxsize=1 << 12)(_hashed)
+
+
+def _once(data: bytes) -> Frame:
+    """What is in a frame that comes to everybody."""
+    return _split_large(data) if len(data) >= _LARGE else _split_small(data)
