@@ -17,6 +17,7 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.planning import auxiliary_queries, exposure, mask_degree, model_size, pairing, precision
 from hubbub.planning.joint_batches import JointBatches, advice, joint_batches
+from hubbub.planning.patient_promise import PatientPromise, patient_promise
 from hubbub.privacy import (
     LEAST_DELTA,
     LEAST_EPSILON,
@@ -88,6 +89,7 @@ class Plan:
             replacement.
         queries: what is asked of the silos besides gradients, each with its own noise; their
             epsilons are part of the study's.
+        patient: what a patient is promised, where the study says something of patients.
         warnings: sentences that a reader should know before approving the study.
 
     Source: docs/privacy.md P1-P8, P10, P16.
@@ -122,6 +124,7 @@ class Plan:
     projected: pairing.Projected | None
     joint_batches: JointBatches | None
     queries: tuple[PlannedQuery, ...] = ()
+    patient: PatientPromise | None = None
     warnings: tuple[str, ...]
 
     @property
@@ -301,6 +304,8 @@ class Plan:
                 for one in self.exposures
             ],
             "stated_adversary": exposure.stated_adversary(self.study),
+            "unit": self.study.data.unit,
+            "patient": self.patient.to_dict() if self.patient else None,
             "warnings": list(self.warnings),
         }
 
@@ -375,6 +380,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
     stated = next(one for one in exposures if one.adversary == exposure.stated_adversary(study))
     batches = joint_batches(study, mechanism, stated, certificate, priced)
+    patient = patient_promise(study, stated, certificate, priced)
     return Plan(
         study=study,
         dimension=dimension,
@@ -391,7 +397,9 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         projected=mechanism.projected,
         joint_batches=batches,
         queries=queries,
-        warnings=_warnings(study, dimension, batches, noise, exposures),
+        patient=patient,
+        warnings=_warnings(study, dimension, batches, noise, exposures)
+        + ((patient.warning(stated.epsilon, study.privacy.delta),) if patient else ()),
     )
 
 

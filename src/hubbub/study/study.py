@@ -292,6 +292,8 @@ class Study:
             del content["attestation"]
         else:
             content["attestation"] = self.attestation.to_dict()
+        if not self.data.most_per_patient:
+            del content["data"]["patient"], content["data"]["most_per_patient"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

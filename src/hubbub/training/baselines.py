@@ -159,7 +159,7 @@ class _Sums:
         return cls(
             terms=terms,
             task=setting.pooled_task,
-            counts=[len(one) for one in setting.records],
+            counts=[one.units for one in setting.records],
             capacities=setting.capacities,
             lift=setting.lift(terms),
             source=source,
