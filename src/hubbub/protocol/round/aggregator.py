@@ -44,7 +44,7 @@ class Aggregator:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._study, self._session = study, session
-        self._turn = round_parameters.Turn()
+        self._turn, self._row = round_parameters.Turn(), 0
         self._active: frozenset[int] = frozenset()
         self._model = b""  # the digest of the MODEL that is to be answered
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
@@ -65,8 +65,9 @@ class Aggregator:
     ) -> bytes:
         """Open an attempt: the MODEL for everybody."""
         silos = frozenset(active)
-        payload = self._terms.model_payload(silos, parameters)
+        payload = self._terms.model_payload(silos, parameters, self._row + 1)
         self._turn.advance(round, attempt, self._terms.steps)
+        self._row += 1
         self._active, self._seed = silos, None
         self._arrived, self._answered, self._asked = {}, {}, False
         self._shares, self._held = {node: {} for node in self._roster.nodes}, {}
