@@ -106,9 +106,10 @@ class RecordRows:
         """The work on one piece; None where the model raises."""
         held = piece != EMPTY
         inputs = np.repeat(self._null[None], len(piece), axis=0)
-        targets = np.zeros(len(piece), dtype=self._records.targets.dtype)
+        known = self._records.targets
+        targets = np.zeros((len(piece), *known.shape[1:]), dtype=known.dtype)
         inputs[held] = self._records.inputs[piece[held]]
-        targets[held] = self._records.targets[piece[held]]
+        targets[held] = known[piece[held]]
         xs, ys = (torch.from_numpy(one).to(self._device) for one in (inputs, targets))
         try:
             with seeded(seed, self._device):

@@ -44,7 +44,7 @@ def rows_are_alone(
     def added(others: torch.Tensor) -> bytes:
         inputs = others.clone()
         inputs[watched] = trial.inputs[: len(watched)]
-        labels = targets[:1].repeat(size)
+        labels = targets[:1].expand(size, *targets.shape[1:]).contiguous()
         with seeded(_SEED, device):
             return work(inputs.to(device), labels.to(device), kept).tobytes()
 

@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
@@ -34,8 +35,6 @@ from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.study import Records
 
-# In nats. A loss beyond this counts as this, so that what a record adds is bounded.
-MOST_LOSS = 5.0
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
@@ -62,6 +61,7 @@ class TrainingTask:
         capacity: the most records that the silo may hold, public; as many as there are if None.
         rows: of a batch, public; the capacity if None.
         device: a name that `hubbub.learning.device_of` takes.
+        goal: what the model is trained for; that of a classifier if it is left out.
 
     Raises:
         UserError: there is no such device.
@@ -88,13 +88,14 @@ class TrainingTask:
         capacity: int | None = None,
         rows: int | None = None,
         device: str = "cpu",
+        goal: Goal = CLASSES,
     ) -> None:
         self.capacity = len(records) if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = parameters_vector(model).size
-        trial, targets, self._loss = tried_on(self._model, records)
-        self._method = method
+        trial, targets, self._loss = tried_on(self._model, records, goal)
+        self._method, self._goal = method, goal
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
         size = piece_size(self.capacity if rows is None else rows, rows_within(margin))
@@ -184,7 +185,7 @@ class TrainingTask:
         """
         known = _CHECKED.setdefault(self._model, {})
         size = 1 if self._method == "loop" else size
-        key = (self._method, size, targets.dtype)
+        key = (self._method, size, targets.dtype, self._goal)
         if key not in known:
             with REPLICA, exact_products(), plain_attention():
                 few = trial.inputs.to(self._device), targets.to(self._device)
@@ -200,12 +201,12 @@ class TrainingTask:
 
 
 class EvaluationTask:
-    """A silo's held-back records: their number, how many are right, and the sum of their losses.
+    """A silo's held-back records: their number, how well each is done, and the sum of their losses.
 
     Args:
         model: as for `TrainingTask`.
         records: those that are held back.
-        capacity, device: as for `TrainingTask`.
+        capacity, device, goal: as for `TrainingTask`.
 
     Raises:
         UserError: there is no such device.
@@ -227,12 +228,13 @@ class EvaluationTask:
         *,
         capacity: int | None = None,
         device: str = "cpu",
+        goal: Goal = CLASSES,
     ) -> None:
         self.capacity = len(records) if capacity is None else capacity
         self._device = device_of(device)
         self._model = replica(model, self._device)
-        trial, targets, self._loss = tried_on(self._model, records)
-        self._single = trial.outputs == 1
+        trial, targets, self._loss = tried_on(self._model, records, goal)
+        self._goal = goal
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = RecordRows(records, trial.null, most=most, device=self._device)
 
@@ -251,8 +253,8 @@ class EvaluationTask:
             parameters, rows: as for `TrainingTask.clipped_sum`.
 
         Returns:
-            (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
-            to 1; nothing if the model raises on it.
+            (3,) float64: each record adds 1, what the goal finds of it (1 for the right class), and
+            its loss / MOST_LOSS, both from 0 to 1; nothing if the model raises on it.
 
         Raises:
             DataError: the parameters are not of length d.
@@ -263,7 +265,8 @@ class EvaluationTask:
 
     def _checked(self, trial: Trial, targets: torch.Tensor, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
-        known, key = _CHECKED.setdefault(self._model, {}), ("evaluation", size, targets.dtype)
+        known = _CHECKED.setdefault(self._model, {})
+        key = ("evaluation", size, targets.dtype, self._goal)
         if key not in known:
             with self._evaluating():
                 alone = rows_are_alone(self._piece, trial, targets, size, self._device)
@@ -286,10 +289,10 @@ class EvaluationTask:
     ) -> NDArray[np.float64]:
         outputs = self._model(inputs)
         losses = self._loss(outputs, targets)
-        found = (outputs > 0) == (targets > 0.5) if self._single else outputs.argmax(1) == targets
-        # What is not a number counts as wrong and as the largest loss.
+        # What is not a number counts as the largest loss and error, as a wrong class does (P16).
+        found = self._goal.found(outputs, targets).double().nan_to_num(nan=1.0).clamp(0.0, 1.0)
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        columns = torch.stack([torch.ones_like(bounded), found.double(), bounded])
+        columns = torch.stack([torch.ones_like(bounded), found, bounded])
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
 
 

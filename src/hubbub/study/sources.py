@@ -191,6 +191,7 @@ def _from_file(data: Data, party: str, folder: Path) -> Records:
             positive=data.positive,
             negative=data.negative,
             classes=data.classes,
+            outcome=data.outcome,
         )
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

@@ -8,16 +8,18 @@ from typing import Any
 
 from hubbub.errors import StudyError
 from hubbub.study.auxiliary_settings import Evaluate, evaluate_from
+from hubbub.study.import_path import is_own
 from hubbub.study.section import Section
 
 _KEYS = (
     *("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection"),
     "projection_kind",
-    *("tokens", "evaluate", "download"),
+    *("tokens", "evaluate", "download", "metrics"),
 )
 _SAMPLINGS = ("poisson", "without-replacement", "none")
 _TOKENS = ("per-step", "per-epoch", "static")
 _PROJECTION_KINDS = ("gaussian", "sign", "layers")
+_MOST_METRICS = 20
 _DOWNLOADS = ("float32", "bfloat16")
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
@@ -42,7 +44,18 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
         tokens=_tokens(section),
         evaluate=evaluate_from(section),
         download=section.text("download", Training.download, options=_DOWNLOADS),
+        metrics=_metrics(section),
     )
+
+
+def _metrics(section: Section) -> tuple[str, ...]:
+    """Functions that score predictions, each under the name that it has."""
+    named = section.texts("metrics", Training.metrics)
+    names = [one.rpartition(":")[2] for one in named]
+    if len(named) > _MOST_METRICS or not all(map(is_own, named)) or len({*names}) < len(names):
+        wanted = f'at most {_MOST_METRICS} texts "python:module:function" with names of their own'
+        raise section.refusal("metrics", wanted, "list each function once")
+    return named
 
 
 def _sample_rate(section: Section, records: object) -> float:
@@ -123,6 +136,7 @@ class Training:
         evaluate: accuracy and loss on records that are held back; None: not asked for.
         download: "float32" or "bfloat16", the format in which models go down to the silos, which
             take their gradients at what they got.
+        metrics: functions that score predictions of the public test records, "python:module:name".
     """
 
     steps: int
@@ -135,3 +149,4 @@ class Training:
     tokens: str = "per-step"
     evaluate: Evaluate | None = None
     download: str = "float32"
+    metrics: tuple[str, ...] = ()

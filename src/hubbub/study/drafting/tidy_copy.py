@@ -58,12 +58,16 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
         return []
     learned = made.target
     decimals = {one.name: one.decimal for one in made.used}
-    columns = [table.column(learned.name), *(table.column(name) for name in decimals)]
-    rows = (row for row in zip(*columns, strict=True) if not is_absent(row[0]))
+    columns = [table.column(name) for name in (*learned.columns, *decimals)]
+    own = len(learned.columns)
+    rows = (row for row in zip(*columns, strict=True) if not any(map(is_absent, row[:own])))
+    signs = (learned.decimal, *[""] * (own - 1), *decimals.values())
     return [
-        [learned.respelled.get(first, first)]
-        + [_cell(cell, sign) for cell, sign in zip(rest, decimals.values(), strict=True)]
-        for first, *rest in rows
+        [
+            _cell(learned.respelled.get(cell, cell), sign)
+            for cell, sign in zip(row, signs, strict=True)
+        ]
+        for row in rows
     ]
 
 
@@ -76,6 +80,6 @@ def _cell(cell: str, decimal: str) -> str:
 def _text(made: Draft, rows: list[list[str]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([made.target.name, *(one.name for one in made.used)])
+    writer.writerow([*made.target.columns, *(one.name for one in made.used)])
     writer.writerows(rows)
     return out.getvalue()
