@@ -223,6 +223,7 @@ def show_plan(made: Plan) -> None:
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
             ("the same in grid steps", number(made.share_sigma_grid)),
+            *_correlated(made),
             ("word", f"{made.word_bits} bits"),
             (f"{study.data.unit}s in one direction that fit a word", str(made.capacity)),
             ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
@@ -242,6 +243,18 @@ def show_plan(made: Plan) -> None:
             f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
             "or joins this study, and sees records there; nothing of it has run yet: read it first"
         )
+
+
+def _correlated(made: Plan) -> list[tuple[str, str]]:
+    """How noise is correlated, if it is."""
+    how, kept = made.correlation, made.window_bytes
+    if how is None:
+        return []
+    return [
+        ("noise is correlated over so many steps", str(how.bands)),
+        ("error of the training's noise, against independent", f"{how.error:.3f}"),
+        ("noise that a silo keeps in memory", "unknown" if kept is None else f"{kept:,} bytes"),
+    ]
 
 
 def _patient_row(made: Plan) -> list[tuple[str, str, str]]:

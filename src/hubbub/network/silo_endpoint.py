@@ -243,7 +243,10 @@ class SiloEndpoint(Endpoint):
         )
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
         for one in self._sessions.values():  # what was signed holds
-            one.closed = one.closed or one.study.id == state.study.id
+            if one.study.id == state.study.id:
+                one.closed = True
+                if isinstance(one.party, SiloParty):
+                    one.party.forget()
         self._tell(state)
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]

@@ -25,7 +25,7 @@ from hubbub.planning import (
     record_shape,
 )
 from hubbub.planning import plan as plan_study
-from hubbub.protocol import Lift, LocalTask, RoundParameters, most_rows
+from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
 from hubbub.study import FeatureSums, Model, Records, Study, sources
 
 Parameters = NDArray[np.float32]
@@ -179,7 +179,8 @@ class PreparedStudy:
         rate = self.study.training.sample_rate
         if self.study.training.sampling == "without-replacement":
             return min(joint_batch(rate, self.study.data.records), units)
-        return most_rows(capacity, rate)
+        correlated = self.plan.correlation
+        return group_rows(capacity, rate, correlated.bands if correlated else 1)
 
     def lift(self, terms: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
@@ -214,6 +215,10 @@ class PreparedStudy:
         """The model with these parameters."""
         learning.load_parameters(self.model, parameters)
         return self.model
+
+    def apart(self) -> PreparedStudy:
+        """The same with a model of its own, so that it can be evaluated beside a step."""
+        return self if self.test is None else replace(self, model=copy.deepcopy(self.model))
 
     def evaluate(self, parameters: Parameters) -> dict[str, float]:
         """Metrics on the public test set, if there is one."""
