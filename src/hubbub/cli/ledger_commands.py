@@ -98,7 +98,7 @@ def _show(options: argparse.Namespace) -> int:
     spent = finite(tally.epsilon(delta=delta, relation=relation))
     if options.json:
         emit(
-            {"entries": len(tally), "epsilon": spent}
+            {"entries": len(tally), "epsilon": spent, "unit": tally.unit}
             | counted
             | {
                 "cap": None if cap is None else cap.to_dict(),
@@ -116,6 +116,13 @@ def _show(options: argparse.Namespace) -> int:
     if rows:
         table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
     say(f"epsilon {number(spent)} at delta {delta:g} ({relation}) over all studies")
+    if tally.unit == "patient":
+        say("it is that of a patient, all of whose records in the data set are one unit")
+    if tally.is_mixed:
+        say(
+            "a study of records does not say how many a patient has (data.most_per_patient), so "
+            "nothing is promised to patients"
+        )
     say("no cap is set: any number of studies may be run" if cap is None else capped(tally, cap))
     say(f"head {head}")
     return 0

@@ -195,7 +195,7 @@ def show_plan(made: Plan) -> None:
     """The plan as tables for people."""
     study = made.study
     table(
-        f"{study.name}: what each adversary can learn about one record "
+        f"{study.name}: what each adversary can learn about one {study.data.unit} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
         ("adversary", "noise left (sigma / C)", "epsilon"),
         [
@@ -205,7 +205,8 @@ def show_plan(made: Plan) -> None:
                 number(one.epsilon),
             )
             for one in made.exposures
-        ],
+        ]
+        + _patient_row(made),
     )
     if made.joint_batches:
         table(
@@ -224,7 +225,7 @@ def show_plan(made: Plan) -> None:
             ("the same in grid steps", number(made.share_sigma_grid)),
             *_correlated(made),
             ("word", f"{made.word_bits} bits"),
-            ("records in one direction that fit a word", str(made.capacity)),
+            (f"{study.data.unit}s in one direction that fit a word", str(made.capacity)),
             ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
             ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
             (
@@ -254,6 +255,16 @@ def _correlated(made: Plan) -> list[tuple[str, str]]:
         ("error of the training's noise, against independent", f"{how.error:.3f}"),
         ("noise that a silo keeps in memory", "unknown" if kept is None else f"{kept:,} bytes"),
     ]
+
+
+def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
+    """What the promised adversary can learn about a patient, where the study speaks of patients."""
+    found = made.patient
+    if found is None:
+        return []
+    shown = "no account" if found.epsilon is None else number(found.epsilon)
+    who = f"{made.stated.adversary}, about {found.who}"
+    return [(who, number(made.stated.noise_multiplier), shown)]
 
 
 def _note(row: Mapping[str, float]) -> str:

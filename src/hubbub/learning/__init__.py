@@ -12,6 +12,7 @@ from hubbub.learning.self_check import check_classes, checked_method, method_for
 from hubbub.learning.study_model import lift_of, model_of, optimizer_of
 from hubbub.learning.task import MOST_LOSS, EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
+from hubbub.learning.unit_model import UnitModel, on_units
 
 __all__ = [
     "MOST_LOSS",
@@ -20,6 +21,7 @@ __all__ = [
     "LayerProjection",
     "Optimizer",
     "TrainingTask",
+    "UnitModel",
     "build_model",
     "check_classes",
     "checked_method",
@@ -32,6 +34,7 @@ __all__ = [
     "load_model",
     "load_parameters",
     "method_for",
+    "on_units",
     "parameters_vector",
     "save_model",
     "stepped",

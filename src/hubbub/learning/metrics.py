@@ -17,7 +17,13 @@ from torch import nn
 from hubbub.errors import DataError
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.models import default_loss, outputs_of
-from hubbub.learning.torch_settings import device_of, device_under, is_on, plain_attention
+from hubbub.learning.torch_settings import (
+    device_of,
+    device_under,
+    exact_products,
+    is_on,
+    plain_attention,
+)
 from hubbub.study import Records
 
 
@@ -80,7 +86,7 @@ def evaluate(
     outputs, losses = [], []
     model.eval()
     try:
-        with plain_attention():
+        with exact_products(), plain_attention():
             for start in range(0, batch.size, chunk):
                 piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
                 outputs.append(model(*piece.inputs))

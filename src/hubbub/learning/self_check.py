@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -32,6 +32,7 @@ from hubbub.learning.torch_settings import (
     exact_products,
     plain_attention,
 )
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
 
 _RECORDS = 4
@@ -212,7 +213,7 @@ def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.gen
     """The fastest method that is right for this model, tried on made-up records of that shape.
 
     Args:
-        model: left as it is.
+        model: left as it is; a `UnitModel` where a unit may have several records.
         shape: of one record.
         targets: of any records; only their dtype is looked at.
 
@@ -227,16 +228,16 @@ def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.gen
     'chain'
     """
     refuse_unsafe(model)
-    made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
+    nobody = Records(inputs=np.zeros((0, *shape), np.float32), targets=np.zeros(0, targets.dtype))
     with buffers_unchanged(model), exact_products(), plain_attention():
-        trial = tried(model, shape)
-        if trial.outputs > 1 and made_up.is_floating_point():
+        trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
+        if trial.outputs > 1 and targets.dtype.kind == "f":
             raise ModelError(
                 "expected a model with outputs of shape (n,) for two classes, found "
                 f"(n, {trial.outputs}); let it give one number for each record"
             )
-        loss = default_loss(trial.outputs, made_up.dtype)
-        return unquoted(partial(checked_method, model, loss, trial.inputs, made_up))
+        trial, labels, loss = tried_on(model, nobody)
+        return unquoted(partial(checked_method, model, loss, trial.inputs, labels))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,15 +266,30 @@ def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     return known[shape]
 
 
-def tried_on(model: nn.Module, records: Records) -> tuple[Trial, torch.Tensor, Loss]:
+def tried_on(model: nn.Module, records: Records) -> tuple[Trial, Tensors, Loss]:
     """Made-up records of the same shape, a target for each of them, and the loss of both.
+
+    For a `UnitModel` they are units, of one row, of two, and so on.
 
     Raises:
         ModelError, StudyError: as for `tried` and `default_loss`.
     """
-    trial = tried(model, tuple(records.inputs.shape[1:]))
+    units = model if isinstance(model, UnitModel) else None
+    trial = tried(units.rows if units else model, tuple(records.inputs.shape[1:]))
     targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
-    return trial, targets, default_loss(trial.outputs, targets.dtype)
+    loss = default_loss(trial.outputs, targets.dtype)
+    return _of_units(trial, targets, loss, units.places) if units else (trial, targets, loss)
+
+
+def _of_units(
+    trial: Trial, targets: torch.Tensor, loss: Loss, places: int
+) -> tuple[Trial, Tensors, Loss]:
+    """The same as units of so many places, which the made-up records fill in turns."""
+    rows = torch.stack([trial.inputs.roll(-turn, 0) for turn in range(places)], dim=1)
+    counts = 1 + torch.arange(len(rows)) % places
+    weights = (torch.arange(places) < counts[:, None]) / counts[:, None]
+    labels = targets[:, None].expand(-1, places).contiguous()
+    return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
 
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:

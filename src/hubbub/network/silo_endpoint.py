@@ -123,7 +123,7 @@ class SiloEndpoint(Endpoint):
             plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )
-            _check_count(study, self.site.name, len(plain.records[0]))
+            _check_count(study, self.site.name, plain.records[0].units)
             self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 

@@ -300,6 +300,8 @@ class Study:
             content["attestation"] = self.attestation.to_dict()
         if self.training.noise == Training.noise:  # so do those from before it could be correlated
             del content["training"]["noise"], content["training"]["bands"]
+        if not self.data.most_per_patient:
+            del content["data"]["patient"], content["data"]["most_per_patient"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

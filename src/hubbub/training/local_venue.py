@@ -54,6 +54,7 @@ class LocalVenue:
         folder: the run's, if it has one.
         notice: told in a few words what takes long.
         attester: makes evidence of this machine, where the study asks for some.
+        saved: returns when the newest state is on disk, before anything more is charged.
     """
 
     study: Study
@@ -62,6 +63,7 @@ class LocalVenue:
     folder: run_folder.RunFolder | None
     notice: Notice = field(default=lambda _: None, repr=False)
     attester: Attester = field(default_factory=MachineAttester, repr=False)
+    saved: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
@@ -74,6 +76,7 @@ class LocalVenue:
         most = self._most(kind, ceil(terms.steps / epoch))
 
         def record(index: int, session: Session, charge: Charge) -> None:
+            self.saved()
             entry = entry_of(plan, session, charge, kind)
             try:
                 self.ledgers[index].charge(entry, attempts=most.get(index))

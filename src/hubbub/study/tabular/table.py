@@ -29,6 +29,7 @@ def read_table(
     positive: Sequence[str] = (),
     negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
+    patient: str = "",
 ) -> Records:
     """Reads the records of one silo from a `.csv` or `.parquet` file.
 
@@ -45,19 +46,22 @@ def read_table(
         negative: beside `positive`, the spellings that count as 0; any other is refused.
         classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
             give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        patient: beside `columns`, the column that says whose record it is; empty: none.
 
     Raises:
         DataError: the file cannot be read or does not fit the declared columns.
         StudyError: the arguments contradict each other.
     """
     path = Path(path)
+    named = [target, *([patient] if patient else []), *(column.name for column in columns)]
     return encode_table(
-        read_cells(path, [target, *(column.name for column in columns)] if columns else ()),
+        read_cells(path, named if columns else ()),
         target=target,
         columns=columns,
         positive=positive,
         negative=negative,
         classes=classes,
+        patient=patient,
         origin=path.name,
     )
 
@@ -70,6 +74,7 @@ def encode_table(
     positive: Sequence[str] = (),
     negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
+    patient: str = "",
     origin: str = "table",
 ) -> Records:
     """Encodes a table that is already in memory; see `read_table` for the arguments.
@@ -85,7 +90,23 @@ def encode_table(
     where = f"{origin}, column {target!r}"
     targets = _targets(cells[target], positive, negative, classes, where)
     inputs = encode_inputs(cells, target=target, columns=columns, origin=origin)
-    return Records(inputs=inputs, targets=targets)
+    if not patient:
+        return Records(inputs=inputs, targets=targets)
+    _check_present([patient], cells, origin)
+    patients = _patients(cells[patient], f"{origin}, column {patient!r}")
+    return Records(inputs=inputs, targets=targets, patients=patients)
+
+
+def _patients(texts: Sequence[str], where: str) -> NDArray[Any]:
+    """Whose each record is: one spelling for one patient."""
+    blank = next((row for row, text in enumerate(texts) if not text), None)
+    if blank is not None:
+        raise DataError(
+            f"expected a patient {at_row(where, blank)}, found an empty cell; fill it in or "
+            "remove the record"
+        )
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(canonical(text), len(known)) for text in texts])
 
 
 def encode_inputs(
