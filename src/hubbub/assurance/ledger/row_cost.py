@@ -29,6 +29,7 @@ from hubbub.planning import (
 )
 from hubbub.privacy import Certificate, Release, release
 from hubbub.protocol import Charge, Session
+from hubbub.study import Study
 
 
 def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
@@ -60,8 +61,14 @@ def kind_of(plan: Plan) -> Kind:
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
         unit=plan.study.data.unit,
-        most_per_patient=plan.study.data.most_per_patient,
+        most_per_patient=_most_per_patient(plan.study, mechanism),
     )
+
+
+def _most_per_patient(study: Study, mechanism: Mechanism) -> int:
+    """As it is stated; 0 where records of one patient take part in several attempts of a row."""
+    data = study.data
+    return data.most_per_patient if data.patient or mechanism.epoch == 1 else 0
 
 
 def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
