@@ -272,7 +272,7 @@ def test_ledger_export_is_json_either_way(command, ledger, flag):
 
 
 def test_budget_set_is_kept(ask, ledger):
-    cap = {"epsilon": 9.0, "delta": 1e-6, "relation": "substitute"}
+    cap = {"epsilon": 9.0, "delta": 1e-6, "relation": "substitute", "studies": "adaptive"}
     options = ("--epsilon", "9", "--delta", "1e-6", "--relation", "substitute")
     assert ask("budget", "set", ledger, *options) == {"cap": cap}
     assert ask("ledger", "show", ledger)["cap"] == cap

@@ -138,17 +138,20 @@ class Composition:
 
     def profile(self, epsilons: Array, *, near: float) -> Array:
         """Upper deltas at many epsilons from one convolution, sharpest where delta is `near`."""
+        return np.asarray(np.max(self.profiles(epsilons, near=near), axis=0))
+
+    def profiles(self, epsilons: Array, *, near: float) -> Array:
+        """The same for each direction: (1 or 2, number of epsilons)."""
         if (shift := self._gaussian) is not None:
-            return np.array(
-                [_near(normal.gaussian_delta(shift, e), shift, most=1.0).upper for e in epsilons]
-            )
+            deltas = [normal.gaussian_delta(shift, e) for e in epsilons]
+            return np.array([[_near(one, shift, most=1.0).upper for one in deltas]])
         curves = []
         for way in range(self._ways):
             sketches = self._sketches(way, near)
             frame = tilting.frame_for_delta(sketches, near, 1e-3)
             upper = self._upper_law(way, sketches, frame, 1e-3)
             curves.append([upper.delta(float(epsilon)) for epsilon in epsilons])
-        return np.asarray(np.max(curves, axis=0))
+        return np.asarray(curves)
 
     def estimate(self, delta: float) -> float:
         """A quick guess at epsilon, no bound: what root finding starts from."""

@@ -266,6 +266,7 @@ def _finished(
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,
+        plan=setting.plan if baseline is None else None,
     )
 
     def keep(state: loop.State) -> None:
