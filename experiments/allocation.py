@@ -25,22 +25,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtr
 
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
+from hubbub.privacy.normal import interval_mass
 
 DELTA = 1e-5
 # Attempts in an epoch, epochs, epsilon.
 SETTINGS = [
     (every, epochs, epsilon)
-    for every, epochs in ((5, 12), (20, 3), (20, 30), (100, 12), (125, 10))
+    for every, epochs in ((5, 12), (20, 3), (20, 30), (125, 10))
     for epsilon in (0.5, 2.0, 8.0)
 ]
-SMALL_SETTINGS = [(5, 2, 2.0)]
-CELLS, REACH = 1500, 9.0
-LOSS_STEP, LOSSES = 1e-3, 1 << 18
+SMALL_SETTINGS = [(2, 2, 2.0)]
+CELLS, REACH = 1000, 9.0
+LOSS_STEP, LOSSES = 1e-4, 1 << 20
 
 KEY = ("attempts_of_epoch", "epochs", "epsilon")
 COLUMNS = (*KEY, "noise_poisson", "noise_allocation", "noise_allocation_lower", "saved")
@@ -82,7 +82,7 @@ def log_normal(shift: float, *, above: bool) -> Values:
     What is beyond has a mass below 1e-18 and is left out.
     """
     ends = np.linspace(-REACH, REACH + shift, CELLS)
-    mass, mean = np.diff(ndtr(ends)), np.diff(ndtr(ends - shift))
+    mass, mean = interval_mass(ends, 0.0), interval_mass(ends, shift)
     cuts = np.exp(shift * ends - shift**2 / 2)
     if not above:
         return Values(mean / mass, mass)
@@ -113,12 +113,18 @@ def epoch(shift: float, attempts: int, *, above: bool) -> Values:
 
 
 def composed(losses: Array, masses: Array, count: int, *, above: bool) -> tuple[Array, Array]:
-    """A loss law on an even grid, rounded up or down, and as many of them as there are epochs."""
+    """A loss law on an even grid, and as many of them as there are epochs.
+
+    From above a mass goes to both ends of its cell so that its mass under the other law is kept
+    (docs/privacy.md P11), from below to the lower end.
+    """
     grid = (np.arange(LOSSES) - LOSSES // 2) * LOSS_STEP
-    round_to = np.ceil if above else np.floor
-    index = np.clip(round_to(losses / LOSS_STEP).astype(int) + LOSSES // 2, 0, LOSSES - 1)
-    law = np.fft.ifftshift(np.bincount(index, masses, LOSSES))
-    power = np.fft.irfft(np.fft.rfft(law) ** count, LOSSES)
+    place = np.clip(losses / LOSS_STEP, -LOSSES / 2, LOSSES / 2 - 2)
+    low = np.floor(place).astype(int)
+    share = np.expm1((low - place) * LOSS_STEP) / np.expm1(-LOSS_STEP) if above else 0 * place
+    law = np.bincount(low + LOSSES // 2, masses * (1 - share), LOSSES)
+    law += np.bincount(low + LOSSES // 2 + 1, masses * share, LOSSES)
+    power = np.fft.irfft(np.fft.rfft(np.fft.ifftshift(law)) ** count, LOSSES)
     return grid, np.maximum(np.fft.fftshift(power), 0.0)
 
 
