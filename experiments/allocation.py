@@ -172,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     """Fill the table."""
     options = options_of(parser_of(__doc__ or ""), arguments)
     settings = SMALL_SETTINGS if options.small else SETTINGS
-    table = Table(options.out / "allocation.csv", key=KEY, columns=COLUMNS)
+    table = Table(path=options.out / "allocation.csv", key=KEY, columns=COLUMNS)
     keys: list[Row] = [dict(zip(KEY, one, strict=True)) for one in settings]
     fill(
         table,

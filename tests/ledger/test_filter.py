@@ -261,3 +261,24 @@ def test_an_admission_outlives_its_row():
     for left in (None, Residue(shift=0.5, delta=1e-7)):
         one = Admission(study=STUDY, counts=((entry(**MODEL).kind, 3),), left=left)
         assert Admission.of(json.loads(json.dumps(one.to_dict()))) == one
+
+
+def test_p24_the_promise_is_to_whom_it_was_at_first(place):
+    """Patients for all studies, or records for all: a path may not change whom it is to (P21)."""
+    of_patients = {**SAMPLED, "unit": "patient", "most_per_patient": 3}
+    stated = {**SAMPLED, "most_per_patient": 3}
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(20.0))
+        ledger.charge(entry(1, **stated), attempts=STEPS)
+        with pytest.raises(BudgetError, match="one of patients") as error:
+            ledger.charge(entry(1, study=OTHER, **of_patients), attempts=STEPS)
+        assert_one_sentence(str(error.value))
+    with Ledger(place.with_name("patients.sqlite")) as ledger:
+        ledger.set_cap(cap_of(20.0))
+        ledger.charge(entry(1, **of_patients), attempts=STEPS)
+        with pytest.raises(BudgetError):  # nothing says how many records a patient has
+            ledger.charge(entry(1, study=OTHER, **SAMPLED), attempts=STEPS)
+        before = ledger.filter.epsilon(ledger.tally)
+        ledger.charge(entry(1, study=OTHER, **stated), attempts=STEPS)
+        # Up to three records of a patient at once: dearer than a second study of patients.
+        assert ledger.filter.epsilon(ledger.tally) > 2 * before

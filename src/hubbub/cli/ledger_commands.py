@@ -116,7 +116,7 @@ def _show(options: argparse.Namespace) -> int:
     spent = finite(tally.epsilon(delta=delta, relation=relation))
     if options.json:
         emit(
-            {"entries": len(tally), "epsilon": spent}
+            {"entries": len(tally), "epsilon": spent, "unit": tally.unit}
             | counted
             | {
                 "cap": None if cap is None else cap.to_dict(),
@@ -136,6 +136,13 @@ def _show(options: argparse.Namespace) -> int:
         table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
     counted_as = f"at delta {delta:g} ({relation}) over all studies"
     say(f"epsilon {number(spent)} {counted_as}, if they were fixed before the first")
+    if tally.unit == "patient":
+        say("it is that of a patient, all of whose records in the data set are one unit")
+    if tally.is_mixed:
+        say(
+            "a study of records does not say how many a patient has (data.most_per_patient), so "
+            "nothing is promised to patients"
+        )
     for line in books.words:
         say(line)
     say(f"head {head}")

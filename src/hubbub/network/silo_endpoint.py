@@ -123,7 +123,7 @@ class SiloEndpoint(Endpoint):
             plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )
-            _check_count(study, self.site.name, len(plain.records[0]))
+            _check_count(study, self.site.name, plain.records[0].units)
             self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 
@@ -246,7 +246,10 @@ class SiloEndpoint(Endpoint):
         )
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
         for one in self._sessions.values():  # what was signed holds
-            one.closed = one.closed or one.study.id == state.study.id
+            if one.study.id == state.study.id:
+                one.closed = True
+                if isinstance(one.party, SiloParty):
+                    one.party.forget()
         self._tell(state)
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]

@@ -56,6 +56,7 @@ class LocalVenue:
         notice: told in a few words what takes long.
         attester: makes evidence of this machine, where the study asks for some.
         plan: of all that the run will ask silos for, if that is known: a ledger lets it in whole.
+        saved: returns when the newest state is on disk, before anything more is charged.
     """
 
     study: Study
@@ -65,6 +66,7 @@ class LocalVenue:
     notice: Notice = field(default=lambda _: None, repr=False)
     attester: Attester = field(default_factory=MachineAttester, repr=False)
     plan: Plan | None = field(default=None, repr=False)
+    saved: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
@@ -79,6 +81,7 @@ class LocalVenue:
         whole = {one: self._most(one, count) for one, count in rows.items()}
 
         def record(index: int, session: Session, charge: Charge) -> None:
+            self.saved()
             entry = entry_of(plan, session, charge, kind)
             study = {one: counts[index] for one, counts in whole.items()}
             try:

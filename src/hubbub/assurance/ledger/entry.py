@@ -13,6 +13,7 @@ from typing import Any
 
 from hubbub.privacy import Certificate, Residue, Step, arguments
 
+UNITS = (RECORD, PATIENT) = ("record", "patient")
 _PROJECTIONS = ("gaussian", "sign", "layers")
 _ATTESTED = ("quotes", "collateral", "policy")
 _STUDIES = ("adaptive", "fixed")
@@ -32,6 +33,8 @@ class Kind:
     dimension: int = 0  # numbers that are sent, where there is a projection
     factor: float = 1.0  # C~ / C, where the projection is charged by a bound
     slack: float = 0.0  # delta that each attempt spends on longer projections then
+    unit: str = "record"  # what is clipped: a record, or a patient's records as one (P21)
+    most_per_patient: int = 0  # records that a patient has at most; 0: not stated
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
@@ -42,6 +45,15 @@ class Kind:
         arguments.whole("dimension", self.dimension, least=0, most=10**7)
         arguments.within("factor", self.factor, least=1.0, most=1e6)
         arguments.within("slack", self.slack, least=0.0, most=1.0)
+        arguments.choice("unit", self.unit, UNITS)
+        arguments.whole("most_per_patient", self.most_per_patient, least=0, most=1000)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As rows hold it; of patients only where the study speaks of them."""
+        plain = dict(vars(self))
+        if not self.most_per_patient:
+            del plain["unit"], plain["most_per_patient"]
+        return plain
 
     def like(self, other: Kind) -> bool:
         """Whether it is the same mechanism but for the last digits of what was calibrated.
@@ -107,7 +119,7 @@ class Entry:
             "session": self.session.hex(),
             "round": int(self.round),
             "attempt": int(self.attempt),
-            **vars(self.kind),
+            **self.kind.to_dict(),
             "certificate": dict(vars(self.certificate)),
             **({"attested": self._attested()} if self.attested else {}),
         }
@@ -191,7 +203,7 @@ class Admission:
         """The admission as JSON knows it."""
         return {
             "study": self.study.hex(),
-            "counts": [vars(kind) | {"count": count} for kind, count in self.counts],
+            "counts": [kind.to_dict() | {"count": count} for kind, count in self.counts],
             "left": None if self.left is None else dict(vars(self.left)),
         }
 

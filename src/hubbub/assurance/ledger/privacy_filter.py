@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
-from hubbub.assurance.ledger.entry import Admission, Cap, Entry, Kind
-from hubbub.assurance.ledger.row_cost import cost_of
+from hubbub.assurance.ledger.entry import PATIENT, RECORD, Admission, Cap, Entry, Kind
+from hubbub.assurance.ledger.row_cost import cost_of, unit_of
 from hubbub.assurance.ledger.tally import Certified, Tally, rounded_up, spent
 from hubbub.errors import BudgetError, StudyError
 from hubbub.privacy import (
@@ -84,6 +84,7 @@ class PrivacyFilter:
         most = rounded_up(made + 1) if attempts is None else max(attempts, made + 1)
         most = max(most, study.get(entry.kind, 0))
         counts = self.wanted(entry.study, {**study, entry.kind: most})
+        self._check_unit(counts)
         left = self._left_after(counts)
         if left is None and not self._fits_alone(counts, entry, tally):
             raise self._refusal(entry.study, counts, tally)
@@ -117,8 +118,11 @@ class PrivacyFilter:
         least = self._spent(tuple(sorted(fixed.items())), tally.certified)
         if len(blocks) < 2 or least == inf:
             return least
-        laws = [self._law(block) for block in blocks]
-        return least_epsilon(laws, self.cap.delta, least=least)
+        try:
+            laws = [self._law(block) for block in blocks]
+            return least_epsilon(laws, self.cap.delta, least=least)
+        except StudyError:  # no account, or more steps than can be counted
+            return inf
 
     def wanted(self, study: bytes, rows: Mapping[Kind, int]) -> Counts:
         """What a study of so many rows would still have to be let in for."""
@@ -150,7 +154,7 @@ class PrivacyFilter:
             return self._remaining([counts])
         try:
             return None if self._standing is None else self._standing.after(self._law(counts))
-        except StudyError:  # more steps than can be counted
+        except StudyError:  # no account, or more steps than can be counted
             return None
 
     def _remaining(self, blocks: Sequence[Counts]) -> Residue | None:
@@ -161,9 +165,25 @@ class PrivacyFilter:
         except StudyError:
             return None
 
+    def _check_unit(self, counts: Counts) -> None:
+        """The promise is to whom it was at first: records, or patients (P21)."""
+        if self._blocks and self._unit == RECORD and unit_of(kind for kind, _ in counts) == PATIENT:
+            raise BudgetError(
+                "expected a study whose unit is the record, as of those that the cap has let in, "
+                "got one of patients, to whom it promises nothing; count it in a ledger of its own"
+            )
+
+    @property
+    def _unit(self) -> str:
+        """Whom the promise is to."""
+        return unit_of(kind for block in self._blocks for kind, _ in block)
+
     def _law(self, counts: Counts) -> StudyLaw:
         """The law of so many entries of these kinds."""
-        costs = [cost_of(kind.dearer(), count, self.cap.relation) for kind, count in counts]
+        kinds = [kind for kind, _ in counts]
+        unit = self._unit if self._blocks else unit_of(kinds)
+        relation = self.cap.relation
+        costs = [cost_of(kind.dearer(), count, relation, unit) for kind, count in counts]
         return StudyLaw.of([one for cost in costs for one in cost], self.cap.delta)
 
     def _fits_alone(self, counts: Counts, entry: Entry, tally: Tally) -> bool:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hubbub.assurance.ledger.dp_event import event_of
-from hubbub.assurance.ledger.entry import Cap, Entry, Kind
-from hubbub.assurance.ledger.row_cost import cost_of, rows_of
+from hubbub.assurance.ledger.entry import PATIENT, Cap, Entry, Kind
+from hubbub.assurance.ledger.row_cost import cost_of, rows_of, unit_of, unknown_to_patients
 from hubbub.errors import BudgetError, StudyError
 from hubbub.planning import Plan
 from hubbub.privacy import MOST_EPSILON, Certificate, Composition
@@ -91,6 +91,16 @@ class Tally:
     def sessions(self, study: bytes) -> int:
         """In how many sessions a study was run."""
         return len({one.session for one in self._sessions if one.study == study})
+
+    @property
+    def unit(self) -> str:
+        """What the epsilon of everything is about: "patient", if any study's unit is one."""
+        return unit_of(self._kinds)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether studies of records do not say how many a patient has, beside one of patients."""
+        return self.unit == PATIENT and unknown_to_patients(self._kinds)
 
     def epsilon(self, *, delta: float, relation: str, study: bytes | None = None) -> float:
         """Certified upper epsilon of everything, or of one study alone; inf past all bounds."""
@@ -169,6 +179,12 @@ class Tally:
             if fits(least):
                 whole = Counter({**others, entry.kind: _largest(fits, least, most)})
                 return Covered(cap=cap, counts=whole, sessions=sessions)
+        if unit_of(counts) == PATIENT and unknown_to_patients(counts):
+            raise BudgetError(
+                "expected studies of records to state data.most_per_patient on a data set where "
+                "another's unit is the patient, found one that does not: what it tells of a "
+                "patient is not known; state it, or count the studies on different data sets"
+            )
         after = spent(counts, sessions, cap.delta, cap.relation)
         raise BudgetError(
             f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this data set, "
@@ -222,7 +238,8 @@ def _bound(
     if not counts:
         return 0.0, 0.0
     try:
-        whole = [one for kind, count in counts for one in cost_of(kind, count, relation)]
+        unit = unit_of(kind for kind, _ in counts)
+        whole = [one for kind, count in counts for one in cost_of(kind, count, relation, unit)]
         found = Composition(whole).epsilon(delta, most=MOST_EPSILON)
     except StudyError:
         return float("inf"), float("inf")

@@ -194,20 +194,38 @@ def add_noise_and_round(
     out, room = ring.zeros(vector.size, word_bits), _Room.of(vector.size)
     for part in _chunks(vector.size):
         here = room.first(part.stop - part.start)
-        out[part] = _rounded(vector[part], grid_step, sigma_grid, source, here)
+        if sigma_grid > 0:
+            _fill(source, here, here.normal)
+            here.normal[...] *= sigma_grid
+        else:
+            here.normal.fill(0)
+        out[part] = _rounded(vector[part], grid_step, here)
     return out
 
 
-def _rounded(
-    vector: Array, grid_step: float, sigma_grid: float, source: randomness.SecureSource, room: _Room
-) -> NDArray[np.int64]:
+def add_and_round(
+    vector: Array, noise: Array, word_bits: int, *, grid_step: float = 1.0
+) -> ring.Residues:
+    """Residues of round(vector / grid_step + noise), for noise that was drawn before (P25).
+
+    Args:
+        vector, word_bits, grid_step: as for `add_noise_and_round`.
+        noise: in steps of the grid.
+
+    Raises:
+        DataError: as for `add_noise_and_round`.
+    """
+    out, room = ring.zeros(vector.size, word_bits), _Room.of(vector.size)
+    for part in _chunks(vector.size):
+        here = room.first(part.stop - part.start)
+        np.copyto(here.normal, noise[part])
+        out[part] = _rounded(vector[part], grid_step, here)
+    return out
+
+
+def _rounded(vector: Array, grid_step: float, room: _Room) -> NDArray[np.int64]:
     """One chunk: the noise joins the fractions, then the integer parts join in integers."""
     words, total, whole, value = room
-    if sigma_grid > 0:
-        _fill(source, room, value)
-        value *= sigma_grid
-    else:
-        value.fill(0)
     steps = np.divide(vector, grid_step, out=words.view(np.float64))
     _check(steps)
     np.floor(steps, out=whole)
