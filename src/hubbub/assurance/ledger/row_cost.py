@@ -7,6 +7,7 @@ This file knows no cap.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
@@ -82,6 +83,14 @@ def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
         )
         for one in parts
     ]
+
+
+def attempts_of(plan: Plan) -> dict[Kind, int]:
+    """How many rows of each kind a whole study writes."""
+    counts: Counter[Kind] = Counter()
+    for kind, rows, _ in rows_of(plan):
+        counts[kind] += rows
+    return dict(counts)
 
 
 def unit_of(kinds: Iterable[Kind]) -> str:
