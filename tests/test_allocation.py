@@ -39,4 +39,4 @@ def test_the_small_variant_writes_its_table(tmp_path):
     pytest.importorskip("rich")
     path = allocation.main(["--small", "--out", str(tmp_path)])
     (row,) = path.read_text(encoding="utf-8").splitlines()[1:]
-    assert row.startswith("2,2,2.0,")
+    assert row.startswith("2,2,2,")
