@@ -25,7 +25,7 @@ from hubbub.cli.output import (
 )
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
-from hubbub.report import called, interval, promised_against, spoken
+from hubbub.report import called, in_brief, interval, promised_against, spoken
 from hubbub.study import Study, sources
 
 if TYPE_CHECKING:
@@ -35,11 +35,6 @@ _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
     "those that are missing here, and they count as spent"
 )
-_SCORES = {
-    "auc": "auc",
-    "accuracy": "accuracy",
-    "held_back_accuracy": "held-back accuracy",
-}
 _NOT_SCORED = (
     "not scored: the study has neither data.test nor training.evaluate; judge the model on records "
     "that were not used for it"
@@ -272,8 +267,7 @@ def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
 def _note(row: Mapping[str, float]) -> str:
     """The newest metrics in a few words."""
     shown = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
-    shown += [f"{name} {row[key]:.3f}" for key, name in _SCORES.items() if key in row]
-    return ", ".join(shown)
+    return ", ".join([*shown, *in_brief(row)])
 
 
 def new_folder(name: str) -> Path:

@@ -20,6 +20,7 @@ from hubbub.learning.layer_sites import (
     linear_on,
     site_parts,
 )
+from hubbub.learning.losses import ROW_LOSSES
 from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source
 from hubbub.learning.unit_model import UnitLoss, UnitModel
@@ -88,6 +89,8 @@ def _on_list(layer: nn.Module) -> bool:
 def _is_row_loss(loss: Loss) -> bool:
     """Whether `loss` is known to give one value per row."""
     if isinstance(loss, functools.partial):
+        if loss.func in ROW_LOSSES:
+            return not loss.args
         options = loss.keywords
         tensors = any(isinstance(v, nn.Parameter) for v in options.values())
         known = loss.func in _ROW_LOSSES and not loss.args and not tensors

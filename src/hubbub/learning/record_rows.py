@@ -128,9 +128,10 @@ class RecordRows:
         """Inputs and targets of a piece, and of units the weight of each place."""
         places = (len(piece), self._places) if self._places else (len(piece),)
         inputs = np.repeat(self._null[None], len(piece), axis=0)
-        targets = np.zeros(places, dtype=self._records.targets.dtype)
+        known = self._records.targets
+        targets = np.zeros((*places, *known.shape[1:]), dtype=known.dtype)
         mine = piece[held] if self._units is None else self._units.rows[piece[held]]
-        inputs[held], targets[held] = self._records.inputs[mine], self._records.targets[mine]
+        inputs[held], targets[held] = self._records.inputs[mine], known[mine]
         if self._units is None:
             return [inputs, targets]
         weights = np.full(places, 1 / self._places, dtype=np.float32)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hubbub.learning.batches import Loss, Tensors, on_device
+from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
@@ -36,8 +37,6 @@ from hubbub.learning.torch_settings import device_of, exact_products, is_on, pla
 from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
 
-# In nats. A loss beyond this counts as this, so that what a record adds is bounded.
-MOST_LOSS = 5.0
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
@@ -65,6 +64,7 @@ class TrainingTask:
         capacity: the most records that the silo may hold, public; as many as there are if None.
         rows: of a batch, public; the capacity if None.
         device: a name that `hubbub.learning.device_of` takes.
+        goal: what the model is trained for; that of a classifier if it is left out.
 
     Raises:
         UserError: there is no such device.
@@ -91,14 +91,14 @@ class TrainingTask:
         capacity: int | None = None,
         rows: int | None = None,
         device: str = "cpu",
+        goal: Goal = CLASSES,
     ) -> None:
         self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = parameters_vector(model).size
-        self._key = records.targets.dtype
-        trial, targets, self._loss = tried_on(self._model, records)
-        self._method = method
+        trial, targets, self._loss = tried_on(self._model, records, goal)
+        self._method, self._key = method, (records.targets.dtype, goal)
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
         size = piece_size(self.capacity if rows is None else rows, rows_within(margin))
@@ -206,14 +206,14 @@ class TrainingTask:
 
 
 class EvaluationTask:
-    """A silo's held-back records: their number, how many are right, and the sum of their losses.
+    """A silo's held-back records: their number, how well each is done, and the sum of their losses.
 
     Of patients it is their number, and the sums of what is each one's mean.
 
     Args:
         model: as for `TrainingTask`.
         records: those that are held back.
-        capacity, device: as for `TrainingTask`.
+        capacity, device, goal: as for `TrainingTask`.
 
     Raises:
         UserError: there is no such device.
@@ -235,14 +235,14 @@ class EvaluationTask:
         *,
         capacity: int | None = None,
         device: str = "cpu",
+        goal: Goal = CLASSES,
     ) -> None:
         self.capacity = records.units if capacity is None else capacity
         self._device = device_of(device)
         self._model = replica(model, self._device)
-        self._key = records.targets.dtype
-        trial, targets, loss = tried_on(self._model, records)
+        trial, targets, loss = tried_on(self._model, records, goal)
         self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
-        self._single = trial.outputs == 1
+        self._goal, self._key = goal, (records.targets.dtype, goal)
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = RecordRows(
             records, trial.null, most=most, device=self._device, places=places_of(model)
@@ -263,8 +263,8 @@ class EvaluationTask:
             parameters, rows: as for `TrainingTask.clipped_sum`.
 
         Returns:
-            (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
-            to 1; nothing if the model raises on it.
+            (3,) float64: each record adds 1, what the goal finds of it (1 for the right class), and
+            its loss / MOST_LOSS, both from 0 to 1; nothing if the model raises on it.
 
         Raises:
             DataError: the parameters are not of length d.
@@ -299,11 +299,14 @@ class EvaluationTask:
         outputs = self._model(inputs)
         losses = self._each(outputs, targets)
         labels, *weights = targets if isinstance(targets, tuple) else (targets,)
-        found = (outputs > 0) == (labels > 0.5) if self._single else outputs.argmax(-1) == labels
-        # What is not a number counts as wrong and as the largest loss.
+        if weights:  # of a unit's places
+            outputs, labels = outputs.flatten(0, 1), labels.flatten(0, 1)
+        found = self._goal.found(outputs, labels).reshape(losses.shape).double()
+        # What is not a number counts as the largest loss and error, as a wrong class does (P16).
+        found = found.nan_to_num(nan=1.0).clamp(0.0, 1.0)
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        columns = torch.stack([torch.ones_like(bounded), found.double(), bounded])
-        if weights:  # of a unit's places, which add up to 1
+        columns = torch.stack([torch.ones_like(bounded), found, bounded])
+        if weights:  # which add up to 1
             columns = (columns * weights[0]).sum(2)
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
 

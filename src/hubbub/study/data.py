@@ -13,7 +13,8 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.study import auxiliary_settings, import_path, quoting
 from hubbub.study.section import Section
-from hubbub.study.tabular import MOST_PER_PATIENT, Column, canonical, columns_from
+from hubbub.study.tabular import MOST_PER_PATIENT, Column, Outcome, canonical, columns_from
+from hubbub.study.target import target_from
 
 _KEYS = ("source", "files", "test", "target", "positive", "negative", "classes", "columns")
 _MORE = ("options", "records", "counts", "capacity", "standardise")
@@ -25,15 +26,18 @@ def data_from(table: Mapping[str, Any]) -> Data:
     """The data that a table states."""
     section = Section("data", table, (*_KEYS, *_MORE, *_PATIENT))
     source, files = _origin(section)
+    target, outcome = target_from(section, Data.target, files=bool(files))
+    named = (target, *(outcome.columns if outcome else ()))
     return Data(
         source=source,
         files=files,
         test=_test(section),
-        target=section.text("target", Data.target if source else None),
+        target=target,
+        outcome=outcome,
         positive=section.texts("positive", Data.positive),
         negative=_negative(section),
         classes=_classes(section),
-        columns=_columns(section) if "columns" in section else Data.columns,
+        columns=_columns(section, named) if "columns" in section else Data.columns,
         options=_options(section),
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
@@ -146,7 +150,7 @@ def _negative(section: Section) -> tuple[str, ...]:
 
 
 def _classes(section: Section) -> tuple[str, ...]:
-    """The spellings of the target; there is no loss for a target that is not a class."""
+    """The spellings of a target that is a class."""
     if section.content.get("positive"):
         section.absent("classes", "when data.positive is given")
     classes = section.texts("classes", Data.classes)
@@ -155,14 +159,15 @@ def _classes(section: Section) -> tuple[str, ...]:
     return classes
 
 
-def _columns(section: Section) -> tuple[Column, ...]:
+def _columns(section: Section, targets: tuple[str, ...]) -> tuple[Column, ...]:
     """The declared columns; 1 and 1.0 are the same bound, and must give the same study id."""
     try:
         columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
         raise StudyError(f"{quoting.shortened(said, 300)}; {remedy}") from None
-    if section.content.get("target") in {column.name for column in columns}:
+    stated = bool(section.content.get("files")) or isinstance(section.content.get("target"), str)
+    if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
     return columns
 
@@ -199,7 +204,8 @@ class Data:
         source: function that returns a silo's records; empty where there are files.
         files: path of each silo's file, with {name}; empty where there is a source.
         test: path of the public test file; empty: none.
-        target: the target's column.
+        target: the target's column; of a time to event, that of the time.
+        outcome: what the target is if it is no class; None: a class.
         positive: spellings of the target that count as 1.
         negative: those that count as 0; any other is refused where it is read.
         classes: spellings of the target, in the order of the class numbers.
@@ -220,6 +226,7 @@ class Data:
     files: str = ""
     test: str = ""
     target: str = "target"
+    outcome: Outcome | None = None
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
     classes: tuple[str, ...] = ("0", "1")

@@ -217,6 +217,7 @@ def _from_file(data: Data, party: str, folder: Path) -> Records:
             negative=data.negative,
             classes=data.classes,
             patient="" if party == TEST else data.patient,
+            outcome=data.outcome,
         )
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

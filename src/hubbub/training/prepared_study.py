@@ -26,7 +26,7 @@ from hubbub.planning import (
 )
 from hubbub.planning import plan as plan_study
 from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
-from hubbub.study import FeatureSums, Model, Records, Study, sources
+from hubbub.study import FeatureSums, Records, Study, code_hashes, sources, tabular
 
 Parameters = NDArray[np.float32]
 
@@ -87,6 +87,7 @@ class PreparedStudy:
             DataError: a silo's records do not fit it.
         """
         _refuse_unavailable(study)
+        code_hashes.refuse_other_code(study)
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
         names = [name for name in study.parties.names if name in there]
 
@@ -108,20 +109,26 @@ class PreparedStudy:
         capacities = tuple(map(partial(capacity_of, study), names, units))
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
             _check_shape(name, one, shape)
-            _check_targets(name, one, study.model)
-        if whose is None and study.data.files:
+            if one is not None:
+                tabular.refuse_other_targets(study.data.outcome, one.targets, name)
+            _check_targets(name, one, study)
+        if whose is None and study.data.files and study.data.outcome is None:
             _check_classes(records)
         model = copy.deepcopy(handed.model) if handed and handed.model else model_of(study, shape)
         initial = learning.parameters_vector(model)
+        goal = learning.goal_of(study)
         on_units = learning.on_units(
             model, study.data.most_per_patient if study.data.patient else 0
         )
-        method = learning.method_for(on_units, shape, records[0].targets) if records else ""
+        method = ""
+        if records:
+            method = learning.method_for(on_units, shape, records[0].targets, goal=goal)
         if not study.model.is_built_in:
             for one in (*records, test):
                 if one is not None:
                     learning.check_classes(model, one)
-            learning.try_out(model, test)
+        if not study.model.is_built_in or study.training.metrics or goal.loss_name:
+            learning.try_out(model, test, goal=goal, own=study.training.metrics)
         kept = _held_back(study, records)
         return cls(
             plan=_reused(made, study, initial.size)
@@ -172,6 +179,7 @@ class PreparedStudy:
             capacity=capacity,
             rows=rows,
             device=self.device,
+            goal=learning.goal_of(self.study),
         )
 
     def _rows(self, units: int, capacity: int) -> int:
@@ -189,8 +197,11 @@ class PreparedStudy:
     @property
     def evaluation_tasks(self) -> list[LocalTask]:
         """Every silo's held-back records."""
+        goal = learning.goal_of(self.study)
         return [
-            learning.EvaluationTask(self.on_units, records, capacity=capacity, device=self.device)
+            learning.EvaluationTask(
+                self.on_units, records, capacity=capacity, device=self.device, goal=goal
+            )
             for records, capacity in zip(self.held_back, self.capacities, strict=True)
         ]
 
@@ -224,8 +235,9 @@ class PreparedStudy:
         """Metrics on the public test set, if there is one."""
         if self.test is None:
             return {}
-        trained = self.trained(parameters)
-        return learning.evaluate_records(trained, self.test, device=self.device)
+        trained, goal = self.trained(parameters), learning.goal_of(self.study)
+        own = self.study.training.metrics
+        return learning.evaluate_records(trained, self.test, device=self.device, goal=goal, own=own)
 
 
 def _held_back(study: Study, records: tuple[Records, ...]) -> list[NDArray[np.bool_]]:
@@ -280,15 +292,15 @@ def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> No
         )
 
 
-def _check_targets(name: str, records: Records | None, model: Model) -> None:
+def _check_targets(name: str, records: Records | None, study: Study) -> None:
     """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
     if records is None:
         return
     if name == sources.TEST and not len(records):
         raise DataError("expected records in the public test set, got none; fix it")
-    if not model.is_built_in:
-        return  # only the model itself says what it gives
-    targets = records.targets
+    model, targets = study.model, records.targets
+    if not model.is_built_in or study.data.outcome is not None:
+        return  # only the model itself says what it gives; numbers have been checked
     if model.outputs == 1:
         fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
     else:

@@ -268,6 +268,7 @@ def _finished(
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,
+        plan=setting.plan if baseline is None else None,
         saved=saver.wait if saver else _tell_nobody,
     )
 

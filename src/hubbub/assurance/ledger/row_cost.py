@@ -7,6 +7,7 @@ This file knows no cap.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
@@ -29,6 +30,7 @@ from hubbub.planning import (
 )
 from hubbub.privacy import Certificate, Release, release
 from hubbub.protocol import Charge, Session
+from hubbub.study import Study
 
 
 def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
@@ -60,8 +62,14 @@ def kind_of(plan: Plan) -> Kind:
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
         unit=plan.study.data.unit,
-        most_per_patient=plan.study.data.most_per_patient,
+        most_per_patient=_most_per_patient(plan.study, mechanism),
     )
+
+
+def _most_per_patient(study: Study, mechanism: Mechanism) -> int:
+    """As it is stated; 0 where records of one patient take part in several attempts of a row."""
+    data = study.data
+    return data.most_per_patient if data.patient or mechanism.epoch == 1 else 0
 
 
 def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
@@ -75,6 +83,14 @@ def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
         )
         for one in parts
     ]
+
+
+def attempts_of(plan: Plan) -> dict[Kind, int]:
+    """How many rows of each kind a whole study writes."""
+    counts: Counter[Kind] = Counter()
+    for kind, rows, _ in rows_of(plan):
+        counts[kind] += rows
+    return dict(counts)
 
 
 def unit_of(kinds: Iterable[Kind]) -> str:

@@ -13,12 +13,13 @@ from math import ceil, floor, log10
 from pathlib import Path
 
 from hubbub.errors import DataError
+from hubbub.study.drafting import outcome_draft
 from hubbub.study.drafting.cell_text import folded
 from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
 from hubbub.study.drafting.fault import Fault
 from hubbub.study.drafting.party_names import party_names
 from hubbub.study.drafting.raw_table import RawTable, read_raw
-from hubbub.study.drafting.target_draft import TargetDraft, target_draft
+from hubbub.study.drafting.target_draft import TargetDraft
 from hubbub.study.tabular import canonical
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
@@ -89,6 +90,7 @@ class Draft:
     def private(self) -> tuple[str, ...]:
         """The keys of the study whose values were taken from records."""
         spelled = "data.classes" if self.target.classes else "data.positive, data.negative"
+        spelled = "data.target" if self.target.outcome else spelled
         bounded = [one.name for one in self.used if one.column and not one.column.categories]
         listed = [one.name for one in self.used if one.column and one.column.categories]
         found = [spelled, "data.records", "data.capacity"]
@@ -97,12 +99,21 @@ class Draft:
         return (*found, *([f"categories of {_few(listed)}"] if listed else []))
 
 
-def draft(paths: Sequence[Path], *, target: str | None = None, patient: str | None = None) -> Draft:
+def draft(
+    paths: Sequence[Path],
+    *,
+    target: str | None = None,
+    kind: str | None = None,
+    event: str | None = None,
+    patient: str | None = None,
+) -> Draft:
     """A study of these files, one for each silo.
 
     Args:
         paths: of the files; of one alone if a silo drafts by itself.
         target: the column to be learned; None: it is guessed.
+        kind: of the target; None: it is guessed.
+        event: the column that says whether a time ends with the event.
         patient: the column that says whose a record is; None: each record is a unit.
 
     Raises:
@@ -124,13 +135,17 @@ def draft(paths: Sequence[Path], *, target: str | None = None, patient: str | No
     for stated in (target, patient):
         _refuse_absent(stated, full)
     whose = _whose(cells, patient)
-    learned = target_draft(
+    usual = next((one.usual_decimal for one in full if one.usual_decimal == ","), ".")
+    learned = outcome_draft.learned(
         {name: [cell for one in found for cell in one] for name, found in cells.items()},
         target,
+        kind=kind,
+        event=event,
         elsewhere=[one.name for one in _elsewhere(full, common)],
+        usual=usual,
     )
-    usual = next((one.usual_decimal for one in full if one.usual_decimal == ","), ".")
-    columns = [column_draft(name, cells[name], usual) for name in cells if name != learned.name]
+    features = [name for name in cells if name not in learned.columns]
+    columns = [column_draft(name, cells[name], usual) for name in features]
     columns += _elsewhere(full, common)
     if not any(one.column for one in columns):
         why = "; ".join(f"{one.name}: {one.why}" for one in columns) or "there is no other"

@@ -59,13 +59,17 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
         return []
     learned = made.target
     decimals = {one.name: one.decimal for one in made.used}
-    columns = [table.column(learned.name), *(table.column(name) for name in decimals)]
-    rows = zip(_numbers(made, table), *columns, strict=True)
+    columns = [table.column(name) for name in (*learned.columns, *decimals)]
+    own = len(learned.columns)
+    signs = (learned.decimal, *[""] * (own - 1), *decimals.values())
     return [
-        [*([number] if made.patient else []), learned.respelled.get(first, first)]
-        + [_cell(cell, sign) for cell, sign in zip(rest, decimals.values(), strict=True)]
-        for number, first, *rest in rows
-        if number and not is_absent(first)
+        ([number] if made.patient else [])
+        + [
+            _cell(learned.respelled.get(cell, cell), sign)
+            for cell, sign in zip(row, signs, strict=True)
+        ]
+        for number, *row in zip(_numbers(made, table), *columns, strict=True)
+        if number and not any(map(is_absent, row[:own]))
     ]
 
 
@@ -88,6 +92,6 @@ def _text(made: Draft, rows: list[list[str]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     whose = [made.patient] if made.patient else []
-    writer.writerow([*whose, made.target.name, *(one.name for one in made.used)])
+    writer.writerow([*whose, *made.target.columns, *(one.name for one in made.used)])
     writer.writerows(rows)
     return out.getvalue()

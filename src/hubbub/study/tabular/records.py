@@ -26,7 +26,8 @@ class Records:
         inputs: finite numbers, float32, shape (n, features), or (n, ...) for images; the model sees
             them as they are.
         targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
-            several classes.
+            several classes, float64 for amounts and counts in their own unit; or float64 of shape
+            (n, 2) for times from 0, each with 1 if it ends with the event, else 0.
         patients: shape (n,), whole numbers or texts: rows with the same one are one protected unit
             (`data.patient`); kept as numbers from 0. None: each row is a unit.
 
@@ -137,17 +138,20 @@ class Records:
                 f"expected inputs of type float32, found {self.inputs.dtype}; convert them with "
                 ".astype(numpy.float32)"
             )
-        if self.targets.dtype not in (np.float32, np.int64):
+        if self.targets.dtype not in (np.float32, np.int64, np.float64):
             raise DataError(
-                "expected targets of type float32 (two classes) or int64 (several "
-                f"classes), found {self.targets.dtype}; convert them with .astype"
+                "expected targets of type float32 (two classes), int64 (several classes) or "
+                f"float64 (amounts, counts, times), found {self.targets.dtype}; convert them with "
+                ".astype"
             )
 
     def _check_shapes(self) -> None:
-        if self.inputs.ndim < 2 or self.targets.ndim != 1:
+        pairs = self.targets.dtype == np.float64 and self.targets.shape[1:] == (2,)
+        if self.inputs.ndim < 2 or (self.targets.ndim != 1 and not pairs):
             raise DataError(
-                "expected inputs of shape (n, features) and targets of shape (n,), found "
-                f"{self.inputs.ndim} and {self.targets.ndim} dimensions; reshape them"
+                "expected inputs of shape (n, features) and targets of shape (n,), or (n, 2) for "
+                f"times and events in float64, found {self.inputs.ndim} and {self.targets.ndim} "
+                "dimensions; reshape them"
             )
         if len(self.inputs) != len(self.targets):
             raise DataError(
@@ -163,16 +167,22 @@ class Records:
         if self.targets.dtype == np.float32 and not np.isin(self.targets, (0, 1)).all():
             raise DataError(
                 "expected targets of 0 and 1 in float32, found others; number several classes in "
-                "int64, and note that no model is trained to predict a number yet"
+                "int64, and give amounts and counts in float64"
             )
         if self.targets.dtype == np.int64 and (self.targets < 0).any():
             raise DataError(
                 "expected class numbers from 0 upwards, found a negative one; renumber the classes"
             )
+        times, events = self.targets[..., :1], self.targets[..., 1:]
+        if self.targets.ndim == 2 and ((times < 0).any() or not np.isin(events, (0, 1)).all()):
+            raise DataError(
+                "expected times from 0 with 1 for an event and 0 for none, found others; correct "
+                "the records"
+            )
 
     def _check_patients(self, patients: Any) -> None:
         known = isinstance(patients, np.ndarray) and patients.dtype.kind in "iuU"
-        if not known or patients.shape != self.targets.shape:
+        if not known or patients.shape != self.targets.shape[:1]:
             raise DataError(
                 "expected patients as an array (n,) of whole numbers or texts, one for each "
                 "record, found something else; convert them with numpy.asarray"
