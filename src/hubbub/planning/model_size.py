@@ -67,7 +67,7 @@ def _stated_shape(study: Study) -> tuple[int, ...]:
     """Of one record as the model sees it; empty if the study says it nowhere."""
     if study.model.inputs or not study.data.columns:
         return study.model.inputs
-    return (sum(column.width for column in study.data.columns),)
+    return (sum(column.width for column in study.data.features),)
 
 
 def _is_layered(study: Study) -> bool:

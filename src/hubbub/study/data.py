@@ -20,19 +20,22 @@ _MORE = ("options", "records", "counts", "capacity", "standardise")
 _TABLES = (".csv", ".parquet")
 
 
-def data_from(table: Mapping[str, Any]) -> Data:
-    """The data that a table states."""
+def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
+    """The data that a table states; without a model there is no target."""
     section = Section("data", table, (*_KEYS, *_MORE))
     source, files = _origin(section)
+    if not targeted:
+        for key in ("target", "positive", "negative", "classes", "test", "standardise"):
+            section.absent(key, "where no model is trained: declare every column in data.columns")
     return Data(
         source=source,
         files=files,
         test=_test(section),
-        target=section.text("target", Data.target if source else None),
+        target=section.text("target", Data.target if source else None) if targeted else "",
         positive=section.texts("positive", Data.positive),
         negative=_negative(section),
         classes=_classes(section),
-        columns=_columns(section) if "columns" in section else Data.columns,
+        columns=_columns(section, targeted=targeted) if "columns" in section else Data.columns,
         options=_options(section),
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
@@ -124,7 +127,7 @@ def _classes(section: Section) -> tuple[str, ...]:
     return classes
 
 
-def _columns(section: Section) -> tuple[Column, ...]:
+def _columns(section: Section, *, targeted: bool) -> tuple[Column, ...]:
     """The declared columns; 1 and 1.0 are the same bound, and must give the same study id."""
     try:
         columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
@@ -133,6 +136,13 @@ def _columns(section: Section) -> tuple[Column, ...]:
         raise StudyError(f"{quoting.shortened(said, 300)}; {remedy}") from None
     if section.content.get("target") in {column.name for column in columns}:
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
+    if not any(column.feature for column in columns) or not (
+        targeted or all(column.feature for column in columns)
+    ):
+        raise StudyError(
+            "expected feature = false of some columns beside a model, and of none without one, got "
+            "another; correct data.columns"
+        )
     return columns
 
 
@@ -172,7 +182,8 @@ class Data:
         positive: spellings of the target that count as 1.
         negative: those that count as 0; any other is refused where it is read.
         classes: spellings of the target, in the order of the class numbers.
-        columns: the columns that become features; empty: all but the target, as they are.
+        columns: the columns that become features, or that statistics are about; empty: all but the
+            target, as they are.
         options: arguments of the source's function, by name.
         records: public number of records of all silos together; 0: not public.
         counts: number of records of each silo, in the order of the parties, where joint batches
@@ -195,3 +206,8 @@ class Data:
     counts: tuple[int, ...] = ()
     capacity: tuple[int, ...] = ()
     standardise: auxiliary_settings.Standardise | None = None
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that become features."""
+        return tuple(column for column in self.columns if column.feature)

@@ -19,20 +19,25 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.study import file_limits, import_path
+from hubbub.study.asked_columns import columns_of
+from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import check_data, check_extras, check_training
 from hubbub.study.data import Data, data_from
-from hubbub.study.model import Model, model_from
+from hubbub.study.model import STATISTICS, Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.quoting import shortened, shown
 from hubbub.study.section import Section
 from hubbub.study.toml_text import Settings, written
-from hubbub.study.training import Training, training_from
+from hubbub.study.training import Training, training_from, whole_sums
 
 FORMAT = 1
 _TRANSCRIPTS = ("full", "hashes")
 _TABLES = ("parties", "data", "model", "training", "privacy")
+_OPTIONAL = ("statistics", "attestation")
+_LEARNING = ("model", "training")  # absent where only statistics are asked for
+_NO_MODEL = Model(kind=STATISTICS)
 
 
 def _head(table: Mapping[str, Any]) -> dict[str, str]:
@@ -79,9 +84,10 @@ class Study:
             every sum can be made again, or "hashes".
         parties: who takes part, and how many of them may be dishonest or missing.
         data: where each silo finds its records, and what is public about them.
-        model: which model is trained.
+        model: which model is trained; absent, with `training`, where only statistics are asked for.
         training: with how many steps, which batches, which clipping norm and which optimizer.
         privacy: epsilon, delta and the relation between neighbouring data sets.
+        statistics: tables, curves, tests and regressions that are asked for; None: none.
         attestation: what parties must show of the machines and the code that they run; None:
             nothing.
         toml: the text that the study was read from; empty if there is none.
@@ -113,22 +119,24 @@ class Study:
     transcript: str = "hashes"
     parties: Parties
     data: Data
-    model: Model
-    training: Training
+    model: Model = _NO_MODEL
+    training: Training = field(default_factory=whole_sums)
     privacy: Privacy
+    statistics: AskedStatistics | None = None
     attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make the parts of what keywords gave as mappings."""
-        given = {name: getattr(self, name) for name in (*_TABLES, "attestation")}
+        given = {name: getattr(self, name) for name in (*_TABLES, *_OPTIONAL)}
         if not any(isinstance(part, Mapping) for part in given.values()):
             return
-        if not isinstance(self.attestation, Mapping):
-            del given["attestation"]
+        for name in (*_LEARNING, *_OPTIONAL):
+            if not isinstance(given[name], Mapping):
+                del given[name]
         head = {"name": self.name, "transcript": self.transcript}
         made = Study.from_table({"study": head, **given})
-        for name in given:
+        for name in (*_TABLES, *_OPTIONAL):
             object.__setattr__(self, name, getattr(made, name))
 
     @classmethod
@@ -195,7 +203,8 @@ class Study:
 
         Args:
             table: one table for each of study, parties, data, model, training and privacy, and
-                perhaps one for attestation.
+                perhaps one for statistics, beside which model and training may be left out, and one
+                for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -206,16 +215,28 @@ class Study:
                 contradict each other.
         """
         file_limits.check_size(table)
-        top = Section("", table, ("study", *_TABLES, "attestation"))
-        parts = {key: top.table(key) for key in ("study", *_TABLES)}
+        top = Section("", table, ("study", *_TABLES, *_OPTIONAL))
+        trains = "statistics" not in top or any(key in top for key in _LEARNING)
+        read = _TABLES if trains else [key for key in _TABLES if key not in _LEARNING]
+        parts = {key: top.table(key) for key in ("study", *read)}
         attested = top.table("attestation") if "attestation" in top else {}
+        data = data_from(parts["data"], targeted=trains)
+        asked = None
+        if "statistics" in top:
+            columns = columns_of(data)
+            asked = statistics_from(top.table("statistics"), columns, trains=trains)
+        learning = {"training": whole_sums(asked.rounds)} if asked else {}
+        if trains:
+            records = parts["data"].get("records")
+            learning = {"training": training_from(parts["training"], records=records)}
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
-            data=data_from(parts["data"]),
-            model=model_from(parts["model"]),
-            training=training_from(parts["training"], records=parts["data"].get("records")),
+            data=data,
+            model=model_from(parts["model"]) if trains else _NO_MODEL,
+            **learning,
             privacy=privacy_from(parts["privacy"]),
+            statistics=asked,
             attestation=attestation_from(
                 attested, nodes=bool(parts["parties"].get("compute_nodes"))
             ),
@@ -230,7 +251,7 @@ class Study:
             dropouts=parties.dropouts,
             relation=privacy.relation,
         )
-        check_extras(study.training, study.data, epsilon=privacy.epsilon)
+        check_extras(study.training, study.data, study.statistics, epsilon=privacy.epsilon)
         return study
 
     def as_toml(self) -> str:
@@ -249,17 +270,17 @@ class Study:
         """
         if self.toml and Study.parse(self.toml).id == self.id:
             return self.toml
+        learning = {"model": self.model, "training": self.training} if self.trains else {}
         tables: dict[str, Settings] = {
             "parties": self.parties,
             "data": self.data,
-            "model": self.model,
-            "training": self.training,
+            **learning,
             "privacy": self.privacy,
         }
         head = {"name": self.name}
         if self.transcript != Study.transcript:
             head["transcript"] = self.transcript
-        text = written(head, tables, self.attestation)
+        text = written(head, tables, self.statistics, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "
@@ -267,6 +288,11 @@ class Study:
                 "a real one"
             )
         return text
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is trained, or only statistics are asked for."""
+        return self.model.kind != STATISTICS
 
     @property
     def own_code(self) -> tuple[str, ...]:
@@ -288,6 +314,13 @@ class Study:
         """The canonical form: JSON with sorted keys, every default written out."""
         content = asdict(self)
         del content["toml"]
+        if not self.trains:  # both follow from the statistics
+            del content["model"], content["training"]
+        if self.statistics is None:
+            del content["statistics"]
+        for column in content["data"]["columns"]:
+            if column["feature"]:
+                del column["feature"]
         if self.attestation is None:  # studies from before there was any keep their ids
             del content["attestation"]
         else:
