@@ -10,7 +10,7 @@ With groups, a record's block stands in the place of its group.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +20,10 @@ from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import (
     CLEAR,
     at,
+    count,
     normal_quantile,
     ratio_interval,
-    share_variance,
+    share,
 )
 from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot, scaled
 from hubbub.study import Column
@@ -96,14 +97,14 @@ class Table:
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
         each = max(records / len(self._groups), 1.0)
-        share = math.sqrt(0.25 / each + (sigma / each) ** 2)
+        error = math.sqrt(0.25 / each + (sigma / each) ** 2)
         mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
         group = " of a group" if self.by else ""
         answered = each >= CLEAR * sigma
         return Expectation(
-            errors=(("share", share), ("mean over range", mean)),
+            errors=(("share", error), ("mean over range", mean)),
             sentence=(
-                f"shares{group} known to ±{100 * share:.2g} points and "
+                f"shares{group} known to ±{100 * error:.2g} points and "
                 f"means to ±{100 * mean:.2g} % of their column's range (one standard error)"
                 if answered
                 else f"too few records{group} for its noise of {sigma:.3g}: it will be refused"
@@ -148,18 +149,9 @@ class _Described(NamedTuple):
 
     def rows(self) -> list[Estimate]:
         """All numbers of this group."""
-        reach = self._z * self.sigma
-        records = self.block[0]
-        rows = [
-            Estimate(
-                quantity="records",
-                group=self.group,
-                value=records,
-                standard_error=self.sigma,
-                low=max(records - reach, 0.0),
-                high=records + reach,
-            )
-        ]
+        first = np.eye(1, len(self.block))[0]
+        found = count(self.block, first, self.sigma, self._z)
+        rows = [replace(found, group=self.group)]
         start = 1
         for column in self.table.columns:
             rows += (
@@ -193,21 +185,8 @@ class _Described(NamedTuple):
         return [*rows, self._share(column, MISSING, counts[-1], everybody)]
 
     def _share(self, column: Column, level: str, part: Array, whole: Array) -> Estimate:
-        numerator, denominator = float(part @ self.block), float(whole @ self.block)
-        records = max(denominator, 1.0)
-        variance = share_variance(part, whole, self.sigma, records)
-        low, high = ratio_interval(numerator, denominator, variance, self._z, (0.0, 1.0))
-        value = min(max(numerator / records, 0.0), 1.0)
-        return Estimate(
-            quantity="share",
-            column=column.name,
-            level=level,
-            group=self.group,
-            value=value,
-            standard_error=math.sqrt(at(variance, value)) / records,
-            low=low,
-            high=high,
-        )
+        found = share(self.block, part, whole, self.sigma, self._z)
+        return replace(found, column=column.name, level=level, group=self.group)
 
     def _moments(self, column: Column, start: int) -> list[Estimate]:
         total, squares, missing = self.block[start : start + 3]

@@ -14,6 +14,7 @@ import math
 import numpy as np
 from scipy import stats
 
+from hubbub.estimation.answer import Estimate
 from hubbub.estimation.levels import Array
 
 # Blocks of a table whose number of records is not this many standard deviations of its noise above
@@ -81,3 +82,46 @@ def share_variance(
 def at(variance: tuple[float, float, float], p: float) -> float:
     """The variance at one value."""
     return max(float(np.polyval(variance[::-1], p)), 0.0)
+
+
+def count(sums: Array, part: Array, sigma: float, z: float) -> Estimate:
+    """How many records there are, which noise alone leaves uncertain.
+
+    Args:
+        sums: (size,) the noisy sum.
+        part: (size,) the number as a linear function of it.
+        sigma: standard deviation of the noise.
+        z: standard deviations that the interval reaches.
+    """
+    value, error = float(part @ sums), sigma * float(np.linalg.norm(part))
+    return Estimate(
+        quantity="records",
+        value=max(value, 0.0),
+        standard_error=error,
+        low=max(value - z * error, 0.0),
+        high=max(value + z * error, 0.0),
+    )
+
+
+def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Estimate:
+    """A share of records, uncertain by noise and by the draw of the records.
+
+    Args:
+        sums: (size,) the noisy sum.
+        part: (size,) the part as a linear function of it.
+        whole: (size,) the whole in the same way.
+        sigma: standard deviation of the noise.
+        z: standard deviations that the interval reaches.
+    """
+    numerator, denominator = float(part @ sums), float(whole @ sums)
+    records = max(denominator, 1.0)
+    variance = share_variance(part, whole, sigma, records)
+    low, high = ratio_interval(numerator, denominator, variance, z, (0.0, 1.0))
+    value = min(max(numerator / records, 0.0), 1.0)
+    return Estimate(
+        quantity="share",
+        value=value,
+        standard_error=math.sqrt(at(variance, value)) / records,
+        low=low,
+        high=high,
+    )
