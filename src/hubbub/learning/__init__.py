@@ -5,11 +5,12 @@ from hubbub.learning.gradients import ClippedSum, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.metrics import accuracy, auc, evaluate, evaluate_records
 from hubbub.learning.model_file import load_model, save_model, stored_parameters
-from hubbub.learning.models import build_model, default_loss
+from hubbub.learning.models import build_model, default_loss, vector_model
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import check_classes, checked_method, method_for, try_out
 from hubbub.learning.study_model import lift_of, model_of, optimizer_of
+from hubbub.learning.sum_keeper import SumKeeper
 from hubbub.learning.task import MOST_LOSS, EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
 
@@ -19,6 +20,7 @@ __all__ = [
     "EvaluationTask",
     "LayerProjection",
     "Optimizer",
+    "SumKeeper",
     "TrainingTask",
     "build_model",
     "check_classes",
@@ -39,4 +41,5 @@ __all__ = [
     "threads_for",
     "through_frozen",
     "try_out",
+    "vector_model",
 ]

@@ -105,6 +105,11 @@ def layout_of_sums(study: Study) -> SumLayout:
     return _layout(study.statistics, columns, study.privacy.relation)
 
 
+def kept_numbers(study: Study) -> int | None:
+    """How many numbers go down where statistics alone are asked for; None where a model does."""
+    return None if study.trains else layout_of_sums(study).start.size
+
+
 @lru_cache(maxsize=16)
 def _layout(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) -> SumLayout:
     by_name = {column.name: column for column in columns}

@@ -169,8 +169,10 @@ class Plan:
     def divisor(self) -> float:
         """Public number of records by which the noisy sum is divided: the expected batch (P14).
 
-        1 where the study does not say how many records there are.
+        1 where the study does not say how many records there are, or trains no model.
         """
+        if not self.study.trains:
+            return 1.0
         training, records = self.study.training, self.study.data.records
         kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
         return training.sample_rate * records * kept if records else 1.0
@@ -510,7 +512,11 @@ def _warnings(
     if data.records and privacy.delta > 1 / data.records:
         found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
-        found.append("data.records is not stated: the sum is not divided by the expected batch")
+        found.append(
+            "data.records is not stated: the sum is not divided by the expected batch"
+            if study.trains
+            else "data.records is not stated: what the statistics will say cannot be foreseen"
+        )
     if dimension is None:
         found.append(
             "the model's size is not known yet: bytes per step are left open; state model.inputs "

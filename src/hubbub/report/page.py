@@ -32,6 +32,7 @@ from hubbub.report.number_format import Row, amount, at_most, finite, score
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
+Statistics = Mapping[str, Mapping[str, Any]]
 # Nothing may be fetched or run, even if something on the page asked for it.
 _ALARMS = ('trust = "tee"', 'platform = "software"')
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -49,6 +50,7 @@ def render(
     audit: checks.Audit = None,
     attempts: int | None = None,
     seconds: float | None = None,
+    statistics: Statistics | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -67,6 +69,7 @@ def render(
         checked: claims and verdicts, as `hubbub verify` gives them.
         attempts: made in all; as many as the last row has steps if None.
         seconds: that the run took, if somebody measured.
+        statistics: answers to the study's statistics, by name.
     """
     mode = modes.FEDERATED if baseline is None else modes.BASELINES[baseline]
     against = privacy_cost.against(plan, mode)

@@ -295,10 +295,7 @@ def _table(reader: _Reader) -> dict[str, Any]:
 
 
 def _histogram(reader: _Reader) -> dict[str, Any]:
-    column = reader.of("column")
-    if column.categories:
-        reader.section.absent("bins", "for a column with categories")
-        return {"column": column.name}
+    column = reader.of("column", numeric=True)
     return {"column": column.name, "bins": reader.edges(column)}
 
 

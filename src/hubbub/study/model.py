@@ -133,3 +133,6 @@ class Model:
     def is_built_in(self) -> bool:
         """Whether hubbub makes the model, so that everybody can make it again from the study."""
         return self.kind in (*_KINDS, STATISTICS)
+
+
+NO_MODEL = Model(kind=STATISTICS)

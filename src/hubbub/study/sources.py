@@ -108,6 +108,18 @@ def _quoted(error: BaseException) -> str:
     return f"{type(error).__name__}: {quoting.shortened(' '.join(str(error).split()), 300)}{where}"
 
 
+def check_readable(study: Study, party: str, folder: Path) -> None:
+    """Read all that a study asks of a silo's file, and keep nothing.
+
+    Raises:
+        DataError: it cannot be read, or is not what the study declares.
+    """
+    if study.trains:
+        records(study, party, folder=folder)
+    if study.statistics is not None:
+        statistic_cells(study, party, folder=folder)
+
+
 def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:
     """The cells that a study's statistics are made of, of one silo.
 

@@ -24,7 +24,7 @@ from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import check_data, check_extras, check_training
 from hubbub.study.data import Data, data_from
-from hubbub.study.model import STATISTICS, Model, model_from
+from hubbub.study.model import NO_MODEL, Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.quoting import shortened, shown
@@ -37,7 +37,6 @@ _TRANSCRIPTS = ("full", "hashes")
 _TABLES = ("parties", "data", "model", "training", "privacy")
 _OPTIONAL = ("statistics", "attestation")
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
-_NO_MODEL = Model(kind=STATISTICS)
 
 
 def _head(table: Mapping[str, Any]) -> dict[str, str]:
@@ -119,7 +118,7 @@ class Study:
     transcript: str = "hashes"
     parties: Parties
     data: Data
-    model: Model = _NO_MODEL
+    model: Model = NO_MODEL
     training: Training = field(default_factory=whole_sums)
     privacy: Privacy
     statistics: AskedStatistics | None = None
@@ -233,7 +232,7 @@ class Study:
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
             data=data,
-            model=model_from(parts["model"]) if trains else _NO_MODEL,
+            model=model_from(parts["model"]) if trains else NO_MODEL,
             **learning,
             privacy=privacy_from(parts["privacy"]),
             statistics=asked,
@@ -292,7 +291,7 @@ class Study:
     @property
     def trains(self) -> bool:
         """Whether a model is trained, or only statistics are asked for."""
-        return self.model.kind != STATISTICS
+        return self.model != NO_MODEL
 
     @property
     def own_code(self) -> tuple[str, ...]:

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError
-from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
+from hubbub.planning import (
+    EVALUATION,
+    STANDARDISATION,
+    STATISTICS,
+    PlannedQuery,
+    layout_of_sums,
+    sigma_of_sums,
+)
 from hubbub.protocol import LocalTask
 from hubbub.study import Standardisation, standardisation_from
 from hubbub.training import loop, prepared_study, run_folder, run_sessions
@@ -61,6 +68,30 @@ def standardise(
     return standardised(setting, found)
 
 
+def statistics(
+    setting: prepared_study.PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
+) -> prepared_study.PreparedStudy:
+    """The sums of statistics beside the training, kept or made now (docs/privacy.md P23)."""
+    planned = setting.plan.query(STATISTICS)
+    if planned is None:
+        return setting
+    layout, sigma = layout_of_sums(setting.study), sigma_of_sums(setting.plan)
+    made, kept = folder.kept_sums(layout) if folder else (0, layout.start)
+    if made < layout.rounds:
+        ask = opened(planned, setting.statistic_tasks)
+        for number in range(made, layout.rounds):
+            total = ask(number + 1, kept)
+            if total is None:
+                raise IntegrityError(
+                    "expected the sums of the statistics, one of them was charged and lost in an "
+                    "interruption; approve the study under another name and run that"
+                )
+            kept = layout.after(kept, number, total, sigma)
+            if folder is not None:
+                folder.keep_sums(number + 1, kept)
+    return replace(setting, kept_sums=kept)
+
+
 def evaluation(setting: prepared_study.PreparedStudy, opened: Opened) -> loop.Look | None:
     """Evaluations on held-back records, if the study asks for them."""
     planned = setting.plan.query(EVALUATION)
@@ -90,7 +121,10 @@ def through(sessions: run_sessions.RunSessions) -> Opened:
 
     def opened(planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
         purpose = planned.query.purpose
-        sums = sessions.open(purpose, planned.plan, tasks, planned.query.numbers)
+        query = planned.query
+        sums = sessions.open(
+            purpose, planned.plan, tasks, query.numbers, parameters=query.parameters
+        )
         made = sessions.charged(purpose)
 
         def ask(number: int, parameters: prepared_study.Parameters) -> Array | None:

@@ -152,14 +152,16 @@ class _Sums:
 
     @classmethod
     def of(cls, setting: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
-        terms = round_parameters_of(setting.plan, setting.initial.size)
+        terms = round_parameters_of(
+            setting.plan, setting.numbers, parameters=setting.initial.size
+        )
         if not projects:
-            terms = replace(terms, projection="", dimension=terms.parameters)
+            terms = replace(terms, projection="", dimension=setting.numbers)
         source = SecureSource()
         return cls(
             terms=terms,
             task=setting.pooled_task,
-            counts=[len(one) for one in setting.records],
+            counts=setting.counts,
             capacities=setting.capacities,
             lift=setting.lift(terms),
             source=source,

@@ -19,14 +19,17 @@ from hubbub.planning import (
     SUM_MARGIN,
     Plan,
     capacity_of,
+    check_expected,
     features_of,
     joint_batch,
+    layout_of_sums,
     owned_records,
     record_shape,
 )
 from hubbub.planning import plan as plan_study
 from hubbub.protocol import Lift, LocalTask, RoundParameters, most_rows
-from hubbub.study import FeatureSums, Model, Records, Study, sources
+from hubbub.study import CodedCells, FeatureSums, Model, Records, Study, sources
+from hubbub.training.statistic_task import StatisticTask, pooled
 
 Parameters = NDArray[np.float32]
 
@@ -38,10 +41,12 @@ class InMemory:
     Args:
         records: of every silo by its name, and of the public test set under "test".
         model: whose parameters the training begins with; None: the one that the study names.
+        cells: of every silo by its name, for statistics.
     """
 
-    records: Mapping[str, Records] = field(repr=False)
+    records: Mapping[str, Records] = field(default_factory=dict, repr=False)
     model: Any = field(default=None, repr=False)
+    cells: Mapping[str, CodedCells] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,9 @@ class PreparedStudy:
     held_back: tuple[Records, ...] = field(default=(), repr=False)
     test: Records | None = field(repr=False)
     capacities: tuple[int, ...] = ()
+    cells: tuple[CodedCells, ...] = field(default=(), repr=False)
+    cell_capacities: tuple[int, ...] = ()
+    kept_sums: Parameters | None = field(default=None, repr=False)
     standardisation: Any = field(default=None, repr=False)
     device: str = "cpu"
     shape: tuple[int, ...] = ()
@@ -73,6 +81,9 @@ class PreparedStudy:
     ) -> PreparedStudy:
         """Load the records, build the model, make the plan unless one is given.
 
+        Where statistics alone are asked for, the tables are loaded, and what is kept of sums stands
+        for the model.
+
         Args:
             study: what to train.
             made: a plan that was made before.
@@ -88,6 +99,24 @@ class PreparedStudy:
         _refuse_unavailable(study)
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
         names = [name for name in study.parties.names if name in there]
+        cells = _cells(study, names, folder, handed) if study.statistics else ()
+        cell_capacities = tuple(map(partial(capacity_of, study), names, map(len, cells)))
+        if not study.trains:
+            alone = _reused(made, study, made.dimension or 0) if made else plan_study(study)
+            check_expected(alone)
+            kept = model_of(study, ())
+            return cls(
+                plan=alone,
+                model=kept,
+                initial=learning.parameters_vector(kept),
+                method="",
+                records=(),
+                test=None,
+                capacities=cell_capacities,
+                cells=cells,
+                cell_capacities=cell_capacities,
+                shape=(alone.dimension or 0,),
+            )
 
         def of(name: str) -> Records:
             loaded = handed.records[name] if handed else sources.records(study, name, folder=folder)
@@ -113,18 +142,22 @@ class PreparedStudy:
                 if one is not None:
                     learning.check_classes(model, one)
             learning.try_out(model, test)
-        kept = _held_back(study, records)
+        kept_back = _held_back(study, records)
+        whole = (
+            _reused(made, study, initial.size) if made else plan_study(study, dimension=initial.size)
+        )
+        check_expected(whole)
         return cls(
-            plan=_reused(made, study, initial.size)
-            if made
-            else plan_study(study, dimension=initial.size),
+            plan=whole,
             model=model,
             initial=initial,
             method=method,
-            records=tuple(_part(one, ~back) for one, back in zip(records, kept, strict=True)),
-            held_back=tuple(_part(one, back) for one, back in zip(records, kept, strict=True)),
+            records=tuple(_part(one, ~back) for one, back in zip(records, kept_back, strict=True)),
+            held_back=tuple(_part(one, back) for one, back in zip(records, kept_back, strict=True)),
             test=test,
             capacities=capacities,
+            cells=cells,
+            cell_capacities=cell_capacities,
             device=device,
             shape=shape,
         )
@@ -135,8 +168,27 @@ class PreparedStudy:
         return self.plan.study
 
     @property
+    def numbers(self) -> int:
+        """How many numbers a sum of the training has, before any projection."""
+        return self.plan.dimension or self.initial.size
+
+    @property
+    def counts(self) -> list[int]:
+        """Each silo's number of records, which never leave it."""
+        return [len(one) for one in (self.records if self.study.trains else self.cells)]
+
+    @property
+    def statistic_tasks(self) -> list[LocalTask]:
+        """Every silo's table, ready for the sums of statistics."""
+        layout = layout_of_sums(self.study)
+        pairs = zip(self.cells, self.cell_capacities, strict=True)
+        return [StatisticTask(layout, one, capacity) for one, capacity in pairs]
+
+    @property
     def tasks(self) -> list[LocalTask]:
         """Every silo's records, ready for clipped sums."""
+        if not self.study.trains:
+            return self.statistic_tasks
         return [
             self._task(records, capacity, self._rows(len(records), capacity))
             for records, capacity in zip(self.records, self.capacities, strict=True)
@@ -145,6 +197,9 @@ class PreparedStudy:
     @property
     def pooled_task(self) -> LocalTask:
         """All silos' records, one silo's after the other's, for who may see them all."""
+        if not self.study.trains:
+            layout, capacity = layout_of_sums(self.study), sum(self.capacities)
+            return StatisticTask(layout, pooled(self.cells), capacity)
         pairs = list(zip(self.records, self.capacities, strict=True))
         rows = sum(self._rows(len(records), capacity) for records, capacity in pairs)
         pooled = Records(
@@ -205,9 +260,9 @@ class PreparedStudy:
             for one, back in zip(self.records, self.held_back, strict=True)
         ]
 
-    def optimizer(self) -> learning.Optimizer:
-        """A fresh optimizer."""
-        return optimizer_of(self.study)
+    def optimizer(self) -> learning.Optimizer | learning.SumKeeper:
+        """A fresh optimizer, or what keeps sums in its place."""
+        return optimizer_of(self.plan)
 
     def trained(self, parameters: Parameters) -> Any:
         """The model with these parameters."""
@@ -220,6 +275,15 @@ class PreparedStudy:
             return {}
         trained = self.trained(parameters)
         return learning.evaluate_records(trained, self.test, device=self.device)
+
+
+def _cells(
+    study: Study, names: Sequence[str], folder: Path | None, handed: InMemory | None
+) -> tuple[CodedCells, ...]:
+    """The silos' tables."""
+    if handed and handed.cells:
+        return tuple(handed.cells[name] for name in names)
+    return tuple(sources.statistic_cells(study, name, folder=folder) for name in names)
 
 
 def _held_back(study: Study, records: tuple[Records, ...]) -> list[NDArray[np.bool_]]:

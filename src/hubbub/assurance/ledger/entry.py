@@ -31,6 +31,7 @@ class Kind:
     dimension: int = 0  # numbers that are sent, where there is a projection
     factor: float = 1.0  # C~ / C, where the projection is charged by a bound
     slack: float = 0.0  # delta that each attempt spends on longer projections then
+    diameter: float = 2.0  # of two records' parts, in units of C (P23)
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
@@ -41,6 +42,7 @@ class Kind:
         arguments.whole("dimension", self.dimension, least=0, most=10**7)
         arguments.within("factor", self.factor, least=1.0, most=1e6)
         arguments.within("slack", self.slack, least=0.0, most=1.0)
+        arguments.within("diameter", self.diameter, least=1e-3, most=2.0)
 
     def like(self, other: Kind) -> bool:
         """Whether it is the same mechanism but for the last digits of what was calibrated.
@@ -52,6 +54,13 @@ class Kind:
             isclose(a, b, rel_tol=_LAST_DIGITS) if isinstance(a, float) else a == b
             for a, b in pairs
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The kind as JSON knows it; a diameter only where it is not that of any clipped sum."""
+        plain = dict(vars(self))
+        if self.diameter == Kind.diameter:
+            del plain["diameter"]
+        return plain
 
     def step(self, count: int = 1) -> Step:
         """So many attempts, without what is particular to joint batches and projections."""
@@ -97,7 +106,7 @@ class Entry:
             "session": self.session.hex(),
             "round": int(self.round),
             "attempt": int(self.attempt),
-            **vars(self.kind),
+            **self.kind.to_dict(),
             "certificate": dict(vars(self.certificate)),
             **({"attested": self._attested()} if self.attested else {}),
         }

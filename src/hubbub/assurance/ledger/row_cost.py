@@ -56,6 +56,7 @@ def kind_of(plan: Plan) -> Kind:
         dimension=how.dimension if how else 0,
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
+        diameter=mechanism.diameter,
     )
 
 
@@ -103,6 +104,7 @@ def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:
         relation=relation,
         records=kind.records,
         projected=_projected(kind, relation),
+        diameter=kind.diameter,
     )
     return releases(mechanism, kind.noise_multiplier, count, kind.known_records)
 
