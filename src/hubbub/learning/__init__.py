@@ -6,7 +6,7 @@ from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.metrics import accuracy, auc, evaluate, evaluate_records
 from hubbub.learning.model_file import load_model, save_model, stored_parameters
 from hubbub.learning.models import build_model, default_loss, vector_model
-from hubbub.learning.optimizers import Optimizer, stepped
+from hubbub.learning.optimizers import Optimizer, Stepper, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import check_classes, checked_method, method_for, try_out
 from hubbub.learning.study_model import lift_of, model_of, optimizer_of
@@ -20,7 +20,6 @@ __all__ = [
     "EvaluationTask",
     "LayerProjection",
     "Optimizer",
-    "SumKeeper",
     "TrainingTask",
     "build_model",
     "check_classes",
@@ -41,5 +40,4 @@ __all__ = [
     "threads_for",
     "through_frozen",
     "try_out",
-    "vector_model",
 ]

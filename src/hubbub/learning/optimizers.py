@@ -196,8 +196,11 @@ class Optimizer:
         return {"velocity"} if self._options["momentum"] else set()
 
 
+Stepper = Optimizer | SumKeeper  # what moves the numbers that go down to the silos
+
+
 def stepped(
-    optimizer: Optimizer | SumKeeper,
+    optimizer: Stepper,
     parameters: NDArray[np.float32],
     gradient: NDArray[np.float64],
     divisor: float,

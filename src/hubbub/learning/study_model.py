@@ -30,7 +30,7 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
     )
 
 
-def optimizer_of(plan: Plan) -> learning.Optimizer | learning.SumKeeper:
+def optimizer_of(plan: Plan) -> learning.Stepper:
     """A fresh optimizer, or what keeps sums in its place."""
     study = plan.study
     if not study.trains:

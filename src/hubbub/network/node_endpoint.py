@@ -21,8 +21,8 @@ from hubbub.session import (
     SessionOffer,
     check_apart,
     part_of_plan,
-    sent_down,
     round_parameters_of,
+    sent_down,
 )
 from hubbub.study import Study
 

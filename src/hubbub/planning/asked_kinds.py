@@ -18,8 +18,7 @@ def kind_of_question(asked: Question, columns: Columns) -> OneSum | Iterated:
     Raises:
         StudyError: what is asked cannot be made.
     """
-    made = _KINDS[asked.kind](asked, columns)
-    return made
+    return _KINDS[asked.kind](asked, columns)
 
 
 def _common(asked: Question) -> dict[str, Any]:
@@ -47,9 +46,7 @@ def _quantiles(asked: Question, columns: Columns) -> OneSum:
 
 def _crosstab(asked: Question, columns: Columns) -> OneSum:
     down, across = (Levels(column=columns[name]) for name in (asked.rows, *asked.columns))
-    return estimation.Crosstab(
-        rows=down, across=across, test=bool(asked.test), **_common(asked)
-    )
+    return estimation.Crosstab(rows=down, across=across, test=bool(asked.test), **_common(asked))
 
 
 _KINDS: Mapping[str, Callable[[Question, Columns], OneSum | Iterated]] = {

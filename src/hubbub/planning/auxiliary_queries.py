@@ -1,8 +1,9 @@
 """What a study asks of the silos besides gradients, each query planned as a study of its own.
 
 An auxiliary query is a sum over records with its own noise: an evaluation, the sums that
-standardise features (P16), or statistics beside a training (P23). What it sums, its grid and its certificate are planned as for any
-study; its epsilon is part of the main study's, in which all mechanisms are composed (P2).
+standardise features (P16), or statistics beside a training (P23). What it sums, its grid and its
+certificate are planned as for any study; its epsilon is part of the main study's, in which all
+mechanisms are composed (P2).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Gaussian noise. `releases` says which law accounts for it:
 | fresh, either | Poisson, or everybody | either | else P8 (7): a mixture over norms no shorter |
 | fresh, either | without replacement | substitute | P8 (2): its row for C~, a slack in every step |
 | by layers | any | either | P8 (6): the row without projection; clipped after it |
-| none, statistics | everybody | substitute | P23: P1 with the layout's diameter in the place of 2 C |
+| none, statistics | everybody | substitute | P23: P1, the layout's diameter in place of 2 C |
 
 P8 (1) and (7) are never dearer than P8 (2), which bounds them, so they are taken wherever they are
 worked out. Under substitution P8 (2) charges for all three distances of P1: three events a step.

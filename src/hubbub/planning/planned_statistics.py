@@ -8,8 +8,7 @@ a model does. This file knows noise and no records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot
 
@@ -115,6 +114,8 @@ def _layout(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) 
     by_name = {column.name: column for column in columns}
     kinds = {one.name: kind_of_question(one, by_name) for one in asked.questions}
     stacked = stack(kinds, relation)
-    norms = (one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales))
+    norms = (
+        one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)
+    )
     unit = 1.0 if relation == "add-remove" else hypot(*norms)
     return SumLayout(stacked=stacked, unit=unit)

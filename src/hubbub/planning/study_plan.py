@@ -304,6 +304,7 @@ class Plan:
             ],
             "stated_adversary": exposure.stated_adversary(self.study),
             "warnings": list(self.warnings),
+            **({} if self.study.trains else {"trains": False}),
         }
 
     def to_json(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from hubbub.report import (
     adversary_words,
+    answers_section,
     arrangements,
     checks,
     joining,
@@ -71,6 +72,7 @@ def render(
         seconds: that the run took, if somebody measured.
         statistics: answers to the study's statistics, by name.
     """
+    trains = plan.get("trains", True)
     mode = modes.FEDERATED if baseline is None else modes.BASELINES[baseline]
     against = privacy_cost.against(plan, mode)
     last = int(metrics[-1]["step"]) if metrics else 0
@@ -80,9 +82,10 @@ def render(
     sections = [
         _summary(plan, metrics, mode, against, checked),
         *_warnings(plan["warnings"]),
-        learned.learning(metrics, against, so_far),
+        *([answers_section.answers(statistics)] if statistics else []),
+        *([learned.learning(metrics, against, so_far)] if trains else []),
         privacy_cost.cost(plan, mode, by_coalition),
-        joining.joining(compared, learned.name_of(compared.metric) if compared else ""),
+        *([joining.joining(compared, _metric(compared))] if trains or compared else []),
         *([several_runs.side_by_side(beside)] if beside else []),
         _views(plan, mode),
         *([] if baseline else [ledger_section.ledgers(parts)]),
@@ -92,6 +95,11 @@ def render(
         plain_words.meanings(),
     ]
     return _document(plan["study"], sections)
+
+
+def _metric(compared: arrangements.ArrangementTable | None) -> str:
+    """The name of the metric by which arrangements are compared."""
+    return learned.name_of(compared.metric) if compared else ""
 
 
 def _document(name: str, parts: Sequence[markup.Html]) -> str:
@@ -142,7 +150,8 @@ def _lead(plan: Plan, mode: modes.Mode) -> str:
         return f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
     return (
         f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
-        "trained one model together and showed nobody a record. Each adds noise (random "
+        f"{'trained one model' if plan.get('trains', True) else 'answered questions'} together and "
+        "showed nobody a record. Each adds noise (random "
         "numbers) to what it sends; only the noisy sum is ever seen."
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
@@ -139,9 +140,7 @@ class AskedStatistics:
         return part | {one.name: one.to_table() for one in self.questions}
 
 
-def statistics_from(
-    table: Mapping[str, Any], columns: Columns, *, trains: bool
-) -> AskedStatistics:
+def statistics_from(table: Mapping[str, Any], columns: Columns, *, trains: bool) -> AskedStatistics:
     """The statistics that a table states.
 
     Args:
@@ -231,15 +230,13 @@ class _Reader:
         if isinstance(value, list):
             return (low, *self.cuts("bins", value, low, high), high)
         number = self.section.whole("bins", _BINS[self.kind], least=2, most=_MOST_BINS)
-        return tuple(low + (high - low) * k / number for k in range(number)) + (high,)
+        return (*(low + (high - low) * k / number for k in range(number)), high)
 
     def cuts(self, key: str, value: object, low: float, high: float) -> tuple[float, ...]:
         """Break points that rise between two bounds."""
         found = _numbers(value)
         ends = (low, *found, high)
-        if not 0 < len(found) < _MOST_BINS or any(
-            a >= b for a, b in zip(ends, ends[1:], strict=False)
-        ):
+        if not 0 < len(found) < _MOST_BINS or any(a >= b for a, b in pairwise(ends)):
             raise StudyError(
                 f"expected {self.section.path(key)} to be break points that rise between the "
                 f"public bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
@@ -303,7 +300,7 @@ def _quantiles(reader: _Reader) -> dict[str, Any]:
     column = reader.of("column", numeric=True)
     at = _numbers(reader.section.content.get("at", [0.25, 0.5, 0.75]))
     ends = (0.0, *at, 1.0)
-    if not at or any(a >= b for a, b in zip(ends, ends[1:], strict=False)):
+    if not at or any(a >= b for a, b in pairwise(ends)):
         raise reader.section.refusal(
             "at", "probabilities between 0 and 1 that rise", "write it like [0.25, 0.5, 0.75]"
         )

@@ -140,7 +140,7 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
 
 
 def _built_in_cells(study: Study, party: str) -> dict[str, list[str]]:
-    """The cells of a built-in source: beside a model, of those records that are not its test set."""
+    """The cells of a built-in source; beside a model, without its test set."""
     _, read = datasets.TABLES[study.data.source.partition(":")[2]]
     options = {**({"split": 0} if study.trains else {}), **dict(study.data.options)}
     try:

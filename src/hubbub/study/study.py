@@ -224,16 +224,14 @@ class Study:
         if "statistics" in top:
             columns = columns_of(data)
             asked = statistics_from(top.table("statistics"), columns, trains=trains)
-        learning = {"training": whole_sums(asked.rounds)} if asked else {}
-        if trains:
-            records = parts["data"].get("records")
-            learning = {"training": training_from(parts["training"], records=records)}
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
             data=data,
             model=model_from(parts["model"]) if trains else NO_MODEL,
-            **learning,
+            training=training_from(parts["training"], records=parts["data"].get("records"))
+            if trains
+            else whole_sums(asked.rounds if asked else 1),
             privacy=privacy_from(parts["privacy"]),
             statistics=asked,
             attestation=attestation_from(
@@ -269,11 +267,11 @@ class Study:
         """
         if self.toml and Study.parse(self.toml).id == self.id:
             return self.toml
-        learning = {"model": self.model, "training": self.training} if self.trains else {}
+        learning: dict[str, Settings] = {"model": self.model, "training": self.training}
         tables: dict[str, Settings] = {
             "parties": self.parties,
             "data": self.data,
-            **learning,
+            **(learning if self.trains else {}),
             "privacy": self.privacy,
         }
         head = {"name": self.name}

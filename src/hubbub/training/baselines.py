@@ -152,9 +152,7 @@ class _Sums:
 
     @classmethod
     def of(cls, setting: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
-        terms = round_parameters_of(
-            setting.plan, setting.numbers, parameters=setting.initial.size
-        )
+        terms = round_parameters_of(setting.plan, setting.numbers, parameters=setting.initial.size)
         if not projects:
             terms = replace(terms, projection="", dimension=setting.numbers)
         source = SecureSource()

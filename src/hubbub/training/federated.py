@@ -35,9 +35,7 @@ def train_federated(
     setting = auxiliary_sums.statistics(setting, ask, sessions.folder)
     offer(setting.standardisation)
     look = auxiliary_sums.evaluation(setting, ask)
-    sums = sessions.open(
-        TRAINING, setting.plan, setting.tasks, setting.numbers, lift=setting.lift
-    )
+    sums = sessions.open(TRAINING, setting.plan, setting.tasks, setting.numbers, lift=setting.lift)
     state = start or loop.State(parameters=setting.initial)
     state = begin(replace(state, attempts=max(state.attempts, sessions.charged(TRAINING))))
 

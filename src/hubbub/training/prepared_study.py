@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.errors import DataError, StudyError
+from hubbub.errors import StudyError
 from hubbub.learning import lift_of, model_of, optimizer_of
 from hubbub.planning import (
     SUM_MARGIN,
@@ -23,13 +23,12 @@ from hubbub.planning import (
     features_of,
     joint_batch,
     layout_of_sums,
-    owned_records,
     record_shape,
 )
 from hubbub.planning import plan as plan_study
 from hubbub.protocol import Lift, LocalTask, RoundParameters, most_rows
-from hubbub.study import CodedCells, FeatureSums, Model, Records, Study, sources
-from hubbub.training.statistic_task import StatisticTask, pooled
+from hubbub.study import CodedCells, FeatureSums, Records, Study, sources
+from hubbub.training import record_checks, statistic_task
 
 Parameters = NDArray[np.float32]
 
@@ -127,13 +126,13 @@ class PreparedStudy:
         tested = public and sources.TEST in there
         test = of(sources.TEST) if tested else None
         shape = _shape(study, (*records, test))
-        _check_counts(study, dict(zip(names, map(len, records), strict=True)))
+        record_checks.check_counts(study, dict(zip(names, map(len, records), strict=True)))
         capacities = tuple(map(partial(capacity_of, study), names, map(len, records)))
         for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
-            _check_shape(name, one, shape)
-            _check_targets(name, one, study.model)
+            record_checks.check_shape(name, one, shape)
+            record_checks.check_targets(name, one, study.model)
         if whose is None and study.data.files:
-            _check_classes(records)
+            record_checks.check_classes(records)
         model = copy.deepcopy(handed.model) if handed and handed.model else model_of(study, shape)
         initial = learning.parameters_vector(model)
         method = learning.method_for(model, shape, records[0].targets) if records else ""
@@ -144,7 +143,9 @@ class PreparedStudy:
             learning.try_out(model, test)
         kept_back = _held_back(study, records)
         whole = (
-            _reused(made, study, initial.size) if made else plan_study(study, dimension=initial.size)
+            _reused(made, study, initial.size)
+            if made
+            else plan_study(study, dimension=initial.size)
         )
         check_expected(whole)
         return cls(
@@ -182,7 +183,7 @@ class PreparedStudy:
         """Every silo's table, ready for the sums of statistics."""
         layout = layout_of_sums(self.study)
         pairs = zip(self.cells, self.cell_capacities, strict=True)
-        return [StatisticTask(layout, one, capacity) for one, capacity in pairs]
+        return [statistic_task.StatisticTask(layout, one, capacity) for one, capacity in pairs]
 
     @property
     def tasks(self) -> list[LocalTask]:
@@ -199,7 +200,7 @@ class PreparedStudy:
         """All silos' records, one silo's after the other's, for who may see them all."""
         if not self.study.trains:
             layout, capacity = layout_of_sums(self.study), sum(self.capacities)
-            return StatisticTask(layout, pooled(self.cells), capacity)
+            return statistic_task.StatisticTask(layout, statistic_task.pooled(self.cells), capacity)
         pairs = list(zip(self.records, self.capacities, strict=True))
         rows = sum(self._rows(len(records), capacity) for records, capacity in pairs)
         pooled = Records(
@@ -260,7 +261,7 @@ class PreparedStudy:
             for one, back in zip(self.records, self.held_back, strict=True)
         ]
 
-    def optimizer(self) -> learning.Optimizer | learning.SumKeeper:
+    def optimizer(self) -> learning.Stepper:
         """A fresh optimizer, or what keeps sums in its place."""
         return optimizer_of(self.plan)
 
@@ -314,65 +315,6 @@ def _shape(study: Study, records: Sequence[Records | None]) -> tuple[int, ...]:
     if study.data.standardise is not None:
         features_of(shape)
     return shape
-
-
-def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
-    """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
-    if study.training.sampling != "without-replacement" or len(counts) < study.parties.silos:
-        return
-    found = list(counts.values())
-    stated = study.data.counts or found
-    if list(stated) != list(found) or sum(found) != study.data.records:
-        raise DataError(
-            f"expected {list(study.data.counts) or study.data.records} records, as the study "
-            f"states, got {list(found)}, {sum(found)} in all; joint batches make the numbers "
-            "public: fix data.records or data.counts"
-        )
-    together = study.parties.colluders + 1
-    if sum(sorted(found)[-together:]) > (most := owned_records(study, together)) > 0:
-        raise DataError(
-            f"expected no {together} silos to hold more than {most} of the records, as if all held "
-            f"equally many, got {list(found)}; state data.counts"
-        )
-
-
-def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> None:
-    """All parties' records have the shape that the model takes."""
-    if records is not None and tuple(records.inputs.shape[1:]) != tuple(shape):
-        raise DataError(
-            f"expected records of shape {tuple(shape)} for {name}, "
-            f"got {tuple(records.inputs.shape[1:])}; fix the data or model.inputs"
-        )
-
-
-def _check_targets(name: str, records: Records | None, model: Model) -> None:
-    """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
-    if records is None:
-        return
-    if name == sources.TEST and not len(records):
-        raise DataError("expected records in the public test set, got none; fix it")
-    if not model.is_built_in:
-        return  # only the model itself says what it gives
-    targets = records.targets
-    if model.outputs == 1:
-        fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
-    else:
-        fits = targets.dtype == np.int64 and bool(np.isin(targets, range(model.outputs)).all())
-        wanted = f"int64 class numbers below {model.outputs}"
-    if not fits:
-        raise DataError(
-            f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
-            "found others; fix the data or model.outputs"
-        )
-
-
-def _check_classes(records: Sequence[Records]) -> None:
-    """All silos' records are at hand: one class alone is a mistake in a list of spellings."""
-    if len(np.unique(np.concatenate([one.targets for one in records]))) == 1:
-        raise DataError(
-            "expected targets of two classes or more among all silos' records, found one; correct "
-            "data.positive and data.negative, or data.classes (hubbub check shows them)"
-        )
 
 
 def _reused(made: Plan, study: Study, dimension: int) -> Plan:

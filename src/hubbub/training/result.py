@@ -97,6 +97,8 @@ class Result:
             yield f"{study.name}: {self.steps} of {study.training.steps} steps"
         if self.statistics:
             yield f"{study.name}: answers to {', '.join(answered) or 'nothing'}"
+        for name, one in self.statistics.items():
+            yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
         yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
         if study.trains:

@@ -1,4 +1,4 @@
-"""A silo's table beside the statistics of a study: sums of encoded records (docs/privacy.md P23)."""
+"""A silo's table, ready for the sums of a study's statistics (docs/privacy.md P23)."""
 
 from __future__ import annotations
 
@@ -48,4 +48,6 @@ class StatisticTask:
 def pooled(tables: Sequence[CodedCells]) -> CodedCells:
     """All silos' tables, one after the other, for who may see them all."""
     names = tables[0].columns
-    return CodedCells({name: np.concatenate([one.columns[name] for one in tables]) for name in names})
+    return CodedCells(
+        {name: np.concatenate([one.columns[name] for one in tables]) for name in names}
+    )

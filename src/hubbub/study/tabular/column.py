@@ -167,9 +167,7 @@ def _column_from(name: str, entry: Any) -> Column:
     )
 
 
-def _truth(
-    entry: Mapping[str, Any], key: str, where: str, *, otherwise: bool = False
-) -> bool:
+def _truth(entry: Mapping[str, Any], key: str, where: str, *, otherwise: bool = False) -> bool:
     value = entry.get(key, otherwise)
     if not isinstance(value, bool):
         raise StudyError(
