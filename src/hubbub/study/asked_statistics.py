@@ -161,8 +161,8 @@ def statistics_from(table: Mapping[str, Any], columns: Columns, *, trains: bool)
             f"expected 1 to {_MOST_QUESTIONS} tables [statistics.NAME], got {len(named)}; add one "
             'such as [statistics.baseline] with kind = "table"'
         )
-    asked = tuple(_question(name, one, columns) for name, one in named.items())
     part = section.number("epsilon", None, least=1e-3, most=50) if trains else 0.0
+    asked = tuple(_question(name, one, columns) for name, one in named.items())
     return AskedStatistics(questions=asked, epsilon=part)
 
 
@@ -332,7 +332,7 @@ def _survival(reader: _Reader) -> dict[str, Any]:
 
 def _regression(reader: _Reader) -> dict[str, Any]:
     pair = reader.kind == "logistic"
-    outcome = reader.name("outcome", numeric=not pair, pair=pair)
+    outcome = reader.name("outcome", numeric=None if pair else True, pair=pair)
     return {"outcome": outcome, "on": reader.covariates((outcome,))}
 
 

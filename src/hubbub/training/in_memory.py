@@ -101,7 +101,7 @@ def fit(
     if not hasattr(silos, "items") or len(silos) < 2:
         raise DataError(
             "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
-            f"found {found(silos)}; deal the records to silos"
+            f"found {handed_over(silos)}; deal the records to silos"
         )
     stated = declared(columns)
     encoded = tabular.columns_from(stated) if stated else ()
@@ -158,7 +158,7 @@ def fit(
     )
 
 
-def found(silos: Any) -> str:
+def handed_over(silos: Any) -> str:
     """What somebody handed over in place of silos."""
     return "fewer" if isinstance(silos, Mapping) else type(silos).__name__
 

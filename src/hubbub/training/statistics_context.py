@@ -86,7 +86,7 @@ def statistics(
     if not hasattr(silos, "items") or len(silos) < 2:
         raise DataError(
             "expected at least two silos, a mapping such as {'north': table, 'south': table}, "
-            f"found {in_memory.found(silos)}; hand them over"
+            f"found {in_memory.handed_over(silos)}; hand them over"
         )
     declared = tabular.columns_from(in_memory.declared(columns))
     cells = {
