@@ -149,9 +149,7 @@ class _Described(NamedTuple):
 
     def rows(self) -> list[Estimate]:
         """All numbers of this group."""
-        first = np.eye(1, len(self.block))[0]
-        found = count(self.block, first, self.sigma, self._z)
-        rows = [replace(found, group=self.group)]
+        rows = [replace(count(float(self.block[0]), self.sigma, self._z), group=self.group)]
         start = 1
         for column in self.table.columns:
             rows += (

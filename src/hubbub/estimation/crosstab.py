@@ -120,7 +120,7 @@ class Crosstab:
                     level=self.across.names[column],
                     group=self.rows.names[row],
                 )
-                for one in (count(sums, part, sigma, z), of_row)
+                for one in (count(float(sums[place]), sigma, z), of_row)
             ]
         return tuple(found)
 

@@ -91,11 +91,12 @@ class Histogram:
         z = normal_quantile(self.confidence)
         parts, everybody = np.eye(self.size), np.ones(self.size)
         rows: list[Estimate] = []
-        for level, part in zip((*self._levels.names, MISSING), parts, strict=True):
+        levels = (*self._levels.names, MISSING)
+        for level, part, number in zip(levels, parts, sums, strict=True):
             whole = everybody if level == MISSING else everybody - parts[-1]
             rows += [
                 replace(found, column=self.column.name, level=level)
-                for found in (count(sums, part, sigma, z), share(sums, part, whole, sigma, z))
+                for found in (count(float(number), sigma, z), share(sums, part, whole, sigma, z))
             ]
         return tuple(rows)
 

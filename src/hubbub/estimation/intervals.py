@@ -84,16 +84,14 @@ def at(variance: tuple[float, float, float], p: float) -> float:
     return max(float(np.polyval(variance[::-1], p)), 0.0)
 
 
-def count(sums: Array, part: Array, sigma: float, z: float) -> Estimate:
+def count(value: float, error: float, z: float) -> Estimate:
     """How many records there are, which noise alone leaves uncertain.
 
     Args:
-        sums: (size,) the noisy sum.
-        part: (size,) the number as a linear function of it.
-        sigma: standard deviation of the noise.
+        value: the noisy number.
+        error: standard deviation of its noise.
         z: standard deviations that the interval reaches.
     """
-    value, error = float(part @ sums), sigma * float(np.linalg.norm(part))
     return Estimate(
         quantity="records",
         value=max(value, 0.0),
