@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from hubbub.assurance import ANSWERS
 from hubbub.cli.output import say, table
+from hubbub.disk import json_value, read_bytes
 from hubbub.estimation import Expectation
 from hubbub.planning import Plan, expected_answers
 from hubbub.report import table_of, test_words
@@ -44,6 +47,12 @@ def _foreseen(expected: Expectation | None) -> tuple[str, str]:
     if expected is None:
         return "not known", "state data.records, the public number of records"
     return ("yes" if expected.answered else "no"), expected.sentence
+
+
+def read_answers(folder: Path) -> dict[str, Any]:
+    """The answers in the folder of a run as plain values, by name; none if it asked nothing."""
+    path = folder / ANSWERS
+    return dict(json_value(read_bytes(path))["statistics"]) if path.is_file() else {}
 
 
 def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hubbub import estimation
 from hubbub.estimation import Iterated, Levels, OneSum
-from hubbub.study import Column, Question
+from hubbub.study import NUMBER, Column, Question
 
 Columns = Mapping[str, Column]
 
@@ -49,9 +49,53 @@ def _crosstab(asked: Question, columns: Columns) -> OneSum:
     return estimation.Crosstab(rows=down, across=across, test=bool(asked.test), **_common(asked))
 
 
+def _survival(asked: Question, columns: Columns) -> OneSum:
+    grid = _grid(asked, columns)
+    test = bool(asked.test)
+    return estimation.Survival(**grid, by=_by(asked, columns), test=test, **_common(asked))
+
+
+def _grid(asked: Question, columns: Columns) -> dict[str, Any]:
+    """Time, event and the edges of the grid."""
+    return {
+        "time": columns[asked.time],
+        "event": columns[asked.event],
+        "edges": asked.bins,
+    }
+
+
+def _covariates(asked: Question, columns: Columns) -> tuple[Levels | Column, ...]:
+    """Classes, or columns where a number takes part as it is."""
+    return tuple(
+        columns[name]
+        if how == NUMBER
+        else Levels(column=columns[name], cuts=() if isinstance(how, str) else how)
+        for name, how in asked.on
+    )
+
+
+def _logistic(asked: Question, columns: Columns) -> OneSum | Iterated:
+    outcome = columns[asked.outcome]
+    return estimation.logistic(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
+
+
+def _linear(asked: Question, columns: Columns) -> OneSum:
+    outcome = columns[asked.outcome]
+    return estimation.Linear(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
+
+
+def _cox(asked: Question, columns: Columns) -> OneSum | Iterated:
+    grid = _grid(asked, columns)
+    return estimation.cox(**grid, on=_covariates(asked, columns), **_common(asked))
+
+
 _KINDS: Mapping[str, Callable[[Question, Columns], OneSum | Iterated]] = {
     "table": _table,
     "histogram": _histogram,
     "quantiles": _quantiles,
     "crosstab": _crosstab,
+    "survival": _survival,
+    "logistic": _logistic,
+    "linear": _linear,
+    "cox": _cox,
 }

@@ -11,7 +11,7 @@ which stands on `size` and `quoting`; `contradictions`, `written` and `study` st
 """
 
 from hubbub.study.asked_columns import columns_of
-from hubbub.study.asked_statistics import AskedStatistics, Question
+from hubbub.study.asked_statistics import NUMBER, AskedStatistics, Question
 from hubbub.study.attested_roles import (
     PLATFORMS,
     SOFTWARE,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.asking.made_up import KINDS, study, table_of_study
 
 from hubbub import Study
 from hubbub.errors import StudyError
-from tests.statistics.made_up import KINDS, study, table_of_study
 
 HERE = Path()
 WRONG = {
@@ -102,7 +102,10 @@ def test_a_study_without_statistics_keeps_its_id() -> None:
     told = Study.parse("""
         study.name = "example"
         parties = {silos = 4, colluders = 1}
-        data = {files = "{name}.csv", target = "y", records = 740, columns.age = {low = 0, high = 1}}
+        data.files = "{name}.csv"
+        data.target = "y"
+        data.records = 740
+        data.columns.age = {low = 0, high = 1}
         model = {kind = "logistic"}
         training = {steps = 10, sampling = "none"}
         privacy = {epsilon = 1.0, delta = 1e-5}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.asking.made_up import KINDS, SILOS, patients, study, table_of_study, write_silos
 
 import hubbub
 from hubbub import Study
@@ -19,7 +20,6 @@ from hubbub.errors import DataError, IntegrityError, StudyError
 from hubbub.estimation import Answer
 from hubbub.planning import layout_of_sums, sigma_of_sums
 from hubbub.protocol import Masking
-from tests.statistics.made_up import KINDS, SILOS, patients, study, table_of_study, write_silos
 
 FAR = 6  # standard errors: what is further off is wrong, whatever the noise
 
@@ -43,9 +43,7 @@ def near(value: float, truth: float, error: float) -> bool:
 def of(answer: Answer, quantity: str, **more: str) -> Any:
     """One number of an answer."""
     wanted = {"quantity": quantity, **more}
-    return next(
-        row for row in answer.rows if all(getattr(row, k) == v for k, v in wanted.items())
-    )
+    return next(row for row in answer.rows if all(getattr(row, k) == v for k, v in wanted.items()))
 
 
 def test_answers_are_near_the_pooled_truth(folder: Path) -> None:
@@ -236,7 +234,10 @@ def beside(folder: Path) -> dict[str, Any]:
     table["data"]["columns"] = columns
     table["statistics"]["epsilon"] = 2.0
     table["statistics"]["death"] = {
-        **{"kind": "survival", "time": "months", "event": "died", "bins": 6},
+        "kind": "survival",
+        "time": "months",
+        "event": "died",
+        "bins": 6,
     }
     model = {"model": {"kind": "logistic"}, "training": {"steps": 3, "sampling": "none"}}
     return table | model
