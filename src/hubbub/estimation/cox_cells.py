@@ -10,20 +10,19 @@ I^-1 (I + C) I^-1, with the information I and the covariance C of the noise in U
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from hubbub.estimation.answer import Answer, Expectation
+from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels
-from hubbub.estimation.patterns import Fit, Patterns, ratio_rows, sandwich
+from hubbub.estimation.patterns import Patterns
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.study import Column
 
 _STEPS = 50
-# The largest inflation of the variance at which simulated intervals kept their coverage.
-MOST_INFLATION = 8.0
+_POWER = 0.45
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,39 +89,25 @@ class Cox:
         events = np.full((patterns, bins), each / 3 / bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
         found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
-        error = math.inf if found is None else float(np.sqrt(np.diag(found.covariance)).max())
-        answered = found is not None and found.inflation <= MOST_INFLATION
-        return Expectation(
-            errors=(("log hazard ratio", error),),
-            sentence=(
-                f"logarithms of hazard ratios known to ±{error:.2g} (one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
-        )
+        return planned(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         blocks = sums.reshape(len(self._patterns), self._sets.width)
         events, at_risk = blocks @ self._sets.events.T, blocks @ self._sets.at_risk[:-1].T
         found = _Score(self, events, at_risk, sigma).fit()
-        clear = found is not None and found.inflation <= MOST_INFLATION
+        names = self._patterns.names
+        rows = found.rows(names, "hazard ratio", self.confidence) if found else ()
         return Answer(
             kind=self.kind,
             title=self.title,
             confidence=self.confidence,
-            rows=ratio_rows(
-                self._patterns.names,
-                "hazard ratio",
-                found.effects,
-                found.covariance,
-                self.confidence,
-            )
-            if found and clear
-            else (),
-            notes=("records that lack time, event or a covariate are left out",),
-            refusal="" if clear else "the information of the records does not exceed the noise",
+            rows=rows,
+            notes=(
+                "records that lack time, event or a covariate are left out",
+                *omitted(names, found),
+            ),
+            refusal="" if rows else TOO_NOISY,
         )
 
     @property
@@ -132,7 +117,11 @@ class Cox:
     @property
     def _sets(self) -> RiskSets:
         return RiskSets(
-            time=self.time, event=self.event, edges=self.edges, groups=len(self._patterns)
+            time=self.time,
+            event=self.event,
+            edges=self.edges,
+            groups=len(self._patterns),
+            power=_POWER,
         )
 
 
@@ -145,7 +134,7 @@ class _Score:
         self._sigma = sigma
         self._total = events.sum(axis=0)
 
-    def fit(self) -> Fit | None:
+    def fit(self) -> Effects | None:
         """The effects by Newton's method; None where there is no maximum to be found."""
         effects = np.zeros(self._design.shape[1])
         for _ in range(_STEPS):
@@ -156,8 +145,7 @@ class _Score:
             step = np.linalg.solve(information, score)
             effects = effects + step / max(1.0, float(np.abs(step).max()))
             if np.abs(step).max() < 1e-9:
-                covariance, inflation = sandwich(information, self._noise(effects))
-                return Fit(effects, covariance, inflation)
+                return sandwich(effects, information, self._noise(effects))
         return None
 
     def _at(self, effects: Array) -> tuple[Array, Array] | None:

@@ -14,13 +14,22 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.covariates import Covariates
+from hubbub.estimation.effects import (
+    TOO_NOISY,
+    Effects,
+    omitted,
+    planned,
+    sandwich,
+    told,
+    two_sided,
+)
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels, scaled
-from hubbub.estimation.patterns import MOST_INFLATION, MOST_PLANNED, Fit, sandwich
 from hubbub.study import Column
 
 
@@ -84,7 +93,8 @@ class Linear:
         w = np.column_stack([self._covariates.design(cells), scaled(cells, self.outcome)])
         left, right = self._pairs
         block = w[:, left] * w[:, right] - self._halves
-        return np.where(np.isnan(w).any(axis=1)[:, None], 0.0, block)
+        block[np.isnan(w).any(axis=1)] = 0.0
+        return np.asarray(block)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -95,56 +105,42 @@ class Linear:
         means, spreads = self._covariates.typical
         moments = np.diag([*(spreads + 1e-12), 1 / 9]) + np.outer([*means, 0.0], [*means, 0.0])
         found = self._fit(moments * max(records, 1.0), sigma)
-        error = math.inf if found is None else float(np.sqrt(np.diag(found.covariance))[1:].max())
-        answered = found is not None and found.inflation <= MOST_PLANNED
-        return Expectation(
-            errors=(("effect over half of the outcome's range", error),),
-            sentence=(
-                f"effects known to ±{50 * error:.2g} % of the outcome's range (one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
-        )
+        return planned(found, sigma, "effect on half of the outcome's range")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         found = self._fit(self._moments(sums), sigma)
-        clear = found is not None and found.inflation <= MOST_INFLATION
+        rows = self._rows(found) if found else ()
         return Answer(
             kind=self.kind,
             title=self.title,
             confidence=self.confidence,
-            rows=self._rows(found) if found and clear else (),
+            rows=rows,
             notes=(
                 "records that lack the outcome or a covariate are left out; residuals are taken to "
                 "spread alike everywhere",
+                *omitted(self._covariates.names, found),
             ),
-            refusal="" if clear else "the information of the records does not exceed the noise",
+            refusal="" if rows else TOO_NOISY,
         )
 
-    def _rows(self, found: Fit) -> tuple[Estimate, ...]:
-        z = normal_quantile(self.confidence)
+    def _rows(self, found: Effects) -> tuple[Estimate, ...]:
+        z, names = normal_quantile(self.confidence), self._covariates.names
         low, high = self.outcome.bounds
-        errors = np.sqrt(np.diag(found.covariance))
+        units = self._covariates.per_unit * (high - low) / 2
+        values, errors = found.values * units, found.errors * units
         return tuple(
             Estimate(
-                quantity="slope" if level == "per unit" else "difference",
-                column=column,
-                level=level,
-                value=float(effect * unit),
-                standard_error=float(error * unit),
-                low=float((effect - z * error) * unit),
-                high=float((effect + z * error) * unit),
-                p_value=math.erfc(abs(effect) / error / math.sqrt(2)),
+                quantity="slope" if names[place][1] == "per unit" else "difference",
+                column=names[place][0],
+                level=names[place][1],
+                value=float(values[place]),
+                standard_error=float(errors[place]),
+                low=float(values[place] - z * errors[place]),
+                high=float(values[place] + z * errors[place]),
+                p_value=two_sided(float(values[place] / errors[place])),
             )
-            for (column, level), effect, error, unit in zip(
-                self._covariates.names,
-                found.effects[1:],
-                errors[1:],
-                self._covariates.per_unit * (high - low) / 2,
-                strict=True,
-            )
+            for place in told(found)
         )
 
     def _moments(self, sums: Array) -> Array:
@@ -157,19 +153,19 @@ class Linear:
         moments[classes, classes] = moments[0, classes]
         return moments
 
-    def _fit(self, moments: Array, sigma: float) -> Fit | None:
+    def _fit(self, moments: Array, sigma: float) -> Effects | None:
         """The normal equations' root, if they have one and residuals."""
         inner, outer = moments[:-1, :-1], moments[:-1, -1]
         if not np.linalg.eigvalsh(inner)[0] > 0:
             return None
-        effects = np.linalg.solve(inner, outer)
+        effects = np.asarray(np.linalg.solve(inner, outer), dtype=np.float64)
         v = np.append(-effects, 1.0)
         spread = float(v @ moments @ v) / moments[0, 0]
         if not spread > 0:
             return None
         rows = self._equations(v)
-        covariance, inflation = sandwich(inner / spread, sigma**2 / spread**2 * (rows @ rows.T))
-        return Fit(effects, covariance, inflation)
+        noise = sigma**2 / spread**2 * (rows @ rows.T)
+        return sandwich(effects, inner / spread, noise, first=1)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""
@@ -188,17 +184,17 @@ class Linear:
         return self._covariates.width + 1
 
     @cached_property
-    def _square(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _square(self) -> NDArray[np.bool_]:
         """(width,) whether a component of w is a number, whose square says more than itself."""
         return np.array([False, *self._covariates.number, True])
 
     @cached_property
-    def _pairs(self) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
+    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The entries of w w' that are sent, (0, 0) first."""
         left, right = np.triu_indices(self._width)
         column = np.array([-1, *self._covariates.column, len(self.on)])
         known = (column[left] == column[right]) & (left > 0) & ~self._square[left]
-        return left[~known], right[~known]
+        return np.asarray(left[~known]), np.asarray(right[~known])
 
     @cached_property
     def _halves(self) -> Array:

@@ -16,12 +16,12 @@ from scipy.special import expit
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Expectation
+from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels, one_hot
-from hubbub.estimation.patterns import Fit, Patterns, ratio_rows, sandwich
+from hubbub.estimation.patterns import Patterns
 from hubbub.study import Column
 
 _STEPS = 50
-MOST_INFLATION = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,40 +81,26 @@ class Logistic:
         each = max(records, 1.0) / len(self._patterns)
         counts = np.tile([0.75 * each, 0.25 * each], (len(self._patterns), 1))
         found = self._fit(counts, sigma)
-        error = math.inf if found is None else float(np.sqrt(np.diag(found.covariance))[1:].max())
-        answered = found is not None and found.inflation <= MOST_INFLATION
-        return Expectation(
-            errors=(("log odds ratio", error),),
-            sentence=(
-                f"logarithms of odds ratios known to ±{error:.2g} (one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
-        )
+        return planned(found, sigma, "logarithm of an odds ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         found = self._fit(sums.reshape(-1, 2), sigma)
-        clear = found is not None and found.inflation <= MOST_INFLATION
+        names = self._patterns.names
+        rows = found.rows(names, "odds ratio", self.confidence) if found else ()
         return Answer(
             kind=self.kind,
             title=self.title,
             confidence=self.confidence,
-            rows=ratio_rows(
-                self._patterns.names,
-                "odds ratio",
-                found.effects[1:],
-                found.covariance[1:, 1:],
-                self.confidence,
-            )
-            if found and clear
-            else (),
-            notes=("records that lack the outcome or a covariate are left out",),
-            refusal="" if clear else "the information of the records does not exceed the noise",
+            rows=rows,
+            notes=(
+                "records that lack the outcome or a covariate are left out",
+                *omitted(names, found),
+            ),
+            refusal="" if rows else TOO_NOISY,
         )
 
-    def _fit(self, counts: Array, sigma: float) -> Fit | None:
+    def _fit(self, counts: Array, sigma: float) -> Effects | None:
         """Intercept and effects from (patterns, 2) noisy counts, by Newton's method."""
         x = np.column_stack([np.ones(len(counts)), self._patterns.design])
         effects, total = np.zeros(x.shape[1]), counts.sum(axis=1)
@@ -127,8 +113,7 @@ class Logistic:
             effects = effects + step / max(1.0, float(np.abs(step).max()))
             if np.abs(step).max() < 1e-9:
                 noise = sigma**2 * (x.T * ((1 - mean) ** 2 + mean**2)) @ x
-                covariance, inflation = sandwich(information, noise)
-                return Fit(effects, covariance, inflation)
+                return sandwich(effects, information, noise, first=1)
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""Covariates of regressions whose records fall into few classes, and the rows of their answers.
+"""Covariates of regressions whose records fall into few classes.
 
 Every combination of classes is a pattern. A pattern's covariates are 0 or 1 for each class but the
 first of each column, which the others are compared with.
@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Estimate
-from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels
 
 _MOST = 200
@@ -76,61 +72,3 @@ class Patterns:
             for levels in self.on
             for name in levels.names[1:]
         )
-
-
-class Fit(NamedTuple):
-    """Effects on a logarithmic scale and their covariance by sampling and noise."""
-
-    effects: Array
-    covariance: Array
-    inflation: float  # the largest ratio of the noise's variance to that of sampling
-
-
-def sandwich(information: Array, noise: Array) -> tuple[Array, float]:
-    """The covariance of effects whose score has so much noise, and how much the noise inflates it.
-
-    Args:
-        information: (q, q) of the records, positive definite.
-        noise: (q, q) covariance of the noise in the score.
-    """
-    inverse = np.linalg.inv(information)
-    root = np.linalg.cholesky(inverse)
-    inflation = float(np.linalg.eigvalsh(root.T @ noise @ root)[-1])
-    return inverse + inverse @ noise @ inverse, inflation
-
-
-def ratio_rows(
-    names: tuple[tuple[str, str], ...],
-    quantity: str,
-    effects: Array,
-    covariance: Array,
-    confidence: float,
-) -> tuple[Estimate, ...]:
-    """Ratios exp(effect) with intervals and tests.
-
-    Args:
-        names: column and level of each effect.
-        quantity: what a ratio is called.
-        effects: (q,) logarithms.
-        covariance: (q, q) of them.
-        confidence: of the intervals.
-    """
-    z = normal_quantile(confidence)
-    errors = np.sqrt(np.diag(covariance))
-    return tuple(
-        Estimate(
-            quantity=quantity,
-            column=column,
-            level=level,
-            value=_exp(effect),
-            standard_error=float(error),
-            low=_exp(effect - z * error),
-            high=_exp(effect + z * error),
-            p_value=float(2 * stats.norm.sf(abs(effect) / error)),
-        )
-        for (column, level), effect, error in zip(names, effects, errors, strict=True)
-    )
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(max(value, -700.0), 700.0))

@@ -20,8 +20,6 @@ from hubbub.estimation.levels import Array, Cells
 from hubbub.estimation.prefix_coding import PrefixCode
 from hubbub.study import Column
 
-_POWER = 0.3
-
 
 @dataclass(frozen=True, kw_only=True)
 class RiskSets:
@@ -33,6 +31,7 @@ class RiskSets:
         edges: increasing edges of the bins in the unit of the time, the horizon last; a time equal
             to an edge belongs to the bin below it, and one below the first edge to the first bin.
         groups: how many groups there are.
+        power: of the prefix code; .3 is best for curves, more for sums over all bins.
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event that is no such
@@ -43,6 +42,7 @@ class RiskSets:
     event: Column
     edges: tuple[float, ...]
     groups: int = 1
+    power: float = 0.3
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -112,11 +112,11 @@ class RiskSets:
 
     @property
     def _events(self) -> PrefixCode:
-        return PrefixCode(bins=self.bins, power=_POWER)
+        return PrefixCode(bins=self.bins, power=self.power)
 
     @property
     def _leaving(self) -> PrefixCode:
-        return PrefixCode(bins=self.bins + 1, power=_POWER)
+        return PrefixCode(bins=self.bins + 1, power=self.power)
 
     def _refusal(self, expected: str, found: object) -> StudyError:
         return StudyError(
