@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError
@@ -25,7 +24,7 @@ class SumKeeper:
     """
 
     def __init__(self, layout: SumLayout, sigma: float) -> None:
-        self._layout, self._sigma, self._made = layout, sigma, 0
+        self._layout, self._sigma = layout, sigma
 
     def step(self, parameters: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
         """What is kept after one more sum.
@@ -34,20 +33,16 @@ class SumKeeper:
             parameters: what was kept before, float32.
             gradient: the noisy sum.
         """
-        kept = self._layout.after(parameters, self._made, gradient, self._sigma)
-        self._made += 1
-        return kept
+        return self._layout.after(parameters, gradient, self._sigma)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """How many sums were made, as "step"."""
-        return {"step": np.array(self._made, np.int64)}
+        """Nothing: what is kept says all."""
+        return {}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on after so many sums."""
-        made = int(state.get("step", -1))
-        if set(state) != {"step"} or not 0 <= made <= self._layout.rounds:
+        """Go on; IntegrityError if this is the state of something else."""
+        if state:
             raise IntegrityError(
-                f"expected at most {self._layout.rounds} sums in a checkpoint, found another "
-                "state; restore it"
+                f"expected no state beside what is kept of sums, found {sorted(state)}; restore "
+                "the checkpoint"
             )
-        self._made = made

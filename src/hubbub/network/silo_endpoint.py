@@ -214,7 +214,7 @@ class SiloEndpoint(Endpoint):
         known = self._known(state.study)
         whole = known.plain.plan
         spent = min(self._accounted(known), whole.study.training.steps)
-        epsilon = whole.epsilon_after(spent)
+        epsilon = whole.epsilon_after(max(spent, 1))  # before the training what is next is told
         self.event_log.progress(
             spent,
             whole.study.training.steps,

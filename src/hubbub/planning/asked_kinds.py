@@ -76,7 +76,7 @@ def _covariates(asked: Question, columns: Columns) -> tuple[Levels | Column, ...
 
 def _logistic(asked: Question, columns: Columns) -> OneSum | Iterated:
     outcome = columns[asked.outcome]
-    return estimation.logistic(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
+    return estimation.Logistic(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
 
 
 def _linear(asked: Question, columns: Columns) -> OneSum:
@@ -86,7 +86,7 @@ def _linear(asked: Question, columns: Columns) -> OneSum:
 
 def _cox(asked: Question, columns: Columns) -> OneSum | Iterated:
     grid = _grid(asked, columns)
-    return estimation.cox(**grid, on=_covariates(asked, columns), **_common(asked))
+    return estimation.Cox(**grid, on=_covariates(asked, columns), **_common(asked))
 
 
 _KINDS: Mapping[str, Callable[[Question, Columns], OneSum | Iterated]] = {

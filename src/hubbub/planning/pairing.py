@@ -56,6 +56,7 @@ from hubbub.study import Study
 WITHOUT_REPLACEMENT = "without-replacement"
 # The honest parts of a batch are gathered into so many cells: 0.05 % of epsilon, on the dear side.
 _CELLS = 40
+_MOST_NOISE = 1e6  # of an account; more noise is charged as this
 _SPLITS = np.geomspace(1e-3, 0.5, 60)
 
 
@@ -170,7 +171,7 @@ def _step(mechanism: Mechanism, noise: float, steps: int) -> Step:
     """All steps, as if nothing were projected."""
     near = 2.0 / mechanism.diameter if mechanism.relation == "substitute" else 1.0
     return Step(
-        noise_multiplier=noise * near,
+        noise_multiplier=min(noise * near, _MOST_NOISE),
         sample_rate=mechanism.sample_rate,
         sampling=mechanism.sampling,
         count=steps,

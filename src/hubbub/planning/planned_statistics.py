@@ -1,16 +1,19 @@
 """From the statistics of a study to one vector, its unit and its noise; and from sums to answers.
 
 A record's part in a sum is its stacked vector over the length of the longest, so that C is 1 and
-nothing is clipped (docs/privacy.md P23). What has been summed so far, and the parameters at which
-the next sum is taken, stand in one vector of numbers, which goes down to the silos where otherwise
-a model does. This file knows noise and no records.
+nothing is clipped (docs/privacy.md P23). How many sums were made, the parameters at which the next
+one is taken, and the sums themselves stand in one vector of numbers, which goes down to the silos
+where otherwise a model does. This file knows noise and no records.
+
+Where one sum would be enough, a study may ask for several all the same: k of them with k times the
+variance say as much together, and one that is lost is not the end.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot
+from math import hypot, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,20 +34,17 @@ class SumLayout:
     Args:
         stacked: all questions as one vector.
         unit: the largest L2 norm of a record's vector, by which sums are divided.
+        rounds: how many sums are asked for.
     """
 
     stacked: Stacked
     unit: float
+    rounds: int
 
     @property
     def numbers(self) -> int:
         """How many numbers a sum has."""
         return self.stacked.size
-
-    @property
-    def rounds(self) -> int:
-        """How many sums there are."""
-        return self.stacked.rounds
 
     @property
     def diameter(self) -> float:
@@ -54,42 +54,60 @@ class SumLayout:
     @property
     def start(self) -> Parameters:
         """What is kept before the first sum."""
-        sums = np.zeros(self.rounds * self.numbers, np.float32)
-        return np.concatenate((self.stacked.start, sums))
+        made, sums = np.zeros(1, np.float32), np.zeros(self.rounds * self.numbers, np.float32)
+        return np.concatenate((made, self.stacked.start, sums))
 
     def parameters(self, kept: Parameters) -> Parameters:
         """At which the next sum is taken."""
-        return kept[: len(self.stacked.start)]
+        return kept[1 : self._begin]
 
-    def sums(self, kept: Parameters) -> list[Array]:
-        """All sums, in units of the stack; zeros where one was not made yet."""
-        whole = kept[len(self.stacked.start) :].astype(np.float64) * self.unit
-        return list(whole.reshape(self.rounds, self.numbers))
+    def made(self, kept: Parameters) -> int:
+        """How many sums were made."""
+        return int(min(max(kept[0], 0.0), self.rounds))
 
-    def after(self, kept: Parameters, made: int, total: Array, sigma: float) -> Parameters:
+    def is_enough(self, kept: Parameters) -> bool:
+        """Whether there are answers: all sums were made, or one where one is enough."""
+        return self.made(kept) >= self.stacked.rounds
+
+    def sums(self, kept: Parameters) -> Array:
+        """The sums that were made, (made, numbers), in units of the stack."""
+        whole = kept[self._begin :].astype(np.float64) * self.unit
+        return whole.reshape(self.rounds, self.numbers)[: self.made(kept)]
+
+    def after(self, kept: Parameters, total: Array, sigma: float) -> Parameters:
         """What is kept after one more sum.
 
         Args:
-            kept: after so many sums as `made`.
-            made: sums before this one.
+            kept: before it.
             total: the noisy sum.
             sigma: standard deviation of all its noise, in its own unit.
         """
-        held, begin = kept.copy(), len(self.stacked.start)
-        held[begin + made * self.numbers : begin + (made + 1) * self.numbers] = total
+        held, made = kept.copy(), self.made(kept)
+        place = self._begin + made * self.numbers
+        held[place : place + self.numbers] = total
+        held[0] = made + 1
         if made + 1 < self.rounds:
             noisy = self.sums(held)[made]  # as whoever goes on from what is kept reads it
             before = self.parameters(kept)
-            held[:begin] = self.stacked.update(noisy, sigma * self.unit, before)
+            held[1 : self._begin] = self.stacked.update(noisy, sigma * self.unit, before)
         return held
 
+    @property
+    def _begin(self) -> int:
+        """Where the first sum stands in what is kept."""
+        return 1 + len(self.stacked.start)
+
     def answers(self, kept: Parameters, sigma: float) -> dict[str, Answer]:
-        """What all sums say, by the names of the questions."""
-        return self.stacked.answers(self.sums(kept), sigma * self.unit, self.parameters(kept))
+        """What the sums that were made say, by the names of the questions."""
+        sums, error = self.sums(kept), sigma * self.unit
+        if self.stacked.rounds == 1:
+            sums, error = sums.mean(axis=0, keepdims=True), error / sqrt(len(sums))
+        return self.stacked.answers(list(sums), error, self.parameters(kept))
 
     def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
         """What may be said of each question, before any record is touched."""
-        return self.stacked.expected(records, sigma * self.unit)
+        spare = self.rounds / self.stacked.rounds
+        return self.stacked.expected(records, sigma * self.unit / sqrt(spare))
 
 
 def layout_of_sums(study: Study) -> SumLayout:
@@ -118,4 +136,4 @@ def _layout(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) 
         one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)
     )
     unit = 1.0 if relation == "add-remove" else hypot(*norms)
-    return SumLayout(stacked=stacked, unit=unit)
+    return SumLayout(stacked=stacked, unit=unit, rounds=asked.rounds)

@@ -518,6 +518,12 @@ def _warnings(
             if study.trains
             else "data.records is not stated: what the statistics will say cannot be foreseen"
         )
+    asked = study.statistics
+    if asked and asked.rounds == 1 and parties.dropouts and not parties.compute_nodes:
+        found.append(
+            "dropouts without compute nodes: a silo that drops out of the statistics' only sum "
+            "loses it; ask for statistics.sums = 2, which costs no accuracy, or use compute nodes"
+        )
     if dimension is None:
         found.append(
             "the model's size is not known yet: bytes per step are left open; state model.inputs "

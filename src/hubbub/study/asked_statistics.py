@@ -124,19 +124,22 @@ class AskedStatistics:
     Args:
         questions: in the order of the file.
         epsilon: what they may cost beside a training, as a part of the study's; 0: all of it.
+        sums: in how many they are asked where one would do, so that one may be lost.
     """
 
     questions: tuple[Question, ...]
     epsilon: float = 0.0
+    sums: int = 1
 
     @property
     def rounds(self) -> int:
         """How many sums over all records they take."""
-        return max(one.rounds for one in self.questions)
+        return max(self.sums, *(one.rounds for one in self.questions))
 
     def to_table(self) -> dict[str, Any]:
         """The table that it is read from."""
-        part = {"epsilon": self.epsilon} if self.epsilon else {}
+        part: dict[str, Any] = {"epsilon": self.epsilon} if self.epsilon else {}
+        part |= {"sums": self.sums} if self.sums > 1 else {}
         return part | {one.name: one.to_table() for one in self.questions}
 
 
@@ -153,7 +156,7 @@ def statistics_from(table: Mapping[str, Any], columns: Columns, *, trains: bool)
     """
     named = {name: one for name, one in table.items() if isinstance(one, dict)}
     plain = {key: value for key, value in table.items() if key not in named}
-    section = Section("statistics", plain, ("epsilon",))
+    section = Section("statistics", plain, ("epsilon", "sums"))
     if not trains:
         section.absent("epsilon", "where no model is trained: statistics have all of the study's")
     if not 0 < len(named) <= _MOST_QUESTIONS:
@@ -163,7 +166,12 @@ def statistics_from(table: Mapping[str, Any], columns: Columns, *, trains: bool)
         )
     part = section.number("epsilon", None, least=1e-3, most=50) if trains else 0.0
     asked = tuple(_question(name, one, columns) for name, one in named.items())
-    return AskedStatistics(questions=asked, epsilon=part)
+    sums = section.whole("sums", AskedStatistics.sums, least=1, most=16)
+    if sums > 1 and any(one.rounds > 1 for one in asked):
+        raise section.refusal(
+            "sums", "1 beside a regression on numbers, which takes a few", "leave it out"
+        )
+    return AskedStatistics(questions=asked, epsilon=part, sums=sums)
 
 
 def _question(name: str, table: Mapping[str, Any], columns: Columns) -> Question:

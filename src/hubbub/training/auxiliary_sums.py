@@ -19,6 +19,7 @@ from hubbub.planning import (
     STANDARDISATION,
     STATISTICS,
     PlannedQuery,
+    SumLayout,
     layout_of_sums,
     sigma_of_sums,
 )
@@ -76,20 +77,31 @@ def statistics(
     if planned is None:
         return setting
     layout, sigma = layout_of_sums(setting.study), sigma_of_sums(setting.plan)
-    made, kept = folder.kept_sums(layout) if folder else (0, layout.start)
-    if made < layout.rounds:
+    kept = folder.kept_sums(layout) if folder else layout.start
+    if layout.made(kept) < layout.rounds:
         ask = opened(planned, setting.statistic_tasks)
-        for number in range(made, layout.rounds):
-            total = ask(number + 1, kept)
-            if total is None:
-                raise IntegrityError(
-                    "expected the sums of the statistics, one of them was charged and lost in an "
-                    "interruption; approve the study under another name and run that"
-                )
-            kept = layout.after(kept, number, total, sigma)
-            if folder is not None:
-                folder.keep_sums(number + 1, kept)
+        for number in range(layout.made(kept) + 1, layout.rounds + 1):
+            total = ask(number, kept)
+            if total is not None:
+                kept = layout.after(kept, total, sigma)
+            if folder is not None and total is not None:
+                folder.keep_sums(kept)
+    check_sums(layout, kept)
     return replace(setting, kept_sums=kept)
+
+
+def check_sums(layout: SumLayout, kept: prepared_study.Parameters) -> None:
+    """Refuse to go on with fewer sums than answers need.
+
+    Raises:
+        IntegrityError: they were charged, and lost in an interruption.
+    """
+    if not layout.is_enough(kept):
+        raise IntegrityError(
+            f"expected {layout.stacked.rounds} sums of the statistics, {layout.made(kept)} are "
+            "here and the others were charged and lost in an interruption; approve the study under "
+            "another name and run that, with statistics.sums = 2 if it may happen again"
+        )
 
 
 def evaluation(setting: prepared_study.PreparedStudy, opened: Opened) -> loop.Look | None:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from hubbub import report
 from hubbub.disk import write_bytes
-from hubbub.errors import IntegrityError
 from hubbub.estimation import Answer
-from hubbub.planning import Plan, answers_of
+from hubbub.planning import Plan, answers_of, layout_of_sums
 from hubbub.study import Standardisation
 from hubbub.training import (
     answer_files,
+    auxiliary_sums,
     baselines,
     loop,
     prepared_study,
@@ -179,12 +179,7 @@ def _kept_sums(
     study = setting.study
     if study.trains:
         return setting.kept_sums
-    if trained.step < study.training.steps:
-        raise IntegrityError(
-            f"expected {study.training.steps} sums of the statistics, {trained.step} of them are "
-            "here and the others were charged and lost in an interruption; approve the study under "
-            "another name and run that"
-        )
+    auxiliary_sums.check_sums(layout_of_sums(study), trained.parameters)
     return trained.parameters
 
 

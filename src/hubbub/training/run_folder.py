@@ -191,14 +191,14 @@ class RunFolder:
         with _usable(self.path):
             write_standardisation(self.path, found)
 
-    def kept_sums(self, layout: SumLayout) -> tuple[int, NDArray[np.float32]]:
-        """How many sums of statistics beside the training were made, and what is kept of them."""
+    def kept_sums(self, layout: SumLayout) -> NDArray[np.float32]:
+        """What is kept of the sums of statistics beside the training."""
         return sums_in(self.path, layout)
 
-    def keep_sums(self, made: int, kept: NDArray[np.float32]) -> None:
-        """Put on disk what so many sums of statistics have given."""
+    def keep_sums(self, kept: NDArray[np.float32]) -> None:
+        """Put on disk what sums of statistics have given so far."""
         with _usable(self.path):
-            write_sums(self.path, made, kept)
+            write_sums(self.path, kept)
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""

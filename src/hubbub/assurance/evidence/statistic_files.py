@@ -23,33 +23,31 @@ SUMS, ANSWERS = "sums.json", "statistics.json"
 Kept = NDArray[np.float32]
 
 
-def write_sums(folder: Path, made: int, kept: Kept) -> None:
-    """Keep what so many sums have given."""
-    write_text(folder / SUMS, json.dumps({"made": made, "kept": kept.tolist()}))
+def write_sums(folder: Path, kept: Kept) -> None:
+    """Keep what sums have given so far."""
+    write_text(folder / SUMS, json.dumps({"kept": kept.tolist()}))
 
 
-def sums_in(folder: Path, layout: SumLayout) -> tuple[int, Kept]:
-    """How many sums a folder keeps, and what is kept of them.
+def sums_in(folder: Path, layout: SumLayout) -> Kept:
+    """What a folder keeps of sums, see `SumLayout`.
 
     Raises:
         IntegrityError: the file is not as it was written.
     """
     path = folder / SUMS
     if not path.exists():
-        return 0, layout.start
+        return layout.start
     try:
         said = read_plain(path)
         with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
             kept = np.array(said["kept"], dtype=np.float32)
-        made = said["made"]
-        fits = type(made) is int and 0 < made <= layout.rounds and set(said) == {"made", "kept"}
-        if not fits or kept.shape != layout.start.shape or not np.isfinite(kept).all():
+        if set(said) != {"kept"} or kept.shape != layout.start.shape or not np.isfinite(kept).all():
             raise ValueError("expected other sums")
     except MALFORMED:
         raise IntegrityError(
             f"expected {path} as this version writes it, found something else; restore it"
         ) from None
-    return made, kept
+    return kept
 
 
 def answers_to_dict(plan: Plan, kept: Kept) -> Plain:
