@@ -11,7 +11,7 @@ from hubbub.cli.output import say, table
 from hubbub.disk import json_value, read_bytes
 from hubbub.estimation import Expectation
 from hubbub.planning import Plan, expected_answers
-from hubbub.report import table_of, test_words
+from hubbub.report import curves_of, table_of, test_words
 
 
 def expected_to_dict(made: Plan) -> dict[str, Any]:
@@ -68,6 +68,8 @@ def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
             table(f"{title} ({100 * answer['confidence']:g} % intervals)", found.head, found.rows)
         elif answer["refusal"]:
             say(f"{title}: not answered: {answer['refusal']}")
+        if (curves := curves_of(answer)) is not None:
+            table(f"{title}, over time", curves.head, curves.rows)
         for one in answer["tests"]:
             say(f"{name}: {test_words(one)}")
         for note in answer["notes"]:

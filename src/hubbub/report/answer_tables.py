@@ -13,6 +13,7 @@ from hubbub.report.number_format import NOT_KNOWN, amount
 
 Answer = Mapping[str, Any]
 _LEAST_P = 1e-4
+_MOST_PLACES = 8  # of a curve in a table
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,44 @@ def table_of(answer: Answer) -> TextTable | None:
     return TextTable((*table.head, "p"), shown)
 
 
+def curves_of(answer: Answer) -> TextTable | None:
+    """Survival curves at up to eight of their times; None of other answers."""
+    curves = answer["curves"]
+    if answer["kind"] != "survival" or not curves:
+        return None
+    places = max((one["x"] for one in curves), key=len)
+    shown = places[:: -(-len(places) // _MOST_PLACES)]
+    rows = [(amount(x), *(_survived(one, x) for one in curves)) for x in shown]
+    return TextTable(
+        ("after", *(one["name"] or "without the event" for one in curves)), tuple(rows)
+    )
+
+
+def _survived(curve: Mapping[str, Any], x: float) -> str:
+    """A curve at one of its places."""
+    if x not in curve["x"]:
+        return ""
+    k = curve["x"].index(x)
+    value, low, high = (100 * curve[key][k] for key in ("y", "low", "high"))
+    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
+
+
 def answer_lines(name: str, answer: Answer) -> list[str]:
     """An answer as lines of text."""
     if answer["refusal"]:
         return [f"{name}: not answered: {answer['refusal']}"]
-    table = table_of(answer)
+    lines = [line for table in (table_of(answer), curves_of(answer)) for line in _lines(table)]
+    return [f"{name}: {answer['title']}", *lines, *map(test_words, answer["tests"])]
+
+
+def _lines(table: TextTable | None) -> list[str]:
+    """A table with its columns below each other."""
     rows = [] if table is None else [table.head, *table.rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
+    return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    return [f"{name}: {answer['title']}", *lines, *map(test_words, answer["tests"])]
 
 
 def test_words(test: Mapping[str, Any]) -> str:

@@ -106,9 +106,10 @@ def _at_risk(curves: Sequence[Mapping[str, Any]], ticks: Sequence[float]) -> mar
 
 
 def _risk_at(curve: Mapping[str, Any], tick: float) -> str:
-    """How many are at risk just after a time: at the last place that is not behind it."""
+    """How many are at risk just after a time, as far as the curve goes."""
     before = [k for k, x in enumerate(curve["x"]) if x <= tick * (1 + 1e-9)]
-    return f"{max(curve['at_risk'][before[-1]], 0):,.0f}" if before else ""
+    known = before and tick <= curve["x"][-1]
+    return f"{max(curve['at_risk'][before[-1]], 0):,.0f}" if known else ""
 
 
 def _histogram(answer: Answer) -> markup.Html:
