@@ -13,6 +13,7 @@ from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.levels import Cells, Levels
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_cells import Logistic
+from hubbub.estimation.logistic_newton import NewtonLogistic, logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import Stacked, stack
 from hubbub.estimation.statistic import Iterated, OneSum, Parameters, Statistic

@@ -37,6 +37,11 @@ class Estimate:
     high: float
     p_value: float | None = None
 
+    def __post_init__(self) -> None:
+        """Keeps Python's own floats."""
+        for name in ("value", "standard_error", "low", "high"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyTest:

@@ -189,7 +189,8 @@ class _Described(NamedTuple):
     def _moments(self, column: Column, start: int) -> list[Estimate]:
         total, squares, missing = self.block[start : start + 3]
         records, noise = max(self.block[0] - missing, 1.0), self.sigma**2
-        mean = min(max(total / records, -1.0), 1.0)
+        total = min(max(total, -records), records)
+        mean = total / records
         spread = min(max(squares / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
         variance = (noise + records * spread, 0.0, 2.0 * noise)
         ends = ratio_interval(total, self.block[0] - missing, variance, self._z, (-1.0, 1.0))

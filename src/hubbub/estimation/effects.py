@@ -47,6 +47,18 @@ class Effects:
         """(q,) how many times the sampling variance noise adds."""
         return np.diag(self.covariance) / self.sampling - 1.0
 
+    def per(self, unit: Array) -> Effects:
+        """The same effects on another unit of each covariate.
+
+        Args:
+            unit: (q,) what they are multiplied by.
+        """
+        return Effects(
+            values=self.values * unit,
+            covariance=self.covariance * np.outer(unit, unit),
+            sampling=self.sampling * unit**2,
+        )
+
     def rows(
         self, names: tuple[tuple[str, str], ...], quantity: str, confidence: float
     ) -> tuple[Estimate, ...]:

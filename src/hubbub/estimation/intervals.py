@@ -87,22 +87,28 @@ def at(variance: tuple[float, float, float], p: float) -> float:
 def count(value: float, error: float, z: float) -> Estimate:
     """How many records there are, which noise alone leaves uncertain.
 
+    A number that noise has made negative counts as 0: the interval then is wider than it need be.
+
     Args:
         value: the noisy number.
         error: standard deviation of its noise.
         z: standard deviations that the interval reaches.
     """
+    middle = max(value, 0.0)
     return Estimate(
         quantity="records",
-        value=max(value, 0.0),
+        value=middle,
         standard_error=error,
-        low=max(value - z * error, 0.0),
-        high=max(value + z * error, 0.0),
+        low=max(middle - z * error, 0.0),
+        high=middle + z * error,
     )
 
 
 def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Estimate:
     """A share of records, uncertain by noise and by the draw of the records.
+
+    A part that noise has made negative, or more than the whole, is moved to the nearest that is
+    possible: the interval then is wider than it need be.
 
     Args:
         sums: (size,) the noisy sum.
@@ -111,11 +117,12 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
         sigma: standard deviation of the noise.
         z: standard deviations that the interval reaches.
     """
-    numerator, denominator = float(part @ sums), float(whole @ sums)
+    denominator = float(whole @ sums)
     records = max(denominator, 1.0)
+    numerator = min(max(float(part @ sums), 0.0), records)
     variance = share_variance(part, whole, sigma, records)
     low, high = ratio_interval(numerator, denominator, variance, z, (0.0, 1.0))
-    value = min(max(numerator / records, 0.0), 1.0)
+    value = numerator / records
     return Estimate(
         quantity="share",
         value=value,

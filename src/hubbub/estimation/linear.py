@@ -127,8 +127,8 @@ class Linear:
     def _rows(self, found: Effects) -> tuple[Estimate, ...]:
         z, names = normal_quantile(self.confidence), self._covariates.names
         low, high = self.outcome.bounds
-        units = self._covariates.per_unit * (high - low) / 2
-        values, errors = found.values * units, found.errors * units
+        per_unit = found.per(self._covariates.per_unit * (high - low) / 2)
+        values, errors = per_unit.values, per_unit.errors
         return tuple(
             Estimate(
                 quantity="slope" if names[place][1] == "per unit" else "difference",
