@@ -76,7 +76,7 @@ def _covariates(asked: Question, columns: Columns) -> tuple[Levels | Column, ...
 
 def _logistic(asked: Question, columns: Columns) -> OneSum | Iterated:
     outcome = columns[asked.outcome]
-    return estimation.Logistic(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
+    return estimation.logistic(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
 
 
 def _linear(asked: Question, columns: Columns) -> OneSum:
@@ -85,8 +85,8 @@ def _linear(asked: Question, columns: Columns) -> OneSum:
 
 
 def _cox(asked: Question, columns: Columns) -> OneSum | Iterated:
-    grid = _grid(asked, columns)
-    return estimation.Cox(**grid, on=_covariates(asked, columns), **_common(asked))
+    on = tuple(one for one in _covariates(asked, columns) if isinstance(one, Levels))
+    return estimation.Cox(**_grid(asked, columns), on=on, **_common(asked))
 
 
 _KINDS: Mapping[str, Callable[[Question, Columns], OneSum | Iterated]] = {

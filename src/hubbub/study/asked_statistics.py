@@ -86,7 +86,7 @@ class Question:
 
     @property
     def rounds(self) -> int:
-        """How many sums it takes: a few where a logistic or Cox model has numbers as covariates."""
+        """How many sums it takes: a few where a logistic model has numbers as covariates."""
         newton = self.kind != "linear" and any(how == NUMBER for _, how in self.on)
         return NEWTON_ROUNDS if newton else 1
 
@@ -346,7 +346,12 @@ def _regression(reader: _Reader) -> dict[str, Any]:
 
 def _cox(reader: _Reader) -> dict[str, Any]:
     found = _survived(reader)
-    return found | {"on": reader.covariates((found["time"], found["event"]))}
+    on = reader.covariates((found["time"], found["event"]))
+    if any(how == NUMBER for _, how in on):
+        raise reader.section.refusal(
+            "on", 'break points for every number with kind = "cox"', "write age = [40, 60]"
+        )
+    return found | {"on": on}
 
 
 _READERS: Mapping[str, Callable[[_Reader], dict[str, Any]]] = {
