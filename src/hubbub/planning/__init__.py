@@ -6,7 +6,20 @@ how much), `joint_batches` (what they cost) and `study_plan` (how all of it beco
 `model_size` knows how large the model is.
 """
 
-from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, features_of
+from hubbub.planning.auxiliary_queries import (
+    EVALUATION,
+    STANDARDISATION,
+    STATISTICS,
+    TRAINING,
+    features_of,
+)
+from hubbub.planning.expected_answers import (
+    answers_of,
+    check_expected,
+    expected_answers,
+    plan_of_sums,
+    sigma_of_sums,
+)
 from hubbub.planning.exposure import (
     Exposure,
     epsilon_against,
@@ -33,6 +46,7 @@ from hubbub.planning.pairing import (
     releases,
     releases_of_units,
 )
+from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_of_sums
 from hubbub.planning.precision import SUM_MARGIN, largest_batch
 from hubbub.planning.silo_capacity import capacity_of
 from hubbub.planning.study_plan import Plan, PlannedQuery, plan

@@ -42,3 +42,11 @@ from hubbub.assurance.evidence.finding import (
     rederived,
     wrong,
 )
+from hubbub.assurance.evidence.statistic_files import (
+    ANSWERS,
+    SUMS,
+    answers_to_dict,
+    sums_in,
+    write_answers,
+    write_sums,
+)
