@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.assurance.attestation import policy_of
 from hubbub.cli.output import (
     AUDIT_WORDS,
     INTERRUPTED,
@@ -229,8 +228,11 @@ def show_plan(made: Plan) -> None:
             ),
         ],
     )
-    for role, asked in (study.attestation.asked() if study.attestation else {}).items():
-        say(f"evidence of every {role}: {policy_of(asked).words()}")
+    if study.attestation:
+        from hubbub.assurance.attestation import policy_of
+
+        for role, asked in study.attestation.asked().items():
+            say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:
