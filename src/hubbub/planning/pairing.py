@@ -166,14 +166,32 @@ def _unprojected(mechanism: Mechanism, noise: float, steps: int, known_records: 
     return release(_step(mechanism, noise, steps), mechanism.relation)
 
 
-def _step(mechanism: Mechanism, noise: float, steps: int) -> Step:
+def _step(mechanism: Mechanism, noise: float, steps: int, many: int = 1) -> Step:
     """All steps, as if nothing were projected."""
     return Step(
         noise_multiplier=noise,
         sample_rate=mechanism.sample_rate,
         sampling=mechanism.sampling,
         count=steps,
+        records_per_unit=many,
     )
+
+
+def releases_of_units(
+    mechanism: Mechanism, noise_multiplier: float, steps: int, many: int
+) -> list[Release]:
+    """What steps release of whoever owns up to so many records, each in a batch of its own (P20).
+
+    Raises:
+        StudyError: there is no account of such batches, or of what is projected.
+    """
+    how = mechanism.projected
+    if mechanism.epoch > 1 or (how and how.account != UNPROJECTED):
+        raise StudyError(
+            "expected Poisson sampling and no projection but by layers, which have an account of "
+            "units of several records, got others; choose these, or state data.patient"
+        )
+    return [release(_step(mechanism, noise_multiplier, steps, many), mechanism.relation)]
 
 
 def releases_at_quantile(

@@ -25,6 +25,7 @@ from hubbub.planning import (
     precision,
 )
 from hubbub.planning.joint_batches import JointBatches, advice, joint_batches
+from hubbub.planning.patient_promise import PatientPromise, patient_promise
 from hubbub.privacy import (
     LEAST_DELTA,
     LEAST_EPSILON,
@@ -97,6 +98,7 @@ class Plan:
         correlation: how noise is correlated over the steps; None where it is independent.
         queries: what is asked of the silos besides gradients, each with its own noise; their
             epsilons are part of the study's.
+        patient: what a patient is promised, where the study says something of patients.
         warnings: sentences that a reader should know before approving the study.
 
     Source: docs/privacy.md P1-P8, P10, P16, P25.
@@ -132,6 +134,7 @@ class Plan:
     joint_batches: JointBatches | None
     correlation: noise_correlation.Correlation | None = None
     queries: tuple[PlannedQuery, ...] = ()
+    patient: PatientPromise | None = None
     warnings: tuple[str, ...]
 
     @property
@@ -312,6 +315,8 @@ class Plan:
                 for one in self.exposures
             ],
             "stated_adversary": exposure.stated_adversary(self.study),
+            "unit": self.study.data.unit,
+            "patient": self.patient.to_dict() if self.patient else None,
             "warnings": list(self.warnings),
         }
 
@@ -404,6 +409,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
     stated = next(one for one in exposures if one.adversary == exposure.stated_adversary(study))
     batches = joint_batches(study, mechanism, stated, certificate, priced)
+    patient = patient_promise(study, stated, certificate, priced)
     return Plan(
         study=study,
         dimension=dimension,
@@ -421,7 +427,9 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         joint_batches=batches,
         correlation=noise_correlation.correlation_of(study),
         queries=queries,
-        warnings=_warnings(study, dimension, batches, noise, exposures),
+        patient=patient,
+        warnings=_warnings(study, dimension, batches, noise, exposures)
+        + ((patient.warning(stated.epsilon, study.privacy.delta),) if patient else ()),
     )
 
 

@@ -49,6 +49,7 @@ from hubbub.protocol.primitives import (
     receiver_of,
     ring,
     sender_of,
+    short_of,
     shortened,
     standard_normal,
     tag_of,

@@ -328,11 +328,11 @@ class Rounds:
     def _use(self, index: int, answer: bytes) -> bool:
         """Give the aggregator an answer, and keep what it has used; whether it could be used."""
         try:
-            self.aggregator.receive(answer)
+            short = self.aggregator.receive(answer)
         except ProtocolError as error:
             self._blame(error, index)
             return False
-        self.recorder.keep(answer)
+        self.recorder.keep(answer, short)
         return True
 
     def _blame(self, error: ProtocolError, index: int) -> None:

@@ -169,7 +169,7 @@ class _Sums:
         return cls(
             terms=terms,
             task=setting.pooled_task,
-            counts=[len(one) for one in setting.records],
+            counts=[one.units for one in setting.records],
             capacities=capacities,
             lift=setting.lift(terms),
             source=source,

@@ -27,7 +27,7 @@ class MaskedFrames(Recorder):
         self._last: dict[int, ring.Residues] = {}
         self.numbers = self.small = 0
 
-    def keep(self, frame: bytes) -> None:
+    def keep(self, frame: bytes, short: bytes = b"") -> None:
         """Look at a frame; with full shares there is none to be looked at."""
         found = unverified(frame)
         if found.tag is not Tag.MASKED or self._terms.full_shares:

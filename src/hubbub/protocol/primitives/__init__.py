@@ -36,6 +36,7 @@ from hubbub.protocol.primitives.wire import (
     parse,
     receiver_of,
     sender_of,
+    short_of,
     shortened,
     tag_of,
     unverified,

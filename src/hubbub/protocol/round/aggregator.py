@@ -76,10 +76,13 @@ class Aggregator:
         self._model = model.digest
         return model.sealed(self._keys)
 
-    def receive(self, message: bytes) -> None:
+    def receive(self, message: bytes) -> bytes:
         """Add a silo's masked vector, or take a compute node's total of masks away.
 
         Full shares are the other way round: the silo's answer is empty and the totals are added.
+
+        Returns:
+            What stands for the frame's payload where it is not kept.
 
         Raises:
             ProtocolError: it is not what this attempt waits for; the sum is as before.
@@ -101,6 +104,7 @@ class Aggregator:
             self._answered[frame.sender] = frame.digest
         else:
             raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+        return frame.short
 
     def check_shares(self, silo: int, shares: Sequence[bytes]) -> None:
         """See that a silo's SHAREs are of the open attempt, before its answer is received.
