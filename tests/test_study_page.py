@@ -16,6 +16,7 @@ model={{kind="logistic",inputs=[2],frozen={{weights="w.npz",sha256="{64 * "a"}"}
 training={{steps=9,sample_rate=1,evaluate={{every=3,epsilon=0.1}},optimizer={{name="adam",lr=1}}}}
 data={{files="{{name}}.csv",target="y",columns.NAME={{low=0,high=1}},standardise.epsilon=0.1}}"""
 GROUPS = FILES.replace("low=0,high=1", 'categories=["a","b"]').replace("adam", "sgd")
+GROUPS = GROUPS.replace("steps=9", 'steps=9,noise="correlated"')
 JOINT = """study.name="s"\nmodel.kind="logistic"\nparties={names=["a","b","c"],colluders=0}
 training={steps=9,batch=3,sampling="without-replacement",projection=2}
 data={source="hubbub.datasets:heart",target="y",records=9}

@@ -35,6 +35,8 @@ def add_commands(commands: Any) -> None:
     init = add_command(commands, "init", words, _init)
     init.add_argument("files", type=Path, nargs="+", help="a CSV or Parquet file for each silo")
     init.add_argument("--target", metavar="COLUMN", help="what to learn; default: it is guessed")
+    words = "whose a record is: all of one patient's are one unit; default: each record is one"
+    init.add_argument("--patient", metavar="COLUMN", help=words)
     kinds = ("class", *KINDS)
     init.add_argument("--kind", choices=kinds, help="of what to learn; default: it is guessed")
     init.add_argument(
@@ -62,7 +64,13 @@ def _init(options: argparse.Namespace) -> int:
             f"expected no file {options.out} yet, found one; name another with --out, or add "
             "--replace"
         )
-    made = draft(options.files, target=options.target, kind=options.kind, event=options.event)
+    made = draft(
+        options.files,
+        target=options.target,
+        kind=options.kind,
+        event=options.event,
+        patient=options.patient,
+    )
     left_out: dict[str, int] = {}
     if options.tidy is not None:
         with writing(options.tidy, "folder"):
@@ -87,7 +95,7 @@ def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
     """What a run would refuse of the files that the study names, and what is odd."""
     if tidied:
         return checked(study, made.parties[: len(made.tables)], Path())
-    return [*made.faults, *all_faults(made.tables, study.data)]
+    return [*made.faults, *all_faults(made.tables, study.data, made.tables)]
 
 
 def _is_ready(made: Draft, faults: list[Fault]) -> bool:
@@ -101,6 +109,7 @@ def _next(options: argparse.Namespace, made: Draft, faults: list[Fault]) -> str:
         return f"hubbub check {shlex.quote(str(options.out))}"
     if not _is_ready(made, faults):
         more = ["--target", options.target or made.target.name, "--out", str(options.out)]
+        more += ["--patient", made.patient] if made.patient else []
         if made.target.outcome is not None:
             more += ["--kind", made.target.outcome.kind]
             more += [part for one in made.target.columns[1:] for part in ("--event", one)]
@@ -122,6 +131,7 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
         "classes": made.target.classes,
         "kind": made.target.outcome.kind if made.target.outcome else "class",
         "columns": [one.name for one in made.used],
+        "patient": made.patient,
         "left_out": {one.name: one.why for one in made.columns if not one.column},
         "private": made.private,
         "rows_left_out": left_out,

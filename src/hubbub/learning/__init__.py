@@ -14,6 +14,7 @@ from hubbub.learning.self_check import check_classes, checked_method, method_for
 from hubbub.learning.study_model import goal_of, lift_of, model_of, optimizer_of
 from hubbub.learning.task import EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
+from hubbub.learning.unit_model import on_units
 
 __all__ = [
     "MOST_LOSS",

@@ -19,7 +19,13 @@ from hubbub.errors import DataError, StudyError
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.models import outputs_of
-from hubbub.learning.torch_settings import device_of, device_under, is_on, plain_attention
+from hubbub.learning.torch_settings import (
+    device_of,
+    device_under,
+    exact_products,
+    is_on,
+    plain_attention,
+)
 from hubbub.study import Records, attempted, named_object
 
 
@@ -64,7 +70,7 @@ def evaluate(
     outputs, losses = [], []
     model.eval()
     try:
-        with plain_attention():
+        with exact_products(), plain_attention():
             for start in range(0, batch.size, chunk):
                 piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
                 outputs.append(model(*piece.inputs))

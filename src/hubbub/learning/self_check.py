@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -33,6 +33,7 @@ from hubbub.learning.torch_settings import (
     exact_products,
     plain_attention,
 )
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
 
 _RECORDS = 4
@@ -230,7 +231,7 @@ def method_for(
     """The fastest method that is right for this model, tried on made-up records of that shape.
 
     Args:
-        model: left as it is.
+        model: left as it is; a `UnitModel` where a unit may have several records.
         shape: of one record.
         targets: of any records; only their type and shape are looked at.
         goal: what the model is trained for.
@@ -247,19 +248,22 @@ def method_for(
     'chain'
     """
     refuse_unsafe(model)
-    made_up = torch.from_numpy(np.zeros((_CHECKED, *targets.shape[1:]), dtype=targets.dtype))
+    nobody = Records(
+        inputs=np.zeros((0, *shape), np.float32),
+        targets=np.zeros((0, *targets.shape[1:]), targets.dtype),
+    )
     with buffers_unchanged(model), exact_products(), plain_attention():
-        trial = tried(model, shape)
-        if trial.outputs > 1 and made_up.dtype == torch.float32:
+        trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
+        if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
             raise ModelError(
                 "expected a model with outputs of shape (n,) for two classes, found "
                 f"(n, {trial.outputs}); let it give one number for each record"
             )
-        loss = goal.loss(trial.outputs, made_up.dtype)
+        trial, labels, loss = tried_on(model, nobody, goal)
         if goal.loss_name:
             some = torch.from_numpy(goal.some_targets(_CHECKED).astype(targets.dtype))
-            _check_loss(loss, trial.outputs, some)
-        return unquoted(partial(checked_method, model, loss, trial.inputs, made_up))
+            _check_loss(goal.loss(trial.outputs, some.dtype), trial.outputs, some)
+        return unquoted(partial(checked_method, model, loss, trial.inputs, labels))
 
 
 def _check_loss(loss: Loss, outputs: int, targets: torch.Tensor) -> None:
@@ -311,16 +315,31 @@ def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     return known[shape]
 
 
-def tried_on(model: nn.Module, records: Records, goal: Goal) -> tuple[Trial, torch.Tensor, Loss]:
+def tried_on(model: nn.Module, records: Records, goal: Goal) -> tuple[Trial, Tensors, Loss]:
     """Made-up records of the same shape, a target for each of them, and the loss of both.
+
+    For a `UnitModel` they are units, of one row, of two, and so on.
 
     Raises:
         ModelError, StudyError: as for `tried` and the goal's loss.
     """
-    trial = tried(model, tuple(records.inputs.shape[1:]))
+    units = model if isinstance(model, UnitModel) else None
+    trial = tried(units.rows if units else model, tuple(records.inputs.shape[1:]))
     shape = (len(trial.inputs), *records.targets.shape[1:])
     targets = torch.from_numpy(np.zeros(shape, dtype=records.targets.dtype))
-    return trial, targets, goal.loss(trial.outputs, targets.dtype)
+    loss = goal.loss(trial.outputs, targets.dtype)
+    return _of_units(trial, targets, loss, units.places) if units else (trial, targets, loss)
+
+
+def _of_units(
+    trial: Trial, targets: torch.Tensor, loss: Loss, places: int
+) -> tuple[Trial, Tensors, Loss]:
+    """The same as units of so many places, which the made-up records fill in turns."""
+    rows = torch.stack([trial.inputs.roll(-turn, 0) for turn in range(places)], dim=1)
+    counts = 1 + torch.arange(len(rows)) % places
+    weights = (torch.arange(places) < counts[:, None]) / counts[:, None]
+    labels = targets[:, None].expand(-1, places, *targets.shape[1:]).contiguous()
+    return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
 
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:

@@ -38,6 +38,33 @@ def check_training(
         )
 
 
+def check_noise(training: Training, *, trust: str) -> None:
+    """Correlated noise where its privacy is proven (docs/privacy.md P25)."""
+    if training.noise != "correlated":
+        return
+    if training.sampling != "poisson":
+        raise StudyError(
+            'expected training.sampling = "poisson" with training.noise = "correlated", got '
+            f'"{training.sampling}"; correlated noise has no account of other batches'
+        )
+    if training.projection:
+        raise StudyError(
+            'expected no training.projection with training.noise = "correlated", got '
+            f"{training.projection}; what is projected anew in each step cannot be taken back"
+        )
+    if trust != "none":
+        raise StudyError(
+            f'expected parties.trust = "none" with training.noise = "correlated", got "{trust}"; '
+            "an enclave that breaks would tell the noise of earlier steps too"
+        )
+    most = min(training.steps, int(1 / training.sample_rate * (1 + 1e-12)))
+    if training.bands > most:
+        raise StudyError(
+            f"expected training.bands of at most {most}, steps and 1 / sample_rate, got "
+            f"{training.bands}; take fewer"
+        )
+
+
 def check_extras(training: Training, data: Data, *, epsilon: float) -> None:
     """Evaluation and standardisation that leave something of epsilon to the training."""
     asked = training.evaluate

@@ -20,7 +20,12 @@ from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.study import file_limits, import_path
 from hubbub.study.attested_roles import Attestation, attestation_from
-from hubbub.study.contradictions import check_data, check_extras, check_training
+from hubbub.study.contradictions import (
+    check_data,
+    check_extras,
+    check_noise,
+    check_training,
+)
 from hubbub.study.data import Data, data_from
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
@@ -244,6 +249,7 @@ class Study:
             dropouts=parties.dropouts,
             relation=privacy.relation,
         )
+        check_noise(study.training, trust=parties.trust)
         check_extras(study.training, study.data, epsilon=privacy.epsilon)
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
@@ -318,6 +324,10 @@ class Study:
             del content["attestation"]
         else:
             content["attestation"] = self.attestation.to_dict()
+        if self.training.noise == Training.noise:  # so do those from before it could be correlated
+            del content["training"]["noise"], content["training"]["bands"]
+        if not self.data.most_per_patient:
+            del content["data"]["patient"], content["data"]["most_per_patient"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

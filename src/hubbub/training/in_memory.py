@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def fit(
     relation: str = "add-remove",
     compute_nodes: int = 0,
     records: int | None = None,
+    patients: Mapping[str, Any] | None = None,
+    most_per_patient: int | None = None,
     name: str = "fit",
     out: str | Path | None = None,
     baseline: str | None = None,
@@ -52,7 +55,7 @@ def fit(
 
     Guarantees:
         1. Those of `run`: the model is (epsilon, delta)-DP against the aggregator with `colluders`
-           silos, each record of a silo being one unit.
+           silos, each record of a silo being one unit, or with `patients` each patient of a silo.
 
     Args:
         silos: by each silo's name its features, an array or tensor (n, ...) or a data frame, and
@@ -79,8 +82,12 @@ def fit(
         optimizer: name and options, as in a study; Adam with a rate of 0.1 if None.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
-        records: public number of records in all; None: as many as there are, which then counts as
+        records: public number of units in all; None: as many as there are, which then counts as
             public.
+        patients: by each silo's name whose its records are, (n,) numbers or texts: those of one
+            patient are one unit then, clipped once. None: each record is a unit.
+        most_per_patient: beside `patients` the public number of records of one patient at most;
+            further ones are left out. Without, it adds what a patient is promised to the plan.
         name: of the study.
         out: folder for the results; None: write nothing, keep no ledger.
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
@@ -119,6 +126,7 @@ def fit(
     outcome = _outcome(target, classes)
     known = () if outcome else _classes(silos, classes)
     parts = {who: _records(who, table, known, encoded, outcome) for who, table in tables.items()}
+    parts |= {who: _whose(who, parts[who], patients) for who in silos if patients is not None}
     if not any(len(parts[who]) for who in silos):
         raise DataError("expected records in some silo, found none at all; hand some over")
     shape = next(iter(parts.values())).inputs.shape[1:]
@@ -135,9 +143,11 @@ def fit(
                 "data": {
                     "source": IN_MEMORY,
                     **({"target": dict(target or {})} if outcome else {"classes": list(known)}),
-                    "records": sum(len(parts[who]) for who in silos)
+                    "records": sum(parts[who].units for who in silos)
                     if records is None
                     else records,
+                    **({} if patients is None else {"patient": "patient"}),
+                    **({"most_per_patient": most_per_patient} if most_per_patient else {}),
                     **({"columns": declared} if declared else {}),
                 },
                 "model": {
@@ -350,6 +360,17 @@ def _records(
         )
     kind = np.float32 if len(classes) == 2 else np.int64
     return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+
+
+def _whose(who: str, records: Records, patients: Mapping[str, Any]) -> Records:
+    """The records with the patients whose they are."""
+    if who not in patients:
+        raise DataError(f"expected the patients of {who} beside its records, found none; add them")
+    found = _values(patients[who])
+    if any(str(value) in ("nan", "None", "NaT", "<NA>", "") for value in found):
+        raise DataError(f"expected a patient for every record of {who}, found none; fill it in")
+    names = np.array([_spelled(value) for value in found], dtype=str)
+    return replace(records, patients=names)
 
 
 def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:

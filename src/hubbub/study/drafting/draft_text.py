@@ -52,12 +52,22 @@ def _data(made: Draft) -> list[str]:
         *moved,
         f"files = {_text(files)}",
         *_target(made),
+        *_patients(made),
         f"records = {made.records}                    # from records, rounded: of all silos",
         f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
         "",
         "[data.columns]                   # bounds, categories, missing: from records",
         *(_column(one.column) for one in made.used if one.column),
         *[line for one in made.columns if not one.column for line in _left_out(one)],
+    ]
+
+
+def _patients(made: Draft) -> list[str]:
+    if not made.patient:
+        return []
+    return [
+        f"patient = {_text(made.patient)}   # whose a record is; below, records are patients",
+        f"most_per_patient = {made.most_per_patient}             # from records, rounded up",
     ]
 
 
@@ -128,7 +138,8 @@ def _training(made: Draft) -> list[str]:
 def _privacy(made: Draft) -> list[str]:
     return [
         "[privacy]",
-        "epsilon = 1.0                    # the promise to every record; smaller promises more",
+        f"epsilon = 1.0                    # the promise to every "
+        f"{'patient' if made.patient else 'record'}; smaller promises more",
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
     ]

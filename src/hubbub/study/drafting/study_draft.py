@@ -20,10 +20,12 @@ from hubbub.study.drafting.fault import Fault
 from hubbub.study.drafting.party_names import party_names
 from hubbub.study.drafting.raw_table import RawTable, read_raw
 from hubbub.study.drafting.target_draft import TargetDraft
+from hubbub.study.tabular import canonical
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _NAMED = 12  # columns, before the rest are counted
 _EVALUATED = 5000  # records from which on an evaluation costs little
+_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +39,10 @@ class Draft:
         columns: what becomes of every other column.
         tables: the files, all with the same names of columns.
         faults: names of columns that differ between files.
-        records: of all silos together, rounded.
-        capacity: the most records that a silo may hold, rounded up.
+        records: units of all silos together, rounded.
+        capacity: the most units that a silo may hold, rounded up.
+        patient: the column that says whose a record is; empty: each record is a unit.
+        most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
     """
 
     parties: tuple[str, ...]
@@ -49,6 +53,8 @@ class Draft:
     faults: tuple[Fault, ...] = field(default=(), repr=False)
     records: int
     capacity: int
+    patient: str = ""
+    most_per_patient: int = 0
 
     @property
     def used(self) -> tuple[ColumnDraft, ...]:
@@ -88,6 +94,7 @@ class Draft:
         bounded = [one.name for one in self.used if one.column and not one.column.categories]
         listed = [one.name for one in self.used if one.column and one.column.categories]
         found = [spelled, "data.records", "data.capacity"]
+        found += ["data.most_per_patient"] if self.patient else []
         found += [f"bounds and missing of {_few(bounded)}"] if bounded else []
         return (*found, *([f"categories of {_few(listed)}"] if listed else []))
 
@@ -98,6 +105,7 @@ def draft(
     target: str | None = None,
     kind: str | None = None,
     event: str | None = None,
+    patient: str | None = None,
 ) -> Draft:
     """A study of these files, one for each silo.
 
@@ -106,6 +114,7 @@ def draft(
         target: the column to be learned; None: it is guessed.
         kind: of the target; None: it is guessed.
         event: the column that says whether a time ends with the event.
+        patient: the column that says whose a record is; None: each record is a unit.
 
     Raises:
         DataError: a file cannot be read, or nothing in them can be learned.
@@ -123,17 +132,19 @@ def draft(
     full = [table for table in tables if table.rows]
     common = [name for name in full[0].header if all(name in one.header for one in full)]
     cells = {name: [one.column(name) for one in full] for name in common}
-    _refuse_absent(target, full)
+    for stated in (target, patient):
+        _refuse_absent(stated, full)
+    whose = _whose(cells, patient)
     usual = next((one.usual_decimal for one in full if one.usual_decimal == ","), ".")
     learned = outcome_draft.learned(
-        {name: [cell for one in cells[name] for cell in one] for name in common},
+        {name: [cell for one in found for cell in one] for name, found in cells.items()},
         target,
         kind=kind,
         event=event,
         elsewhere=[one.name for one in _elsewhere(full, common)],
         usual=usual,
     )
-    features = [name for name in common if name not in learned.columns]
+    features = [name for name in cells if name not in learned.columns]
     columns = [column_draft(name, cells[name], usual) for name in features]
     columns += _elsewhere(full, common)
     if not any(one.column for one in columns):
@@ -143,9 +154,10 @@ def draft(
             f"({why}); correct the files"
         )
     names, files = party_names(paths)
-    rows = [len(one.rows) for one in tables]
+    units = [len(set(one)) for one in whose] if patient else [len(one.rows) for one in tables]
+    most = max(max(Counter(one).values()) for one in whose) if patient else 0
     names += _STANDINS if len(names) == 1 else ()
-    total = sum(rows) * len(names) // len(rows)
+    total = sum(units) * len(names) // len(tables)
     return Draft(
         parties=names,
         files=files,
@@ -154,12 +166,29 @@ def draft(
         tables=tuple(tables),
         faults=tuple(faults),
         records=max(_two_digits(total), len(names)),
-        capacity=_ample(max(rows)),
+        capacity=_ample(max(units)),
+        patient=patient or "",
+        most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if patient else 0,
     )
 
 
+def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:
+    """Each file's patients, one for each record that has one; taken out of the columns."""
+    if patient is None:
+        return []
+    if patient not in cells:
+        raise DataError(
+            f"expected --patient to name a column of every file, got {patient!r}; choose one of "
+            f"{', '.join(cells)}"
+        )
+    found = [[canonical(cell) for cell in one if cell] for one in cells.pop(patient)]
+    if not all(found):
+        raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
+    return found
+
+
 def _refuse_absent(target: str | None, tables: Sequence[RawTable]) -> None:
-    """Refuse a target that only some files have, by the names of those that lack it."""
+    """Refuse a column that only some files have, by the names of those that lack it."""
     lacking = [one for one in tables if target not in one.header]
     if target is None or not 0 < len(lacking) < len(tables):
         return

@@ -7,6 +7,7 @@ together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -46,21 +47,26 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
     """
     faults: list[Fault] = []
     tables: list[RawTable] = []
+    owned: list[RawTable] = []  # those of silos, where each record is somebody's
     for name in names:
         try:
             sources.check_file(study, name, folder)
             path = sources.file_of(study, name, folder)
             assert path is not None  # noqa: S101 (the study's records come from files)
             tables.append(read_raw(path))
+            owned += tables[-1:] if name != sources.TEST else []
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
-    return [*faults, *all_faults(tables, study.data)]
+    return [*faults, *all_faults(tables, study.data, owned)]
 
 
-def all_faults(tables: Sequence[RawTable], data: Data) -> list[Fault]:
-    """All faults of some files, each by itself and together."""
+def all_faults(
+    tables: Sequence[RawTable], data: Data, owned: Sequence[RawTable] = ()
+) -> list[Fault]:
+    """All faults of some files, each by itself and together; `owned` are those of silos."""
     each = [fault for table in tables for fault in table_faults(table, data)]
+    each += [fault for table in owned for fault in _patients(table, data)]
     classes = set[str]().union(*(_classes(table, data) for table in tables))
     return [*each, *_one_class([table.origin for table in tables], classes, data)]
 
@@ -79,11 +85,35 @@ def table_faults(table: RawTable, data: Data) -> list[Fault]:
     ]
 
 
+def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
+    """Records of nobody, and how many records of a patient a run leaves out."""
+    if not data.patient or not table.named or not table.rows:
+        return
+    if data.patient not in table.header:
+        yield from _absent(table, data.patient)
+        return
+    gap = Flaw("gap", "the cell is empty, so nobody's record it is", "fill it in, or remove it")
+    yield from _rows(table, data.patient, lambda cell: None if cell else gap)
+    counts = Counter(map(canonical, table.column(data.patient)))
+    if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
+        yield Fault(
+            file=table.origin,
+            column=data.patient,
+            what=f"{over} records are beyond the {data.most_per_patient} of a patient",
+            remedy="each patient's first ones are used: raise data.most_per_patient for more",
+            refused=False,
+        )
+
+
 def _names(table: RawTable, data: Data) -> Iterator[Fault]:
     """Columns that the study names and the file has not."""
     for name in (*_targets(data), *(column.name for column in data.columns)):
-        if name in table.header:
-            continue
+        yield from _absent(table, name)
+
+
+def _absent(table: RawTable, name: str) -> Iterator[Fault]:
+    """That the file has no such column, if it has none."""
+    if name not in table.header:
         near = [one for one in table.header if folded(one) == folded(name)]
         said = f"there is no column of this name in the header ({', '.join(table.header)})"
         remedy = "rename the column in the file, or correct the study"

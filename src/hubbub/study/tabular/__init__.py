@@ -12,3 +12,4 @@ from hubbub.study.tabular.outcome import (
 )
 from hubbub.study.tabular.records import Records
 from hubbub.study.tabular.table import encode_inputs, encode_table, read_table
+from hubbub.study.tabular.unit_rows import MOST_PER_PATIENT, UnitRows, unit_rows

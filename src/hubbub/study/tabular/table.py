@@ -30,6 +30,7 @@ def read_table(
     positive: Sequence[str] = (),
     negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
+    patient: str = "",
     outcome: Outcome | None = None,
 ) -> Records:
     """Reads the records of one silo from a `.csv` or `.parquet` file.
@@ -47,6 +48,7 @@ def read_table(
         negative: beside `positive`, the spellings that count as 0; any other is refused.
         classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
             give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        patient: beside `columns`, the column that says whose record it is; empty: none.
         outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
             then say nothing about; its targets are float64.
 
@@ -55,15 +57,16 @@ def read_table(
         StudyError: the arguments contradict each other.
     """
     path = Path(path)
+    whose = [patient] if patient else []
+    named = [*_named(target, outcome), *whose, *(column.name for column in columns)]
     return encode_table(
-        read_cells(
-            path, [*_named(target, outcome), *(one.name for one in columns)] if columns else ()
-        ),
+        read_cells(path, named if columns else ()),
         target=target,
         columns=columns,
         positive=positive,
         negative=negative,
         classes=classes,
+        patient=patient,
         outcome=outcome,
         origin=path.name,
     )
@@ -77,6 +80,7 @@ def encode_table(
     positive: Sequence[str] = (),
     negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
+    patient: str = "",
     outcome: Outcome | None = None,
     origin: str = "table",
 ) -> Records:
@@ -97,7 +101,23 @@ def encode_table(
     else:
         targets = outcomes(outcome, target, cells, origin)
     inputs = encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
-    return Records(inputs=inputs, targets=targets)
+    if not patient:
+        return Records(inputs=inputs, targets=targets)
+    _check_present([patient], cells, origin)
+    patients = _patients(cells[patient], f"{origin}, column {patient!r}")
+    return Records(inputs=inputs, targets=targets, patients=patients)
+
+
+def _patients(texts: Sequence[str], where: str) -> NDArray[Any]:
+    """Whose each record is: one spelling for one patient."""
+    blank = next((row for row, text in enumerate(texts) if not text), None)
+    if blank is not None:
+        raise DataError(
+            f"expected a patient {at_row(where, blank)}, found an empty cell; fill it in or "
+            "remove the record"
+        )
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(canonical(text), len(known)) for text in texts])
 
 
 def encode_inputs(
