@@ -248,11 +248,11 @@ class _Course:
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
         rows = self._noise_rows * self.sigma
-        steps = np.sqrt(np.diff(self.greenwood, prepend=0.0))
-        rng = np.random.default_rng(_SEED)
-        paths = rng.standard_normal((_DRAWS, rows.shape[1])) @ rows.T
-        paths += np.cumsum(rng.standard_normal((_DRAWS, self.length)) * steps, axis=1)
-        widest = np.max(np.abs(paths) / np.sqrt(self.noise + self.greenwood), axis=1)
+        covariance = rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood)
+        errors = np.sqrt(np.diag(covariance))
+        correlation = covariance / np.outer(errors, errors) + 1e-9 * np.eye(self.length)
+        draws = np.random.default_rng(_SEED).standard_normal((_DRAWS, self.length))
+        widest = np.max(np.abs(draws @ np.linalg.cholesky(correlation).T), axis=1)
         return float(np.quantile(widest, confidence))
 
     def curve(self, name: str, confidence: float) -> Curve:
