@@ -27,11 +27,13 @@ from hubbub.assurance.ledger import (
     Entry,
     Kind,
     Ledger,
+    PrivacyFilter,
     Progress,
     Statement,
     Tally,
     Witness,
     Witnessed,
+    attempts_of,
     entry_of,
     kind_of,
 )

@@ -31,6 +31,7 @@ from hubbub.planning.pairing import (
     joint_batch,
     mechanism_of,
     releases,
+    releases_of_units,
 )
 from hubbub.planning.precision import SUM_MARGIN, largest_batch
 from hubbub.planning.silo_capacity import capacity_of

@@ -57,7 +57,7 @@ class PricedQuery:
     query: AuxiliaryQuery
     noise_multiplier: float
 
-    def release(self, steps: int, left: float, relation: str) -> Release | None:
+    def release(self, steps: int, left: float, relation: str, many: int = 1) -> Release | None:
         """What an adversary gets of it by the end of so many steps; None if nothing yet.
 
         Args:
@@ -65,12 +65,19 @@ class PricedQuery:
             left: share of the noise's standard deviation that this adversary does not know, in
                 units of what the stated one does not (P3).
             relation: of the study.
+            many: how many records the unit has (P20).
         """
         count = self.query.made_by(steps)
         if not count:
             return None
         noise = self.noise_multiplier * left
-        step = Step(noise_multiplier=noise, sample_rate=1.0, sampling="none", count=count)
+        step = Step(
+            noise_multiplier=noise,
+            sample_rate=1.0,
+            sampling="none",
+            count=count,
+            records_per_unit=many,
+        )
         return release(step, relation)
 
 
@@ -108,10 +115,11 @@ def queries_of(study: Study, dimension: int | None = None) -> list[AuxiliaryQuer
 
 
 def released(
-    queries: tuple[PricedQuery, ...], steps: int, left: float, relation: str
+    queries: tuple[PricedQuery, ...], steps: int, left: float, relation: str, many: int = 1
 ) -> list[Release]:
-    """What all queries release to one adversary by the end of so many steps; see `PricedAside`."""
-    return [one for query in queries if (one := query.release(steps, left, relation)) is not None]
+    """What all queries release to one adversary by the end of so many steps; see `PricedQuery`."""
+    found = (query.release(steps, left, relation, many) for query in queries)
+    return [one for one in found if one is not None]
 
 
 def _features(study: Study, dimension: int | None) -> int:

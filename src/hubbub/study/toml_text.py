@@ -20,6 +20,7 @@ from hubbub.study import (
     parties,
     privacy,
     tabular,
+    target,
     training,
 )
 
@@ -27,7 +28,7 @@ Settings = parties.Parties | data.Data | model.Model | training.Training | priva
 
 
 def written(
-    head: Mapping[str, str],
+    head: Mapping[str, Any],
     tables: Mapping[str, Settings],
     attestation: attested_roles.Attestation | None = None,
 ) -> str:
@@ -48,6 +49,8 @@ def _table(settings: Settings) -> dict[str, Any]:
         return {"silos": settings.silos, **table}
     if isinstance(settings, data.Data):
         table["target"] = settings.target  # files have no default for it
+        if settings.outcome is not None:
+            table["target"] = target.target_table(settings.target, table.pop("outcome"))
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
     pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}
