@@ -35,6 +35,7 @@ def test_an_epoch_of_two_attempts_by_quadrature():
     assert max(removal, addition) * (1 - 1e-4) <= upper <= 1.02 * lower
 
 
+@pytest.mark.slow
 def test_the_small_variant_writes_its_table(tmp_path):
     pytest.importorskip("rich")
     path = allocation.main(["--small", "--out", str(tmp_path)])
