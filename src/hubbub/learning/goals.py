@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from hubbub.errors import ModelError
-from hubbub.learning import losses, metrics, survival_metrics
+from hubbub.learning import linear_probe, losses, metrics, survival_metrics
 from hubbub.learning.batches import Loss
 from hubbub.learning.models import default_loss
-from hubbub.study import Model, named_object, tabular
+from hubbub.study import LINEAR_PROBE, Model, named_object, tabular
 from hubbub.study.model import HUBER
 from hubbub.study.tabular import Outcome
 
@@ -111,6 +111,16 @@ class Classes:
 
 
 CLASSES = Classes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedClasses(Classes):
+    """A target of classes, learned by a `LinearProbe` from its moments."""
+
+    def loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """What makes a gradient of a record's part in the moments; cross entropy in use."""
+        usual = default_loss(outputs, targets)
+        return partial(linear_probe.moments_loss, outputs_in_use=outputs, usual=usual)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +263,8 @@ class TimeToEvent:
 def goal_for(outcome: Outcome | None, model: Model) -> Goal:
     """The goal of a study with this target and this model."""
     own = "" if model.loss == HUBER else model.loss
+    if model.kind == LINEAR_PROBE:
+        return ProbedClasses()
     if outcome is None:
         return Classes(loss_name=own)
     if outcome.kind == tabular.AMOUNT:

@@ -23,10 +23,11 @@ from torch.nn import functional
 from hubbub.errors import ModelError, StudyError
 from hubbub.learning.batches import Loss
 from hubbub.learning.linear_chain import Squeeze
+from hubbub.learning.linear_probe import LinearProbe
 from hubbub.learning.torch_settings import borrowed
-from hubbub.study import IN_MEMORY, attempted, named_object
+from hubbub.study import IN_MEMORY, LINEAR_PROBE, attempted, named_object
 
-KINDS = ("logistic", "mlp", "cnn", "python:module:factory")
+KINDS = ("logistic", "mlp", "cnn", "linear-probe", "python:module:factory")
 _CHANNELS = 64  # of both convolutions of the paper's network
 _FULLY_CONNECTED = (384,) * 3  # the paper's head: with 1600 features and 10 classes, d = 913,152
 
@@ -49,8 +50,9 @@ def build_model(
 
     Args:
         kind: "logistic" (weights zero), "mlp", "cnn" (the paper's: two convolutions of 64 channels
-            with ReLU and max-pooling, then fully connected layers), or "python:module:factory",
-            called as factory(inputs=inputs, outputs=outputs), or without these names.
+            with ReLU and max-pooling, then fully connected layers), "linear-probe" (least squares
+            on normalised features, from one sum), or "python:module:factory", called as
+            factory(inputs=inputs, outputs=outputs), or without these names.
         inputs: shape of one record, (features,) or (channels, height, width).
         outputs: number of logits; 1 gives outputs of shape (n,) for binary targets, more of them
             outputs of shape (n, outputs).
@@ -77,6 +79,8 @@ def build_model(
             f"expected positive sizes for a model, found inputs = {inputs}, outputs = {outputs}, "
             f"hidden = {list(hidden)}"
         )
+    if kind == LINEAR_PROBE:
+        return LinearProbe(math.prod(inputs), outputs)
     with _seeded(seed):
         if kind == "logistic":
             layers = _logistic(inputs, outputs, bias)
@@ -239,11 +243,15 @@ def binary_cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.
 
 
 def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
-    """1 if the model gives one number per record, else the number of its logits."""
+    """1 if the model gives one number per record in use, else the number of its logits."""
     if not len(inputs):
         return 1
-    with torch.no_grad():
-        shape = tuple(model(inputs[:1]).shape)
+    training = model.training
+    try:
+        with torch.no_grad():
+            shape = tuple(model.eval()(inputs[:1]).shape)
+    finally:
+        model.train(training)
     if len(shape) not in (1, 2) or shape[1:] == (1,):
         raise ModelError(
             "expected a model with outputs of shape (n,) for two classes or (n, classes) for more, "

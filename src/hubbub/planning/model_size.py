@@ -7,11 +7,15 @@ here: where only a function of its own knows the shape of a record, nobody does 
 from __future__ import annotations
 
 from itertools import pairwise
-from math import prod
+from math import isqrt, prod
 
 from hubbub.errors import DataError
+<<<<<<< HEAD
+from hubbub.study import LINEAR_PROBE, Study, is_own, sources
+=======
 from hubbub.planning import planned_statistics
 from hubbub.study import Study, is_own, sources
+>>>>>>> main
 
 
 def model_dimension(study: Study) -> int | None:
@@ -57,6 +61,9 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
         return (model_dimension(study) or 0,)
     if stated or dimension is None or not _is_layered(study):
         return stated or None
+    if study.model.kind == LINEAR_PROBE:
+        features = (isqrt(study.model.outputs**2 + 4 * dimension) - study.model.outputs) // 2 - 1
+        return (features,) if features > 0 and _parameters(study, features) == dimension else None
     none, each = _parameters(study, 0), _parameters(study, 1) - _parameters(study, 0)
     features, rest = divmod(dimension - none, each)
     return (features,) if features > 0 and not rest else None
@@ -81,13 +88,15 @@ def _stated_shape(study: Study) -> tuple[int, ...]:
 
 
 def _is_layered(study: Study) -> bool:
-    """Whether the model is fully connected layers, whose parameters can be counted from widths."""
-    return study.model.kind in ("logistic", "mlp")
+    """Whether the model's parameters can be counted from widths."""
+    return study.model.kind in ("logistic", "mlp", LINEAR_PROBE)
 
 
 def _parameters(study: Study, features: int) -> int:
-    """Of fully connected layers on so many features."""
+    """Of fully connected layers on so many features, or of the sums of a linear probe."""
     model = study.model
+    if model.kind == LINEAR_PROBE:
+        return (features + 1) * (features + 1 + model.outputs)
     widths = (features, *model.hidden, model.outputs)
     own = sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
     outcome = study.data.outcome

@@ -9,13 +9,18 @@ from __future__ import annotations
 from hubbub.errors import StudyError
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
-from hubbub.study.model import HUBER, Model
+from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.tabular import AMOUNT, TIME_TO_EVENT, Outcome
 from hubbub.study.training import Training
 
 
 def check_data(data: Data, model: Model, *, silos: int) -> None:
     """Files that the model can learn, and no fewer records than silos."""
+    if model.kind == LINEAR_PROBE and data.outcome is not None:
+        raise StudyError(
+            f'expected a target of classes with model.kind = "{LINEAR_PROBE}", got '
+            f'"{data.outcome.kind}"; choose another kind of model'
+        )
     _check_outputs(data, model)
     _check_inputs(data, model)
     if data.records and data.records < silos:
@@ -25,13 +30,25 @@ def check_data(data: Data, model: Model, *, silos: int) -> None:
 
 
 def check_training(
-    training: Training, data: Data, *, silos: int, dropouts: int, relation: str
+    training: Training,
+    data: Data,
+    *,
+    silos: int,
+    dropouts: int,
+    relation: str,
+    probed: bool = False,
 ) -> None:
     """Batches and steps for which the study says all that they need."""
     if training.sampling == "without-replacement":
         _check_joint_batches(data, dropouts, relation)
     _check_counts(data, silos, training)
     _check_capacity(data, silos)
+    if probed and dict(training.optimizer)["name"] != "sgd":
+        raise StudyError(
+            'expected training.optimizer = { name = "sgd", lr = 1 } with model.kind = '
+            f'"{LINEAR_PROBE}", whose parameters are sums, got '
+            f'"{dict(training.optimizer)["name"]}"; write that, and steps = 1'
+        )
     if dict(training.optimizer)["name"] == "sgd" and not data.records:
         raise StudyError(
             'expected data.records with optimizer "sgd", got nothing; the sum is divided by the '

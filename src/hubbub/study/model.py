@@ -13,8 +13,13 @@ from hubbub.study.section import Section
 
 _KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss")
 HUBER = "huber"
+<<<<<<< HEAD
+LINEAR_PROBE = "linear-probe"
+_KINDS = ("logistic", "mlp", "cnn", LINEAR_PROBE)
+=======
 _KINDS = ("logistic", "mlp", "cnn")
 STATISTICS = "statistics"  # no model: noisy sums stand in its place
+>>>>>>> main
 _MOST_FEATURES = 10**9
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -25,10 +30,15 @@ def model_from(table: Mapping[str, Any]) -> Model:
     kind = section.text("kind", None)
     if kind not in (*_KINDS, IN_MEMORY) and not is_own(kind):
         raise section.refusal(
-            "kind", '"logistic", "mlp", "cnn" or "python:module:factory"', "choose one of them"
+            "kind",
+            '"logistic", "mlp", "cnn", "linear-probe" or "python:module:factory"',
+            "choose one of them",
         )
     if kind not in _KINDS:
         section.absent("bias", "for a model of your own")
+    if kind == LINEAR_PROBE:
+        for key in ("bias", "hidden", "loss"):
+            section.absent(key, f'for kind = "{LINEAR_PROBE}"')
     return Model(
         kind=kind,
         hidden=_hidden(section, kind),

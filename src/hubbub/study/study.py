@@ -29,7 +29,11 @@ from hubbub.study.contradictions import (
     check_training,
 )
 from hubbub.study.data import Data, data_from
+<<<<<<< HEAD
+from hubbub.study.model import LINEAR_PROBE, Model, model_from
+=======
 from hubbub.study.model import NO_MODEL, Model, model_from
+>>>>>>> main
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.quoting import shortened, shown
@@ -273,6 +277,7 @@ class Study:
             silos=parties.silos,
             dropouts=parties.dropouts,
             relation=privacy.relation,
+            probed=study.model.kind == LINEAR_PROBE,
         )
         check_noise(study.training, trust=parties.trust)
         check_extras(study.training, study.data, study.statistics, epsilon=privacy.epsilon)

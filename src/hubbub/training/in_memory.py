@@ -64,7 +64,8 @@ def fit(
         epsilon: promised against the aggregator with `colluders` silos; no unit.
         delta: the chance with which the promise may fail, a probability.
         colluders: silos that may join the adversary.
-        model: "logistic", "mlp" (with `hidden`), "cnn", or a torch module that gives one logit per
+        model: "logistic", "mlp" (with `hidden`), "cnn", "linear-probe" (with one step of "sgd"),
+            or a torch module that gives one logit per
             record, shape (n,), for two classes, else (n, classes); the module is left as it is. For
             a target that is no class it gives (n,), or (n, times) for a time to an event.
         test: public features and targets for the metrics; None: no metrics.
@@ -258,7 +259,7 @@ def _check_model(model: Any) -> None:
     if isinstance(model, str) or (hasattr(model, "state_dict") and not isinstance(model, type)):
         return
     raise ModelError(
-        'expected model to be "logistic", "mlp", "cnn" or a torch module, got '
+        'expected model to be "logistic", "mlp", "cnn", "linear-probe" or a torch module, got '
         f"{'a class' if isinstance(model, type) else type(model).__name__}; hand over a module"
     )
 
