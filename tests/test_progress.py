@@ -93,7 +93,7 @@ def test_without_a_terminal_lines_go_to_stderr(
     lines = said.err.splitlines()
     assert [line.split(", ")[0][-11:] for line in lines] == [f"step {k} of 5" for k in range(1, 6)]
     assert "epsilon 8.0" in lines[-1] or "epsilon 7.9" in lines[-1]
-    assert "auc 0." in lines[-1]
+    assert "AUC 0." in lines[-1]
     assert "against the aggregator together with 1 silo" in said.out
     assert "step 1 of 5" not in said.out
 

@@ -83,6 +83,8 @@ def other(value: Any) -> Any:
     """Another value of the same kind."""
     if isinstance(value, bool):
         return not value
+    if isinstance(value, tuple):
+        return [*value, 1]
     return value + "x" if isinstance(value, str) else value * 2 + 1
 
 

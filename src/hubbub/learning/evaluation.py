@@ -125,6 +125,7 @@ def evaluate_records(
         ModelError: the outputs have another shape.
         UserError: there is no such device.
 
+    >>> import numpy as np
     >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
     >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
     1.0

@@ -10,12 +10,8 @@ from itertools import pairwise
 from math import isqrt, prod
 
 from hubbub.errors import DataError
-<<<<<<< HEAD
-from hubbub.study import LINEAR_PROBE, Study, is_own, sources
-=======
 from hubbub.planning import planned_statistics
-from hubbub.study import Study, is_own, sources
->>>>>>> main
+from hubbub.study import LINEAR_PROBE, Study, is_own, sources
 
 
 def model_dimension(study: Study) -> int | None:

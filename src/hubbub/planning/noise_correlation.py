@@ -24,8 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.signal import lfilter
 
 from hubbub.privacy import Step, calibrate, release
 from hubbub.protocol import UNIT, group_rate
@@ -77,7 +75,14 @@ def inverse_of(column: Array, steps: int) -> Array:
     """The first column of C^-1, (steps,)."""
     impulse = np.zeros(steps)
     impulse[0] = 1
-    return np.asarray(lfilter([1.0], column, impulse))
+    return _solved(column, impulse)
+
+
+def _solved(column: Array, values: Array) -> Array:
+    """C^-1 times a vector."""
+    from scipy.signal import lfilter  # which takes long to import
+
+    return np.asarray(lfilter([1.0], column, values))
 
 
 def whole_units(column: Array) -> tuple[int, ...]:
@@ -133,6 +138,8 @@ def error_of(column: Array, form: Array) -> float:
 @lru_cache(maxsize=256)
 def best_column(bands: int, momentum: float, schedule: str, steps: int) -> tuple[int, ...]:
     """C with the least error for a workload, in whole units."""
+    from scipy.optimize import minimize  # which takes long to import
+
     if bands == 1:
         return (UNIT,)
     form = _form(momentum, schedule, min(steps, _HORIZON))
@@ -158,7 +165,7 @@ def _falls(free: Array, steps: int) -> tuple[Array, Array, Array]:
     """The column, l, and d l / d c_j, which is -(l * l), j places down: (steps, bands - 1)."""
     column = np.concatenate([[1.0], free])
     made = inverse_of(column, steps)
-    return column, made, _shifted(-lfilter([1.0], column, made), range(1, free.size + 1))
+    return column, made, _shifted(-_solved(column, made), range(1, free.size + 1))
 
 
 def _shifted(one: Array, places: range) -> Array:
@@ -172,7 +179,7 @@ def _curvature(free: Array, form: Array) -> Array:
     pull, size, many = form @ made, float(column @ column), free.size
     value, slopes = float(made @ pull), 2 * falls.T @ pull
     # d2 l / d c_i d c_j is 2 (l * l * l), i + j places down.
-    cubes = lfilter([1.0], column, lfilter([1.0], column, made))
+    cubes = _solved(column, _solved(column, made))
     along = 4 * pull @ _shifted(np.asarray(cubes), range(2, 2 * many + 1))
     bend = 2 * falls.T @ form @ falls + along[np.add.outer(np.arange(many), np.arange(many))]
     return np.asarray(

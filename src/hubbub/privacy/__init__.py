@@ -61,4 +61,5 @@ from hubbub.privacy.residue import (
     least_epsilon,
     remaining,
 )
+from hubbub.privacy.roots import root
 from hubbub.privacy.tradeoff import TradeOff, power_bound

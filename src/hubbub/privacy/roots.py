@@ -26,8 +26,8 @@ def root(
     Raises:
         ValueError: the function has one sign at both points, or is no number.
 
-    >>> root(lambda x: x * x - 2, 0.0, 2.0)
-    1.4142135623730951
+    >>> round(root(lambda x: x * x - 2, 0.0, 2.0), 9)
+    1.414213562
     """
     before, best = low, high
     at_before, at_best = float(function(before)), float(function(best))

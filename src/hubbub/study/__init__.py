@@ -21,11 +21,7 @@ from hubbub.study.attested_roles import (
 )
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.import_path import IN_MEMORY, is_own
-<<<<<<< HEAD
-from hubbub.study.model import LINEAR_PROBE, Frozen, Model
-=======
-from hubbub.study.model import NO_MODEL, Frozen, Model
->>>>>>> main
+from hubbub.study.model import LINEAR_PROBE, NO_MODEL, Frozen, Model
 from hubbub.study.privacy import Privacy
 from hubbub.study.sources import attempted, named_object
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from

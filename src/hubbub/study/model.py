@@ -13,13 +13,9 @@ from hubbub.study.section import Section
 
 _KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss")
 HUBER = "huber"
-<<<<<<< HEAD
 LINEAR_PROBE = "linear-probe"
 _KINDS = ("logistic", "mlp", "cnn", LINEAR_PROBE)
-=======
-_KINDS = ("logistic", "mlp", "cnn")
 STATISTICS = "statistics"  # no model: noisy sums stand in its place
->>>>>>> main
 _MOST_FEATURES = 10**9
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

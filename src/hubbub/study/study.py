@@ -29,11 +29,7 @@ from hubbub.study.contradictions import (
     check_training,
 )
 from hubbub.study.data import Data, data_from
-<<<<<<< HEAD
-from hubbub.study.model import LINEAR_PROBE, Model, model_from
-=======
-from hubbub.study.model import NO_MODEL, Model, model_from
->>>>>>> main
+from hubbub.study.model import LINEAR_PROBE, NO_MODEL, Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.quoting import shortened, shown

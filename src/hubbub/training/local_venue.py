@@ -83,7 +83,7 @@ class LocalVenue:
         def record(index: int, session: Session, charge: Charge) -> None:
             self.saved()
             entry = entry_of(plan, session, charge, kind)
-            study = {one: counts[index] for one, counts in whole.items()}
+            study = {one: counts[index] for one, counts in whole.items() if index in counts}
             try:
                 self.ledgers[index].charge(entry, attempts=most.get(index), study=study)
             except BudgetError as error:

@@ -15,8 +15,7 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from scipy.optimize import brentq
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
@@ -37,6 +36,7 @@ from hubbub.privacy import (
     arguments,
     lower_bound,
     power_bound,
+    root,
     worst_rates,
 )
 from hubbub.report import at_least, at_most
@@ -157,14 +157,14 @@ def epsilon_shown(
         return by_rates
     if spare(low) <= 0:
         return MOST_EPSILON
-    noise = exp(brentq(spare, low, high, xtol=precision))
+    noise = exp(root(spare, low, high, xtol=precision))
     found = epsilon_of([*releases(mechanism, noise, steps)], delta)
     return max(by_rates, found.lower if found else MOST_EPSILON)
 
 
 def are_masked(numbers: int, small: int) -> bool:
     """Whether so many small numbers are no more than fresh masks make of masked vectors (P18)."""
-    return not numbers or bool(binom.sf(small - 1, numbers, SMALL_SHARE) > _SURELY)
+    return not small or bool(bdtrc(small - 1, numbers, SMALL_SHARE) > _SURELY)
 
 
 def bounds_of(plan: Plan) -> Plain:
