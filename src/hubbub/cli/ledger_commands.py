@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ class _Books:
         """What stands in a ledger."""
         return cls(tally=ledger.tally, cap=ledger.cap, filter=ledger.filter)
 
-    @property
+    @cached_property  # it takes a second for a dozen studies
     def least_cap(self) -> float | None:
         """The least adaptive cap that would have let all studies in; None without such a cap."""
         return None if self.filter is None else finite(self.filter.epsilon(self.tally))
@@ -182,17 +183,18 @@ class _Books:
         """By how much epsilon may still grow, counted as the cap counts it."""
         if self.cap is None:
             return None
-        return max(0.0, self.cap.epsilon - self.after(None))
+        if self.filter is not None:
+            return 0.0 if self.least_cap is None else max(0.0, self.cap.epsilon - self.least_cap)
+        spent = self.tally.epsilon(delta=self.cap.delta, relation=self.cap.relation)
+        return max(0.0, self.cap.epsilon - spent)
 
-    def after(self, plan: Plan | None) -> float:
+    def after(self, plan: Plan) -> float:
         """What the cap, or the plan's goal without one, counts once a plan's study is over."""
         if self.filter is not None:
-            rows = () if plan is None else self.filter.wanted(plan.study.id, attempts_of(plan))
+            rows = self.filter.wanted(plan.study.id, attempts_of(plan))
             return self.filter.epsilon(self.tally, rows)
-        goal = self.cap or (plan.study.privacy if plan else None)
-        assert goal is not None, "without a cap there is a plan"  # noqa: S101
-        tally = self.tally if plan is None else self.tally.after(plan)
-        return tally.epsilon(delta=goal.delta, relation=goal.relation)
+        goal = self.cap or plan.study.privacy
+        return self.tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
 
     @property
     def words(self) -> list[str]:

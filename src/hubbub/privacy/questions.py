@@ -143,8 +143,8 @@ def composed_epsilon(
 ) -> accountant.Bound:
     """Epsilon of different kinds of steps on the same data, certified from both sides.
 
-    Guarantees: those of `hubbub.epsilon`, for all steps together, each chosen in view of what came
-    before it.
+    Guarantees: those of `hubbub.epsilon`, for all steps together. What is summed may be chosen in
+    view of what came before; which steps there are may not (P15; `hubbub budget set` for that).
 
     Args:
         steps: kinds of steps and their counts, in any order; at most 10,000,000 steps in all.

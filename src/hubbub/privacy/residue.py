@@ -16,10 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from hubbub.privacy import arguments
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.certificate import Certificate
-from hubbub.privacy.mechanism import Release
+from hubbub.privacy import accountant, arguments, certificate, mechanism
 
 Array = NDArray[np.float64]
 
@@ -68,10 +65,10 @@ class Residue:
         return None if left is None else Residue(shift=left, delta=self.delta - share)
 
 
-def kept_for_certificates(epsilon: float, delta: float) -> Certificate:
+def kept_for_certificates(epsilon: float, delta: float) -> certificate.Certificate:
     """The most that certificates may add to (epsilon, delta), over all studies."""
     part, share = _CERTIFIED[0] * epsilon, _CERTIFIED[1] * delta
-    return Certificate(epsilon=part, failure=share, delta_factor=exp(part))
+    return certificate.Certificate(epsilon=part, failure=share, delta_factor=exp(part))
 
 
 def first_residue(study: StudyLaw, epsilon: float, delta: float) -> Residue | None:
@@ -109,7 +106,7 @@ class StudyLaw:
     ways: tuple[tuple[Array, Array, float], ...]
 
     @classmethod
-    def of(cls, releases: Iterable[Release], delta: float) -> StudyLaw:
+    def of(cls, releases: Iterable[mechanism.Release], delta: float) -> StudyLaw:
         """The law of releases, as far out as a budget of this delta needs it."""
         return _law_of(tuple(releases), _FINEST * delta)
 
@@ -142,14 +139,14 @@ class StudyLaw:
 
 
 @lru_cache(maxsize=256)
-def _law_of(releases: tuple[Release, ...], finest: float) -> StudyLaw:
+def _law_of(releases: tuple[mechanism.Release, ...], finest: float) -> StudyLaw:
     """See `StudyLaw.of`."""
     square = sum(one.count * one.gaussian**2 for one in releases if one.gaussian is not None)
     sampled = [one for one in releases if one.gaussian is None]
     nothing = (np.zeros(1), np.ones(1), 0.0)
     ways: tuple[tuple[Array, Array, float], ...] = (nothing, nothing)
     if sampled:
-        whole = Composition(sampled)
+        whole = accountant.Composition(sampled)
         levels = _losses(min(whole.estimate(finest), arguments.MOST_LOSS))
         near = np.minimum(whole.profiles(levels, near=finest), whole.profiles(levels, near=0.01))
         ways = (_connected(levels, near[0], near[-1]), _connected(levels, near[-1], near[0]))

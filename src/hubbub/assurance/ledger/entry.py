@@ -35,6 +35,7 @@ class Kind:
     slack: float = 0.0  # delta that each attempt spends on longer projections then
     unit: str = "record"  # what is clipped: a record, or a patient's records as one (P21)
     most_per_patient: int = 0  # records that a patient has at most; 0: not stated
+    diameter: float = 2.0  # of two records' parts, in units of C (P23)
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
@@ -47,12 +48,15 @@ class Kind:
         arguments.within("slack", self.slack, least=0.0, most=1.0)
         arguments.choice("unit", self.unit, UNITS)
         arguments.whole("most_per_patient", self.most_per_patient, least=0, most=1000)
+        arguments.within("diameter", self.diameter, least=1e-3, most=2.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As rows hold it; of patients only where the study speaks of them."""
+        """As rows hold it; of patients and diameters only where a study speaks of them."""
         plain = dict(vars(self))
         if not self.most_per_patient:
             del plain["unit"], plain["most_per_patient"]
+        if self.diameter == Kind.diameter:
+            del plain["diameter"]
         return plain
 
     def like(self, other: Kind) -> bool:

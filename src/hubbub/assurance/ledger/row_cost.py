@@ -63,6 +63,7 @@ def kind_of(plan: Plan) -> Kind:
         slack=how.slack if how else 0.0,
         unit=plan.study.data.unit,
         most_per_patient=_most_per_patient(plan.study, mechanism),
+        diameter=mechanism.diameter,
     )
 
 
@@ -140,6 +141,7 @@ def cost_of(kind: Kind, count: int, relation: str, unit: str = RECORD) -> list[R
         relation=relation,
         records=kind.records,
         projected=_projected(kind, relation),
+        diameter=kind.diameter,
     )
     return releases(mechanism, kind.noise_multiplier, count, kind.known_records)
 
