@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Estimate, Expectation, NoisyTest
@@ -42,6 +42,7 @@ class Crosstab:
     confidence: float = 0.95
 
     kind = "crosstab"
+    importance = 0.4
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 
@@ -146,7 +147,7 @@ def chi_square(counts: Array, sigma: float) -> NoisyTest:
         name="chi-square",
         statistic=statistic,
         degrees=degrees,
-        p_value=float(stats.chi2.sf(statistic, degrees)),
+        p_value=float(chdtrc(degrees, statistic)),
     )
 
 

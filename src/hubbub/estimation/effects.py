@@ -1,7 +1,7 @@
 """Effects of a regression, with what sampling and noise leave uncertain, and which are told.
 
 A score U whose noise has the covariance C, for records with the information I, has its root
-uncertain by I^-1 (I + C) I^-1. An effect is told where noise makes its variance at most nine times
+uncertain by I^-1 (I + C) I^-1. An effect is told where noise makes its variance at most six times
 that of sampling: beyond, the information itself is not known well enough for an honest interval.
 """
 
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from hubbub.estimation.answer import Estimate, Expectation
 from hubbub.estimation.intervals import normal_quantile
@@ -19,7 +19,7 @@ from hubbub.estimation.levels import Array
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
 # told, and with which it is planned, as if all classes were alike, which they never are.
-_MOST, _MOST_PLANNED = 8.0, 4.0
+_MOST, _MOST_PLANNED = 5.0, 3.0
 TOO_NOISY = "the information of the records does not exceed the noise"
 
 
@@ -88,6 +88,14 @@ class Effects:
         )
 
 
+def definite(information: Array) -> bool:
+    """Whether noisy information is positive definite, and can be inverted in float64."""
+    if not np.isfinite(information).all():
+        return False
+    values = np.linalg.eigvalsh(information)
+    return bool(values[0] > 1e-9 * abs(values[-1]))
+
+
 def told(effects: Effects) -> list[int]:
     """The numbers of the effects that are told."""
     return [int(place) for place in np.flatnonzero(effects.inflation <= _MOST)]
@@ -95,7 +103,7 @@ def told(effects: Effects) -> list[int]:
 
 def two_sided(z: float) -> float:
     """The p-value of an effect that is z standard errors away from none."""
-    return float(2 * stats.norm.sf(abs(z)))
+    return float(2 * ndtr(-abs(z)))
 
 
 def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0) -> Effects:

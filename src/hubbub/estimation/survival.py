@@ -17,17 +17,18 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import isotonic_regression
+from scipy.special import chdtrc
 
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, count, normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels
+from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.study import Column
 
 _DRAWS = 2000  # of a band's simulation
+_CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
 _SEED = 1  # public: bands follow from the noisy sum alone
 
 
@@ -58,6 +59,7 @@ class Survival:
     confidence: float = 0.95
 
     kind = "survival"
+    importance = 1.0
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -99,7 +101,8 @@ class Survival:
         events = np.full(sets.bins, each / 3 / sets.bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
         course = _Course(sets, events, at_risk, sigma)
-        error = math.sqrt(course.noise[-1] + course.greenwood[-1]) * 0.6
+        variance = (course.noise + course.greenwood)[-1:]
+        error = 0.6 * math.sqrt(variance[0]) if len(variance) else math.inf
         answered = course.length == sets.bins
         group = " of a group" if self.by else ""
         return Expectation(
@@ -121,9 +124,12 @@ class Survival:
             _Course(self._sets, self._sets.events @ one, self._sets.at_risk @ one, sigma)
             for one in blocks
         ]
-        shown = [pair for pair in zip(self._groups, courses, strict=True) if pair[1].length]
+        named = list(zip(self._groups, courses, strict=True))
+        if self.by:
+            named.insert(0, ("", _together(courses)))
+        shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self._sets.bins]
-        tested = self.test and len(blocks) > 1 and len(shown) == len(blocks)
+        tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return Answer(
             kind=self.kind,
             title=self.title,
@@ -171,9 +177,17 @@ class _Course:
 
     @cached_property
     def length(self) -> int:
-        """How many bins come before the first whose survivors do not stand out from the noise."""
+        """How many bins come before the first whose survivors do not stand out from the noise.
+
+        A curve over less than a quarter of the grid is none: it would be there by luck.
+        """
+        length = self.bins_clear_of(_CLEAR)
+        return length if 4 * length >= self.sets.bins else 0
+
+    def bins_clear_of(self, deviations: float) -> int:
+        """How many bins come before the first with fewer survivors than so much of their noise."""
         left = self.at_risk[:-1] - self.events
-        noisy = left < CLEAR * self.sigma * np.linalg.norm(self._left, axis=1)
+        noisy = left < deviations * self.sigma * np.linalg.norm(self._left, axis=1)
         return int(np.argmax(noisy)) if noisy.any() else self.sets.bins
 
     @cached_property
@@ -234,23 +248,23 @@ class _Course:
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
         rows = self._noise_rows * self.sigma
-        steps = np.sqrt(np.diff(self.greenwood, prepend=0.0))
-        rng = np.random.default_rng(_SEED)
-        paths = rng.standard_normal((_DRAWS, rows.shape[1])) @ rows.T
-        paths += np.cumsum(rng.standard_normal((_DRAWS, self.length)) * steps, axis=1)
-        widest = np.max(np.abs(paths) / np.sqrt(self.noise + self.greenwood), axis=1)
+        covariance = rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood)
+        errors = np.sqrt(np.diag(covariance))
+        correlation = covariance / np.outer(errors, errors) + 1e-9 * np.eye(self.length)
+        draws = np.random.default_rng(_SEED).standard_normal((_DRAWS, self.length))
+        widest = np.max(np.abs(draws @ np.linalg.cholesky(correlation).T), axis=1)
         return float(np.quantile(widest, confidence))
 
     def curve(self, name: str, confidence: float) -> Curve:
         """The curve up to where it ends."""
-        rising = isotonic_regression(np.maximum(self.hazard, 0.0)).x
+        hazard = rising(np.maximum(self.hazard, 0.0))
         low, high = self.ends(normal_quantile(confidence))
         band = self.ends(self.band_quantile(confidence))
         end = self.length + 1
         return Curve(
             name=name,
             x=self.sets.edges[:end],
-            y=_from_one(np.exp(-rising)),
+            y=_from_one(np.exp(-hazard)),
             low=_from_one(low),
             high=_from_one(high),
             band_low=_from_one(band[0]),
@@ -281,6 +295,16 @@ class _Course:
         ]
 
 
+def _together(courses: list[_Course]) -> _Course:
+    """All groups as one, with the noise of each."""
+    return _Course(
+        courses[0].sets,
+        np.sum([course.events for course in courses], axis=0),
+        np.sum([course.at_risk for course in courses], axis=0),
+        courses[0].sigma * math.sqrt(len(courses)),
+    )
+
+
 class _Compared(NamedTuple):
     """The log-rank statistic of all groups but the last, and its covariance."""
 
@@ -303,14 +327,14 @@ def log_rank(courses: list[_Course], sigma: float) -> NoisyTest:
         name="log-rank",
         statistic=statistic,
         degrees=degrees,
-        p_value=float(stats.chi2.sf(statistic, degrees)),
+        p_value=float(chdtrc(degrees, statistic)),
         z=z if degrees == 1 else None,
     )
 
 
 def _compared(courses: list[_Course], sigma: float) -> _Compared:
-    """Observed less expected events, over bins in which enough are at risk in each group."""
-    sets, end = courses[0].sets, max(course.length for course in courses)
+    """Observed less expected events, over the bins in which enough are at risk in all."""
+    sets, end = courses[0].sets, max(_together(courses).bins_clear_of(CLEAR), 1)
     events = np.array([course.events[:end] for course in courses])
     risk = np.array([course.at_risk[:end] for course in courses])
     total = risk.sum(axis=0)
