@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.study.datasets import HEART_COLUMNS
+from hubbub.errors import StudyError
+from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS
 
 pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
@@ -343,3 +344,54 @@ def test_the_pages_tables_of_accuracy_are_those_of_the_summary():
     made = importlib.import_module("experiments.utility_page")
     page = made.PAGE.read_text(encoding="utf-8")
     assert made.written(page) == page
+
+
+# Head to head with FLamby ----------------------------------------------------------------------
+
+
+def test_flamby_hearts_have_its_sizes_and_folds_leave_its_test_records_out(experiment):
+    hearts = experiment("datasets").flamby_heart
+    sizes = [(len(hearts(one)), len(hearts(f"test-{one}"))) for one in HEART_SILOS]
+    assert sizes == [(199, 104), (172, 89), (30, 16), (85, 45)]
+    assert len(hearts("test")) == 254
+    known = {row.tobytes() for one in HEART_SILOS for row in hearts(one).inputs}
+    folds = [hearts("test", fold=fold).inputs for fold in range(3)]
+    assert sum(map(len, folds)) == 486
+    assert {row.tobytes() for rows in folds for row in rows} == known
+    with pytest.raises(StudyError, match="expected fold to be -1, 0, 1 or 2"):
+        hearts("test", fold=3)
+
+
+def test_flamby_small_trains_on_hearts_and_scores_every_centre(small):
+    rows, _ = small("flamby")
+    assert {(row["data"], row["method"], row["scored_silos"]) for row in rows} == {
+        ("heart", "hubbub", "4")
+    }
+    assert all(0 <= float(row["mean_of_silos"]) <= 1 for row in rows)
+
+
+def test_flamby_without_its_files_says_where_they_belong(experiment, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HUBBUB_DATA", str(tmp_path))
+    sets = importlib.import_module("experiments.datasets.flamby_sets")
+    sets._brca.cache_clear()
+    assert not experiment("flamby").available("brca")
+    assert "tcga_brca.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("data", "epsilon", "column", "least"),
+    [
+        ("heart", "0.1", "mean_of_silos", 0.712),
+        ("heart", "1", "mean_of_silos", 0.712),
+        ("brca", "0.5", "pooled", 0.74),
+        ("brca", "1", "pooled", 0.76),
+    ],
+)
+def test_committed_runs_are_ahead_of_flambys_with_privacy_and_without(data, epsilon, column, least):
+    found = [
+        float(row[column])
+        for row in committed("flamby")
+        if (row["data"], row["method"], row["epsilon"]) == (data, "hubbub", epsilon)
+    ]
+    assert len(found) >= 5
+    assert mean(found) >= least

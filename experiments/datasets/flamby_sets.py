@@ -34,12 +34,13 @@ _FOLDS = 3
 _OLD, _YOUNG = 90.0, 20.0  # years
 
 
-def flamby_heart(party: str, *, fold: int = -1) -> Records:
+def flamby_heart(party: str, *, fold: int = -1, split: int = _SEED) -> Records:
     """The hearts of one centre, or test records of all centres or, as "test-CENTRE", of one.
 
     Args:
         party: one of `HEART_SILOS`, "test" or "test-" and one of them.
         fold: which third of the training records is for testing; -1: FLamby's test records.
+        split: seed of the split; 43 is FLamby's own, others have the same sizes.
 
     Returns:
         Inputs float32 (n, 16); targets float32, 1 where the disease was found.
@@ -53,7 +54,7 @@ def flamby_heart(party: str, *, fold: int = -1) -> Records:
         raise StudyError(f"expected a centre of {HEART_SILOS} or 'test', found {party!r}; name one")
     cells, rows = _heart_cells(), []
     for silo in (centre,) if centre else HEART_SILOS:
-        train, test = _heart_split(silo)
+        train, test = _heart_split(silo, split)
         if fold >= 0:
             test, train = train[fold::_FOLDS], np.delete(train, np.s_[fold::_FOLDS])
         rows += (test if tests else train).tolist()
@@ -73,8 +74,8 @@ def _heart_cells() -> dict[str, list[str]]:
         return read_cells(path)
 
 
-@lru_cache(maxsize=8)
-def _heart_split(silo: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+@lru_cache(maxsize=32)
+def _heart_split(silo: str, split: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """A centre's complete rows, for training and for testing, as FLamby splits them."""
     from sklearn.model_selection import train_test_split
 
@@ -94,19 +95,20 @@ def _heart_split(silo: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         np.array(rows),
         train_size=1 - _TEST,
         test_size=_TEST,
-        random_state=_SEED,
+        random_state=split,
         stratify=ill if min(ill.sum(), (~ill).sum()) > _FEW else None,
     )
     return train, test
 
 
-def flamby_brca(party: str, *, fold: int = -1, weight: float = 1.0) -> Records:
+def flamby_brca(party: str, *, fold: int = -1, age: float = 1.0, weight: float = 1.0) -> Records:
     """The breast cancers of one region, or test records of all regions or of one.
 
     Args:
         party: one of `BRCA_SILOS`, "test" or "test-" and one of them.
         fold: as for the hearts.
-        weight: by which features of 0 and 1 are multiplied; ages from 20 to 90 become -1 to 1.
+        age: what the age of 90 becomes; 20 becomes minus that.
+        weight: what 1 becomes in features of 0 and 1.
 
     Returns:
         Inputs float32 (n, 39); targets float64 (n, 2), days and 1 for a death.
@@ -127,8 +129,8 @@ def flamby_brca(party: str, *, fold: int = -1, weight: float = 1.0) -> Records:
     if fold >= 0:
         digests = [hashlib.sha256(name.encode()).digest()[0] % _FOLDS for name in ids]
         chosen &= (np.array(digests) == fold) == tests
-    age = (2 * numbers[:, :1] - _OLD - _YOUNG) / (_OLD - _YOUNG)
-    inputs = np.hstack([age.clip(-1, 1), weight * numbers[:, 1:-2]]).astype(np.float32)
+    ages = ((2 * numbers[:, :1] - _OLD - _YOUNG) / (_OLD - _YOUNG)).clip(-1, 1)
+    inputs = np.hstack([age * ages, weight * numbers[:, 1:-2]]).astype(np.float32)
     return Records(inputs=inputs[chosen], targets=numbers[chosen][:, [-1, -2]])
 
 
