@@ -49,6 +49,7 @@ class Table:
     confidence: float = 0.95
 
     kind = "table"
+    importance = 0.2
 
     def __post_init__(self) -> None:
         """Refuses an empty table, and one that divides by what it describes."""

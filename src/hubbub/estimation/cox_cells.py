@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, planned, sandwich
+from hubbub.estimation.effects import TOO_NOISY, Effects, definite, omitted, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.patterns import Patterns
 from hubbub.estimation.risk_sets import RiskSets
@@ -49,6 +49,7 @@ class Cox:
     confidence: float = 0.95
 
     kind = "cox"
+    importance = 0.1
 
     def __post_init__(self) -> None:
         """Refuses a grid, an event or covariates that are none."""
@@ -154,8 +155,7 @@ class _Score:
         means = weights.T @ x
         score = self._events.sum(axis=1) @ x - self._total @ means
         information = (x.T * (weights @ self._total)) @ x - (means.T * self._total) @ means
-        definite = bool(np.linalg.eigvalsh(information)[0] > 0)
-        return (score, information) if definite else None
+        return (score, information) if definite(information) else None
 
     def _weights(self, effects: Array) -> Array:
         """(patterns, bins) of a weighted mean over who is at risk."""

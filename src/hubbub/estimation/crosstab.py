@@ -42,6 +42,7 @@ class Crosstab:
     confidence: float = 0.95
 
     kind = "crosstab"
+    importance = 0.4
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 

@@ -37,6 +37,7 @@ class Histogram:
     confidence: float = 0.95
 
     kind = "histogram"
+    importance = 0.2
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 

@@ -22,6 +22,7 @@ from hubbub.estimation.covariates import Covariates
 from hubbub.estimation.effects import (
     TOO_NOISY,
     Effects,
+    definite,
     omitted,
     planned,
     sandwich,
@@ -53,6 +54,7 @@ class Linear:
     confidence: float = 0.95
 
     kind = "linear"
+    importance = 0.2
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""
@@ -156,7 +158,7 @@ class Linear:
     def _fit(self, moments: Array, sigma: float) -> Effects | None:
         """The normal equations' root, if they have one and residuals."""
         inner, outer = moments[:-1, :-1], moments[:-1, -1]
-        if not np.linalg.eigvalsh(inner)[0] > 0:
+        if not definite(inner):
             return None
         effects = np.asarray(np.linalg.solve(inner, outer), dtype=np.float64)
         v = np.append(-effects, 1.0)

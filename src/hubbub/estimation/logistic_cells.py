@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, planned, sandwich
+from hubbub.estimation.effects import TOO_NOISY, Effects, definite, omitted, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels, one_hot
 from hubbub.estimation.patterns import Patterns
 from hubbub.study import Column
@@ -44,6 +44,7 @@ class Logistic:
     confidence: float = 0.95
 
     kind = "logistic"
+    importance = 0.4
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 
@@ -107,7 +108,7 @@ class Logistic:
         for _ in range(_STEPS):
             mean = expit(x @ effects)
             information = (x.T * (total * mean * (1 - mean))) @ x
-            if not np.linalg.eigvalsh(information)[0] > 0:
+            if not definite(information):
                 return None
             step = np.linalg.solve(information, x.T @ (counts[:, 1] - total * mean))
             effects = effects + step / max(1.0, float(np.abs(step).max()))

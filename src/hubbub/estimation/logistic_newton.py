@@ -76,6 +76,7 @@ class NewtonLogistic:
     confidence: float = 0.95
 
     kind = "logistic"
+    importance = 0.4
     rounds = ROUNDS
 
     def __post_init__(self) -> None:

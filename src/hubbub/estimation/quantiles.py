@@ -46,6 +46,7 @@ class Quantiles:
     confidence: float = 0.95
 
     kind = "quantiles"
+    importance = 0.1
 
     def __post_init__(self) -> None:
         """Refuses edges and probabilities that are none."""

@@ -1,6 +1,7 @@
 """One vector for all questions of a study: blocks beside one another, each on its own scale.
 
-Theory of operation. Block b has sensitivity D_b, d_b numbers and weight w_b. The scales s_b that
+Theory of operation. Block b has sensitivity D_b, d_b numbers and weight w_b, which is
+what the study says times what noise does to answers of its kind. The scales s_b that
 make the weighted sum of all noise variances least, while no record's stacked vector is longer than
 1, are s_b^2 = sqrt(w_b d_b) / (D_b sum_c D_c sqrt(w_c d_c)): then sum (s_b D_b)^2 = 1. Under
 substitution diameters stand for sensitivities. One noise multiplier serves all (docs/privacy.md
@@ -52,7 +53,10 @@ def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remo
         for asked in statistics.values()
     ]
     rounds = max(map(_rounds, statistics.values()))
-    sizes = [asked.weight * asked.size * _rounds(asked) / rounds for asked in statistics.values()]
+    sizes = [
+        asked.weight * asked.importance * asked.size * _rounds(asked) / rounds
+        for asked in statistics.values()
+    ]
     return Stacked(
         names=tuple(statistics),
         statistics=tuple(statistics.values()),

@@ -33,6 +33,10 @@ class Statistic(Protocol):
         """How much its errors count against those of others; positive, no unit."""
 
     @property
+    def importance(self) -> float:
+        """What noise does to answers of its kind, beside survival curves: a public constant."""
+
+    @property
     def size(self) -> int:
         """How many numbers its block has."""
 

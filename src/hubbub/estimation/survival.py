@@ -22,12 +22,13 @@ from scipy.optimize import isotonic_regression
 
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
-from hubbub.estimation.intervals import CLEAR, count, normal_quantile
+from hubbub.estimation.intervals import count, normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.study import Column
 
 _DRAWS = 2000  # of a band's simulation
+_CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
 _SEED = 1  # public: bands follow from the noisy sum alone
 
 
@@ -58,6 +59,7 @@ class Survival:
     confidence: float = 0.95
 
     kind = "survival"
+    importance = 1.0
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -99,7 +101,8 @@ class Survival:
         events = np.full(sets.bins, each / 3 / sets.bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
         course = _Course(sets, events, at_risk, sigma)
-        error = math.sqrt(course.noise[-1] + course.greenwood[-1]) * 0.6
+        variance = (course.noise + course.greenwood)[-1:]
+        error = 0.6 * math.sqrt(variance[0]) if len(variance) else math.inf
         answered = course.length == sets.bins
         group = " of a group" if self.by else ""
         return Expectation(
@@ -121,9 +124,12 @@ class Survival:
             _Course(self._sets, self._sets.events @ one, self._sets.at_risk @ one, sigma)
             for one in blocks
         ]
-        shown = [pair for pair in zip(self._groups, courses, strict=True) if pair[1].length]
+        named = list(zip(self._groups, courses, strict=True))
+        if self.by:
+            named.insert(0, ("", self._together(courses)))
+        shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self._sets.bins]
-        tested = self.test and len(blocks) > 1 and len(shown) == len(blocks)
+        tested = self.test and len(blocks) > 1 and all(course.length for course in courses)
         return Answer(
             kind=self.kind,
             title=self.title,
@@ -142,6 +148,15 @@ class Survival:
                 ),
             ),
             refusal="" if shown else "too few records at risk for the noise",
+        )
+
+    def _together(self, courses: list[_Course]) -> _Course:
+        """All groups as one, with the noise of each."""
+        return _Course(
+            self._sets,
+            np.sum([course.events for course in courses], axis=0),
+            np.sum([course.at_risk for course in courses], axis=0),
+            courses[0].sigma * math.sqrt(len(courses)),
         )
 
     def _rows(self, name: str, course: _Course) -> list[Estimate]:
@@ -171,10 +186,14 @@ class _Course:
 
     @cached_property
     def length(self) -> int:
-        """How many bins come before the first whose survivors do not stand out from the noise."""
+        """How many bins come before the first whose survivors do not stand out from the noise.
+
+        A curve over less than a quarter of the grid is none: it would be there by luck.
+        """
         left = self.at_risk[:-1] - self.events
-        noisy = left < CLEAR * self.sigma * np.linalg.norm(self._left, axis=1)
-        return int(np.argmax(noisy)) if noisy.any() else self.sets.bins
+        noisy = left < _CLEAR * self.sigma * np.linalg.norm(self._left, axis=1)
+        length = int(np.argmax(noisy)) if noisy.any() else self.sets.bins
+        return length if 4 * length >= self.sets.bins else 0
 
     @cached_property
     def _left(self) -> Array:

@@ -1,0 +1,259 @@
+"""Answers from noisy sums: what other programs say of pooled records, honest errors, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from estimation.made_up import AGE, DIED, MARKER, PATIENTS, SEX, STAGE, TIME, patients
+from hubbub.errors import StudyError
+from hubbub.estimation import (
+    Answer,
+    Cox,
+    Crosstab,
+    Histogram,
+    Iterated,
+    Levels,
+    Linear,
+    OneSum,
+    Quantiles,
+    Survival,
+    Table,
+    logistic,
+    stack,
+)
+from hubbub.study import Column
+
+PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
+CELLS = patients()
+BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)
+MONTHS = tuple(map(float, range(25)))
+CURVE = Survival(time=TIME, event=DIED, edges=MONTHS)
+GROUPS = Survival(time=TIME, event=DIED, edges=MONTHS, by=BY_SEX)
+COX = Cox(time=TIME, event=DIED, edges=MONTHS, on=(BY_SEX, BY_STAGE))
+CROSS = Crosstab(rows=BY_STAGE, across=Levels(column=DIED))
+LINEAR = Linear(outcome=MARKER, on=(AGE, BY_STAGE))
+TABLE = Table(columns=(AGE, SEX, STAGE))
+AGES = Quantiles(column=AGE, edges=tuple(map(float, range(20, 91))))
+EPSILON_50 = 0.15  # about the noise of epsilon 50, delta 1e-5
+
+
+def answer(asked: OneSum | Iterated, sigma: float, seed: int = 1) -> Answer:
+    """The answer of one release to one question."""
+    stacked, rng = stack({"asked": asked}), np.random.default_rng(seed)
+    parameters = last = stacked.start
+    sums = []
+    for _ in range(stacked.rounds):
+        last = parameters
+        sums.append(stacked.sum(CELLS, last) + sigma * rng.standard_normal(stacked.size))
+        parameters = stacked.update(sums[-1], sigma, last)
+    return stacked.answers(sums, sigma, last)["asked"]
+
+
+def values(found: Answer, quantity: str) -> np.ndarray:
+    return np.array([row.value for row in found.rows if row.quantity == quantity])
+
+
+def errors(found: Answer, quantity: str) -> np.ndarray:
+    return np.array([row.standard_error for row in found.rows if row.quantity == quantity])
+
+
+def test_curves_are_those_of_lifelines_at_epsilon_50() -> None:
+    (curve,) = answer(CURVE, EPSILON_50).curves
+    for month, exact, ends in zip(
+        (6, 12, 24), PEERS["survival"], PEERS["survival ends"], strict=True
+    ):
+        assert curve.y[month] == pytest.approx(exact, abs=0.003)
+        assert (curve.low[month], curve.high[month]) == pytest.approx(ends, abs=0.005)
+        assert curve.band_low[month] < curve.low[month] < curve.high[month]
+        assert curve.high[month] < curve.band_high[month]
+
+
+def test_the_log_rank_test_is_that_of_lifelines_at_epsilon_50() -> None:
+    (test,) = answer(GROUPS, EPSILON_50).tests
+    assert test.statistic == pytest.approx(PEERS["log-rank"], rel=0.03)
+    assert test.z == pytest.approx(-math.sqrt(test.statistic))
+
+
+def test_the_chi_square_test_is_that_of_statsmodels_at_epsilon_50() -> None:
+    (test,) = answer(CROSS, EPSILON_50).tests
+    assert test.statistic == pytest.approx(PEERS["chi-square"], rel=0.03)
+    assert test.degrees == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "quantity", "peer"),
+    [
+        (COX, "hazard ratio", "cox"),
+        (logistic(DIED, (BY_SEX, BY_STAGE)), "odds ratio", "logistic"),
+        (logistic(DIED, (BY_SEX, AGE)), "odds ratio", "logistic on age"),
+    ],
+)
+def test_ratios_are_those_of_peers_at_epsilon_50(
+    asked: OneSum | Iterated, quantity: str, peer: str
+) -> None:
+    found = answer(asked, EPSILON_50)
+    exact, spread = np.array(PEERS[peer]), np.array(PEERS[f"{peer} errors"])
+    assert np.abs(np.log(values(found, quantity)) - exact).max() <= 0.2 * spread.max()
+    np.testing.assert_allclose(errors(found, quantity), spread, rtol=0.05)
+
+
+def test_linear_effects_are_those_of_statsmodels_at_epsilon_50() -> None:
+    found = answer(LINEAR, EPSILON_50)
+    effects = np.concatenate([values(found, "slope"), values(found, "difference")])
+    spread = np.concatenate([errors(found, "slope"), errors(found, "difference")])
+    assert np.all(np.abs(effects - PEERS["linear"]) <= 0.2 * np.array(PEERS["linear errors"]))
+    np.testing.assert_allclose(spread, PEERS["linear errors"], rtol=0.05)
+
+
+def test_a_table_and_quartiles_are_the_exact_ones_without_noise() -> None:
+    table = answer(TABLE, 1e-9)
+    assert values(table, "records") == pytest.approx([PATIENTS])
+    (age,) = (row for row in table.rows if row.quantity == "mean")
+    (spread,) = (row for row in table.rows if row.quantity == "sd")
+    assert (age.value, spread.value) == pytest.approx(PEERS["mean age"], rel=1e-5)
+    stage = [row.value for row in table.rows if row.column == "stage"]
+    assert stage == pytest.approx([*(np.bincount(CELLS["stage"].astype(int)) / PATIENTS), 0])
+    for row, exact in zip(
+        answer(AGES, 1e-9).rows, np.quantile(CELLS["age"], [0.25, 0.5, 0.75]), strict=True
+    ):
+        assert row.low <= exact <= row.value <= row.high <= row.low + 6
+
+
+@pytest.mark.parametrize("sigma", [4.0, 20.0])
+@pytest.mark.parametrize(
+    "asked", [TABLE, AGES, CURVE, CROSS, Histogram(column=AGE, edges=(20, 40, 60, 90))]
+)
+def test_intervals_hold_the_pooled_numbers(asked: OneSum, sigma: float) -> None:
+    """Of intervals for the population, at least 95 % hold the pooled number; fixed seeds."""
+    exact = answer(asked, 1e-9)
+    held: list[bool] = []
+    for seed in range(30):
+        found = answer(asked, sigma, seed)
+        known = {(row.quantity, row.column, row.level, row.group): row for row in exact.rows}
+        held += [
+            row.low - 1e-6
+            <= known[row.quantity, row.column, row.level, row.group].value
+            <= row.high + 1e-6
+            for row in found.rows
+        ]
+        for curve, true in zip(found.curves, exact.curves, strict=True):
+            y = np.array(true.y[: len(curve.y)])
+            inside = (np.array(curve.low) - 1e-6 <= y) & (y <= np.array(curve.high) + 1e-6)
+            held += [bool(one) for one in inside[1:]]
+    assert len(held) > 50
+    assert np.mean(held) >= 0.93
+
+
+@pytest.mark.parametrize("sigma", [3.0, 30.0])
+def test_p_values_know_the_noise(sigma: float) -> None:
+    """Where nothing differs, one test in twenty says it does; ignoring noise, most would at 30.
+
+    400 tests: 53 or more at p < .05 would be seven standard deviations above twenty.
+    """
+    rng = np.random.default_rng(3)
+    below, ignoring = 0, 0
+    for _ in range(400):
+        counts = rng.multinomial(2000, [0.3, 0.1, 0.15, 0.05, 0.3, 0.1]).reshape(3, 2)
+        noisy = counts + sigma * rng.standard_normal((3, 2))
+        below += cross_p(noisy, sigma) < 0.05
+        ignoring += cross_p(noisy, 0.0) < 0.05
+    assert below <= 50
+    assert ignoring > 200 or sigma < 30
+
+
+def cross_p(counts: np.ndarray, sigma: float) -> float:
+    from hubbub.estimation.crosstab import chi_square
+
+    return chi_square(counts, sigma).p_value
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        TABLE,
+        AGES,
+        CURVE,
+        GROUPS,
+        CROSS,
+        COX,
+        LINEAR,
+        logistic(DIED, (BY_SEX, BY_STAGE)),
+        logistic(DIED, (BY_SEX, AGE)),
+        Histogram(column=AGE, edges=(20, 40, 60, 90)),
+    ],
+)
+def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Iterated) -> None:
+    stacked = stack({"asked": asked})
+    before = stacked.expected(PATIENTS, 2000.0)["asked"]
+    assert not before.answered
+    assert "refused" in before.sentence
+    after = answer(asked, 2000.0)
+    assert after.refusal
+    assert (after.rows, after.curves, after.tests) == ((), (), ())
+    assert stacked.expected(PATIENTS, 1.0)["asked"].answered
+    assert not answer(asked, 1.0).refusal
+
+
+@pytest.mark.parametrize("sigma", [0.1, 3.0, 30.0, 300.0, 3000.0])
+@pytest.mark.parametrize("asked", [GROUPS, COX, LINEAR, logistic(DIED, (AGE, BY_STAGE))])
+def test_every_noisy_sum_has_an_answer_for_json(asked: OneSum | Iterated, sigma: float) -> None:
+    for seed in range(5):
+        found = answer(asked, sigma, seed)
+        json.dumps(found.to_dict(), allow_nan=False)
+        assert bool(found.refusal) != bool(found.rows)
+
+
+def test_what_needs_one_sum_is_averaged_over_all_and_loses_nothing() -> None:
+    both = stack({"table": TABLE, "effects": logistic(DIED, (BY_SEX, AGE))})
+    assert both.rounds == 4
+    sums = [both.sum(CELLS)] * 4
+    (records, *_) = both.answers(sums, 4.0)["table"].rows
+    assert records.standard_error == pytest.approx(4.0 / 2 / both.scales[0], rel=1e-5)
+
+
+def test_answers_are_the_same_for_the_same_sums() -> None:
+    assert answer(GROUPS, 3.0) == answer(GROUPS, 3.0)
+
+
+def test_ties_in_few_bins_do_not_bend_hazard_ratios() -> None:
+    coarse = Cox(time=TIME, event=DIED, edges=(0, 6, 12, 18, 24), on=(BY_SEX, BY_STAGE))
+    found = np.log(values(answer(coarse, 1e-9), "hazard ratio"))
+    np.testing.assert_allclose(found, PEERS["cox"], atol=0.06)
+
+
+IMPOSSIBLE = [
+    lambda: Table(columns=()),
+    lambda: Table(columns=(AGE, SEX), by=BY_SEX),
+    lambda: Levels(column=AGE),
+    lambda: Levels(column=AGE, cuts=(50, 40)),
+    lambda: Levels(column=SEX, cuts=(1,)),
+    lambda: Histogram(column=AGE, edges=(20, 90)),
+    lambda: Quantiles(column=AGE, edges=(20, 50, 90), at=(1.5,)),
+    lambda: Crosstab(rows=BY_SEX, across=BY_SEX),
+    lambda: Survival(time=TIME, event=STAGE, edges=MONTHS),
+    lambda: Survival(time=TIME, event=DIED, edges=(0, 12, 36)),
+    lambda: Survival(time=TIME, event=DIED, edges=(0, 12, 12)),
+    lambda: Cox(time=TIME, event=DIED, edges=MONTHS, on=()),
+    lambda: logistic(STAGE, (BY_SEX,)),
+    lambda: logistic(DIED, (AGE, AGE)),
+    lambda: Linear(outcome=SEX, on=(AGE,)),
+    lambda: stack({}),
+    lambda: stack({"one": TABLE}, "removal"),
+    lambda: Cox(
+        time=TIME,
+        event=DIED,
+        edges=MONTHS,
+        on=tuple(Levels(column=Column(name=f"c{k}", categories=("a", "b"))) for k in range(8)),
+    ),
+]
+
+
+@pytest.mark.parametrize("make", IMPOSSIBLE, ids=map(str, range(len(IMPOSSIBLE))))
+def test_what_cannot_be_asked_is_refused_in_one_sentence(make) -> None:
+    with pytest.raises(StudyError, match=r"expected .*; "):
+        make()
