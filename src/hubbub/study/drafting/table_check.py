@@ -72,7 +72,7 @@ def table_faults(table: RawTable, data: Data) -> list[Fault]:
     return [
         *table.faults,
         *_names(table, data),
-        *_rows(table, data.target, _target_law(data)),
+        *(_rows(table, data.target, _target_law(data)) if data.target else ()),
         *(fault for column in _columns(table, data) for fault in _column(table, column)),
         *_plain(table, data),
         *_oddities(table, data),
@@ -81,7 +81,7 @@ def table_faults(table: RawTable, data: Data) -> list[Fault]:
 
 def _names(table: RawTable, data: Data) -> Iterator[Fault]:
     """Columns that the study names and the file has not."""
-    for name in (data.target, *(column.name for column in data.columns)):
+    for name in filter(None, (data.target, *(column.name for column in data.columns))):
         if name in table.header:
             continue
         near = [one for one in table.header if folded(one) == folded(name)]
@@ -94,7 +94,14 @@ def _names(table: RawTable, data: Data) -> Iterator[Fault]:
 
 
 def _columns(table: RawTable, data: Data) -> list[Column]:
-    return [column for column in data.columns if column.name in table.header]
+    return [_with_gaps(column, data) for column in data.columns if column.name in table.header]
+
+
+def _with_gaps(column: Column, data: Data) -> Column:
+    """The column; where only statistics see it, cells may be missing."""
+    if column.feature and data.target:
+        return column
+    return replace(column, default=column.categories[0] if column.categories else column.low)
 
 
 def _column(table: RawTable, column: Column) -> Iterator[Fault]:
