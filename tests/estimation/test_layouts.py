@@ -27,7 +27,7 @@ from hubbub.estimation import (
     logistic,
     stack,
 )
-from hubbub.estimation.prefix_coding import PrefixCode
+from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.study import Column
 
 AGE = Column(name="age", low=20, high=90)
@@ -195,3 +195,11 @@ def test_p23_missing_cells_are_left_out_whatever_else_stands_in_the_record() -> 
         found = blocks(kind, cells)
         assert not found[0].any()
         assert found[1].any()
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
+def test_pooled_values_are_those_of_the_isotonic_regression(values: list[float]) -> None:
+    from scipy.optimize import isotonic_regression
+
+    found = rising(np.array(values))
+    np.testing.assert_allclose(found, isotonic_regression(values).x, atol=1e-6)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Estimate, Expectation, NoisyTest
@@ -147,7 +147,7 @@ def chi_square(counts: Array, sigma: float) -> NoisyTest:
         name="chi-square",
         statistic=statistic,
         degrees=degrees,
-        p_value=float(stats.chi2.sf(statistic, degrees)),
+        p_value=float(chdtrc(degrees, statistic)),
     )
 
 

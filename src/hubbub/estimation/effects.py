@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from hubbub.estimation.answer import Estimate, Expectation
 from hubbub.estimation.intervals import normal_quantile
@@ -103,7 +103,7 @@ def told(effects: Effects) -> list[int]:
 
 def two_sided(z: float) -> float:
     """The p-value of an effect that is z standard errors away from none."""
-    return float(2 * stats.norm.sf(abs(z)))
+    return float(2 * ndtr(-abs(z)))
 
 
 def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0) -> Effects:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from hubbub.estimation.answer import Estimate
 from hubbub.estimation.levels import Array
@@ -24,7 +24,7 @@ CLEAR = 5.0
 
 def normal_quantile(confidence: float) -> float:
     """How many standard deviations a two-sided interval of this confidence reaches."""
-    return float(stats.norm.isf((1.0 - confidence) / 2.0))
+    return float(-ndtri((1.0 - confidence) / 2.0))
 
 
 def ratio_interval(

@@ -16,7 +16,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import toeplitz
 
 from hubbub.estimation.levels import Array
 
@@ -73,4 +72,17 @@ def _lower(power: float, size: int) -> Array:
     """The Toeplitz matrix of (1 - x)^-power."""
     steps = np.arange(1, size)
     column = np.concatenate([[1.0], np.cumprod((steps - 1.0 + power) / steps)])
-    return np.asarray(toeplitz(column, np.zeros(size)))
+    below = np.subtract.outer(np.arange(size), np.arange(size))
+    return np.asarray(np.where(below >= 0, column[np.maximum(below, 0)], 0.0))
+
+
+def rising(values: Array) -> Array:
+    """The non-decreasing values that are nearest in squares: neighbours that fall are pooled."""
+    pools: list[tuple[float, int]] = []
+    for value in values.tolist():
+        mean, size = value, 1
+        while pools and pools[-1][0] > mean:
+            before, length = pools.pop()
+            mean, size = (mean * size + before * length) / (size + length), size + length
+        pools.append((mean, size))
+    return np.repeat([mean for mean, _ in pools], [size for _, size in pools])

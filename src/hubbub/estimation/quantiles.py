@@ -12,13 +12,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation
 from hubbub.estimation.intervals import CLEAR, normal_quantile, share
 from hubbub.estimation.levels import Array, Cells, Levels
-from hubbub.estimation.prefix_coding import PrefixCode
+from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.study import Column
 
 _POWER = 0.45
@@ -142,15 +141,15 @@ class Quantiles:
     def _inverse(self, probabilities: Array, sums: Array) -> Array:
         """Where the monotone distribution function has these values."""
         shares = self._monotone(sums)
-        rising = np.concatenate([[0.0], shares]) + np.linspace(0.0, 1e-9, len(self.edges))
-        return np.asarray(np.interp(probabilities, rising, self.edges))
+        strictly = np.concatenate([[0.0], shares]) + np.linspace(0.0, 1e-9, len(self.edges))
+        return np.asarray(np.interp(probabilities, strictly, self.edges))
 
     def _monotone(self, sums: Array) -> Array:
         """(size,) the distribution function at the upper edges, made to rise from 0 to 1."""
         totals = self._code.totals @ sums
-        rising = isotonic_regression(np.clip(totals / totals[-1], 0.0, 1.0)).x
-        rising[-1] = 1.0
-        return np.asarray(rising)
+        shares = rising(np.clip(totals / totals[-1], 0.0, 1.0))
+        shares[-1] = 1.0
+        return shares
 
     def _curve(self, sums: Array, sigma: float) -> Curve:
         totals, z = self._code.totals, normal_quantile(self.confidence)

@@ -17,13 +17,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import isotonic_regression
+from scipy.special import chdtrc
 
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
-from hubbub.estimation.intervals import count, normal_quantile
+from hubbub.estimation.intervals import CLEAR, count, normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels
+from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.study import Column
 
@@ -126,7 +126,7 @@ class Survival:
         ]
         named = list(zip(self._groups, courses, strict=True))
         if self.by:
-            named.insert(0, ("", self._together(courses)))
+            named.insert(0, ("", _together(courses)))
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self._sets.bins]
         tested = self.test and len(blocks) > 1 and all(course.length for course in courses)
@@ -148,15 +148,6 @@ class Survival:
                 ),
             ),
             refusal="" if shown else "too few records at risk for the noise",
-        )
-
-    def _together(self, courses: list[_Course]) -> _Course:
-        """All groups as one, with the noise of each."""
-        return _Course(
-            self._sets,
-            np.sum([course.events for course in courses], axis=0),
-            np.sum([course.at_risk for course in courses], axis=0),
-            courses[0].sigma * math.sqrt(len(courses)),
         )
 
     def _rows(self, name: str, course: _Course) -> list[Estimate]:
@@ -190,10 +181,14 @@ class _Course:
 
         A curve over less than a quarter of the grid is none: it would be there by luck.
         """
-        left = self.at_risk[:-1] - self.events
-        noisy = left < _CLEAR * self.sigma * np.linalg.norm(self._left, axis=1)
-        length = int(np.argmax(noisy)) if noisy.any() else self.sets.bins
+        length = self.bins_clear_of(_CLEAR)
         return length if 4 * length >= self.sets.bins else 0
+
+    def bins_clear_of(self, deviations: float) -> int:
+        """How many bins come before the first with fewer survivors than so much of their noise."""
+        left = self.at_risk[:-1] - self.events
+        noisy = left < deviations * self.sigma * np.linalg.norm(self._left, axis=1)
+        return int(np.argmax(noisy)) if noisy.any() else self.sets.bins
 
     @cached_property
     def _left(self) -> Array:
@@ -253,23 +248,23 @@ class _Course:
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
         rows = self._noise_rows * self.sigma
-        steps = np.sqrt(np.diff(self.greenwood, prepend=0.0))
-        rng = np.random.default_rng(_SEED)
-        paths = rng.standard_normal((_DRAWS, rows.shape[1])) @ rows.T
-        paths += np.cumsum(rng.standard_normal((_DRAWS, self.length)) * steps, axis=1)
-        widest = np.max(np.abs(paths) / np.sqrt(self.noise + self.greenwood), axis=1)
+        covariance = rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood)
+        errors = np.sqrt(np.diag(covariance))
+        correlation = covariance / np.outer(errors, errors) + 1e-9 * np.eye(self.length)
+        draws = np.random.default_rng(_SEED).standard_normal((_DRAWS, self.length))
+        widest = np.max(np.abs(draws @ np.linalg.cholesky(correlation).T), axis=1)
         return float(np.quantile(widest, confidence))
 
     def curve(self, name: str, confidence: float) -> Curve:
         """The curve up to where it ends."""
-        rising = isotonic_regression(np.maximum(self.hazard, 0.0)).x
+        hazard = rising(np.maximum(self.hazard, 0.0))
         low, high = self.ends(normal_quantile(confidence))
         band = self.ends(self.band_quantile(confidence))
         end = self.length + 1
         return Curve(
             name=name,
             x=self.sets.edges[:end],
-            y=_from_one(np.exp(-rising)),
+            y=_from_one(np.exp(-hazard)),
             low=_from_one(low),
             high=_from_one(high),
             band_low=_from_one(band[0]),
@@ -300,6 +295,16 @@ class _Course:
         ]
 
 
+def _together(courses: list[_Course]) -> _Course:
+    """All groups as one, with the noise of each."""
+    return _Course(
+        courses[0].sets,
+        np.sum([course.events for course in courses], axis=0),
+        np.sum([course.at_risk for course in courses], axis=0),
+        courses[0].sigma * math.sqrt(len(courses)),
+    )
+
+
 class _Compared(NamedTuple):
     """The log-rank statistic of all groups but the last, and its covariance."""
 
@@ -322,14 +327,14 @@ def log_rank(courses: list[_Course], sigma: float) -> NoisyTest:
         name="log-rank",
         statistic=statistic,
         degrees=degrees,
-        p_value=float(stats.chi2.sf(statistic, degrees)),
+        p_value=float(chdtrc(degrees, statistic)),
         z=z if degrees == 1 else None,
     )
 
 
 def _compared(courses: list[_Course], sigma: float) -> _Compared:
-    """Observed less expected events, over bins in which enough are at risk in each group."""
-    sets, end = courses[0].sets, max(course.length for course in courses)
+    """Observed less expected events, over the bins in which enough are at risk in all."""
+    sets, end = courses[0].sets, max(_together(courses).bins_clear_of(CLEAR), 1)
     events = np.array([course.events[:end] for course in courses])
     risk = np.array([course.at_risk[:end] for course in courses])
     total = risk.sum(axis=0)
