@@ -30,6 +30,9 @@ LONG = {
     "test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders": ("0",),
     "test_a_disk_that_is_full_stops_the_run_and_loses_nothing": ("0",),
     "test_a_study_that_sends_ten_numbers_of_twenty_seven_trains": ("gaussian",),
+    "test_with_hardly_any_noise_it_learns": ("gaussian",),
+    "test_a_rehearsal_has_the_law_of_a_run": (', projection = 20, download = "bfloat16"',),
+    "test_a_finished_run_is_not_made_again_and_a_lost_one_is": ("scaling",),
     "test_every_step_is_taken_along_the_lifted_sum": ("gaussian-0", "sign-0"),
     "test_the_revealed_numbers_have_the_planned_noise": ("gaussian",),
     "test_every_sum_and_step_of_an_honest_run_is_made_again": (

@@ -54,12 +54,14 @@ def test_the_architecture_page_draws_the_layers_that_are_checked() -> None:
 
 
 def test_every_place_in_the_glossary_exists() -> None:
-    """The third column says where a thing lives; its words stand there once each."""
-    rows = re.findall(r"(?m)^\| \*\*(.+?)\| .+? \| (.*?) ?\| .*?\|$", GLOSSARY)
-    assert len(rows) > 100
-    named = [path for _, where in rows for path in QUOTED.findall(where)]
+    """Each entry ends with where its thing lives; its words stand there once each."""
+    entries = re.findall(r"(?ms)^- \*\*(.+?)\*\*(.+?)(?=\n- |\n\n|\Z)", GLOSSARY)
+    assert len(entries) > 100
+    quoted = [text for _, told in entries for text in QUOTED.findall(told)]
+    named = [text for text in quoted if text.endswith((".py", "/"))]
+    assert len(named) > 100
     assert sorted(path for path in named if not exists(path)) == []
-    words = [word for heads, _ in rows for word in heads.split("**")[0].split(", ")]
+    words = [word for heads, _ in entries for word in heads.split(", ")]
     assert sorted(word for word in words if words.count(word) > 1) == []
 
 

@@ -190,6 +190,7 @@ def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
     )
 
 
+@pytest.mark.slow
 def test_projection_is_charged_by_its_kind_and_sends_fewer_bytes(small):
     rows, _ = small("projection")
     by_kind = {row["kind"]: row for row in rows}

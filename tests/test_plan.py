@@ -634,6 +634,7 @@ def test_p8_one_vector_is_charged_exactly():
     assert made.to_dict()["projection"]["exact"] is True
 
 
+@pytest.mark.slow
 def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
     training = {"sampling": "none", "sample_rate": 1.0, "steps": 5, "projection": 5}
     one = plan_in_short(study(training=training))

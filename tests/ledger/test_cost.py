@@ -92,6 +92,7 @@ def test_p10_records_that_the_adversary_owns_are_charged():
     assert upper(kind, STEPS, "substitute", 1e-5) > 1.001 * upper(none, STEPS, "substitute", 1e-5)
 
 
+@pytest.mark.slow
 def test_p8_a_projection_is_charged():
     plan = planned(study("add-remove", "gaussian", "poisson"))
     kind = kind_of(plan)

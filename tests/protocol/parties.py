@@ -65,13 +65,14 @@ def _seed(purpose: str, name: str, size: int) -> bytes:
 class World:
     """A roster, everybody's keys, and who shares masks with whom.
 
-    With joint seeds (`joint`), sums are projected by signs.
+    With joint seeds (`joint`), sums are projected by signs. With a `correlation`, noise has one.
     """
 
     layout: Layout
     keys: tuple[Keys, ...] = field(repr=False)
     quorum: int
     joint: bool = False
+    correlation: tuple[int, ...] = ()
 
     @cached_property
     def roster(self) -> Roster:
@@ -93,6 +94,7 @@ class World:
             projection="sign" if self.joint else "",
             clip=2.0**20,
             most_records=1 << 10,
+            correlation=self.correlation,
         )
 
     def seed_check(self, session: bytes = SESSION) -> SeedCheck:
@@ -154,11 +156,16 @@ class World:
         return frame.sealed(self.keys[sender])
 
     def model(
-        self, active: Sequence[int], round: int = 1, attempt: int = 0, value: float = 0.0
+        self,
+        active: Sequence[int],
+        round: int = 1,
+        attempt: int = 0,
+        value: float = 0.0,
+        row: int = 0,
     ) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
         parameters = np.full(self.terms.parameters, value, dtype=np.float32)
-        payload = self.terms.model_payload(active, parameters)
+        payload = self.terms.model_payload(active, parameters, row)
         return self.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
     def request(
@@ -185,6 +192,7 @@ def world(
     degree: int = 0,
     each: int = 0,
     joint: bool = False,
+    correlation: tuple[int, ...] = (),
 ) -> World:
     """A world of silos a, b, c, ... and nodes; degree 0 is the complete graph."""
     names = tuple(f"silo-{number}" for number in range(1, silos + 1))
@@ -192,7 +200,9 @@ def world(
     keys = [fixed_keys("aggregator", "aggregator")]
     keys += [fixed_keys(name, "silo") for name in names]
     keys += [fixed_keys(f"node-{number}", "node") for number in range(1, nodes + 1)]
-    return World(layout=layout, keys=tuple(keys), quorum=quorum, joint=joint)
+    return World(
+        layout=layout, keys=tuple(keys), quorum=quorum, joint=joint, correlation=correlation
+    )
 
 
 def honest(phase: str, receiver: int, frames: Any) -> Any:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import hubbub
 from hubbub.errors import StudyError
+from hubbub.protocol.primitives import identity
 from hubbub.protocol.primitives.identity import (
     Identity,
     Keys,
@@ -234,6 +235,39 @@ def test_a_signature_of_another_party_or_content_does_not_verify() -> None:
     assert ONE.verifies(signature, b"content")
     assert not ONE.verifies(signature, b"contents")
     assert not OTHER.verifies(signature, b"content")
+
+
+def test_a_signature_made_here_is_not_verified_again_and_one_bit_off_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one process every party looks at the same frames; what is remembered is all three."""
+    signature, content = W.keys[1].sign(b"remembered"), b"remembered"
+    for bit in range(8 * len(signature)):
+        changed = (int.from_bytes(signature, "little") ^ 1 << bit).to_bytes(64, "little")
+        assert not ONE.verifies(changed, content)
+    assert not ONE.verifies(signature, b"rememberee")
+    assert not OTHER.verifies(signature, content)
+    monkeypatch.setattr(identity, "Ed25519PublicKey", None)  # nothing is left to verify with
+    assert ONE.verifies(signature, content)
+
+
+def test_keys_under_another_partys_name_sign_for_nobody_but_themselves() -> None:
+    """What is remembered of a signature goes by the key that made it, not by the name on it."""
+    false = dataclasses.replace(W.keys[2], identity=ONE)
+    signature = false.sign(b"content of another")
+    assert not ONE.verifies(signature, b"content of another")
+    assert W.keys[2].identity.verifies(signature, b"content of another")
+
+
+def test_few_signatures_are_remembered_and_none_of_long_contents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(identity, "_MOST_KNOWN", 3)
+    known = identity.TrueSignatures()
+    for number in range(5):
+        known.add(bytes(32), bytes(64), bytes([number]))
+    known.add(bytes(32), bytes(64), bytes(513))
+    assert [one[2] for one in known._known] == [b"\3", b"\4"]
 
 
 def test_fresh_keys_are_fresh_and_never_shown() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hubbub.assurance.transcript import frame_records
 from hubbub.protocol.primitives import wire
 from hubbub.protocol.primitives.wire import HEADER_BYTES, Frame, Tag, parse
 from hubbub.session import secure_sum
@@ -119,6 +120,15 @@ def test_a_look_that_believes_nothing_changes_nothing(hashed: list[int]) -> None
     assert (wire.sender_of(data), wire.receiver_of(data)) == (1, 0)
     read(data)
     assert hashed.count(VECTOR) == 1  # the sender's: it is still recognised
+
+
+def test_what_was_verified_is_written_down_without_being_hashed_again(hashed: list[int]) -> None:
+    data, head = large(bytes(SIZE)), bytes(32)
+    frame = read(bytes(bytearray(data)))  # from another machine
+    again = frame_records.record_of(data, head, full=False)
+    hashed.clear()
+    assert frame_records.record_of(data, head, full=False, short=frame.short) == again
+    assert hashed == [64]  # of the chain: what stands for the vector, with the MODEL's
 
 
 @pytest.mark.parametrize("nodes", [0, 2])

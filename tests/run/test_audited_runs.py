@@ -423,7 +423,7 @@ def test_an_audit_is_written_though_nobody_reads_what_it_says(
 @pytest.mark.parametrize(
     "change",
     [
-        ("[training]", "[training]\nprojection = 4"),
+        ("[training]", '[training]\nprojection = 4\nprojection_kind = "layers"'),
         ("colluders = 1", 'colluders = 1\ntrust = "tee"'),
     ],
 )

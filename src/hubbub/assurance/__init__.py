@@ -33,11 +33,13 @@ from hubbub.assurance.ledger import (
     Entry,
     Kind,
     Ledger,
+    PrivacyFilter,
     Progress,
     Statement,
     Tally,
     Witness,
     Witnessed,
+    attempts_of,
     entry_of,
     kind_of,
 )

@@ -11,7 +11,7 @@ import numpy as np
 from hubbub.cli.output import add_command, bar, emit, number, say, table
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import UserError
-from hubbub.report import called, spoken
+from hubbub.report import called, spoken, words_of
 from hubbub.study import Study, sources
 
 _REPEATS, _MOST = 10, 10_000
@@ -25,6 +25,9 @@ def add_commands(commands: Any) -> None:
     compared.add_argument("--repeats", type=int, default=_REPEATS, help="runs of each; default 10")
     compared.add_argument(
         "--baselines", default="", help="some of trusted,local-dp,alone,non-private; default all"
+    )
+    compared.add_argument(
+        "--metric", help="which to compare by; default: the telling one of the target's kind"
     )
     compared.add_argument("--out", type=Path, help="folder for hubbub's run and the report")
     compared.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
@@ -47,20 +50,22 @@ def _compare(options: argparse.Namespace) -> int:
             modes=modes,
             out=out,
             ledgers=options.ledgers,
+            metric=options.metric,
             progress=progress.advance,
         )
     shown = found.table()
     if options.json:
         emit({**shown.to_dict(), "repeats": repeats, "out": str(out)})
         return 0
-    metric = found.metric.upper() if found.metric == "auc" else found.metric
+    words = words_of(found.metric)
+    metric, way = words.name, f", {words.better} is better" if words.better else ""
     table(
-        f"Is joining worth it? {metric} on public test data, mean of {repeats}",
+        f"Is joining worth it? {metric} on public test data, mean of {repeats}{way}",
         ("", metric, "± (95 %)", "epsilon", "against"),
         [
             (
                 called(one.name),
-                f"{one.mean:.3f}",
+                words.shown(one.mean),
                 margin(found.values[one.name]),
                 "none" if one.epsilon is None else number(one.epsilon, 3),
                 "nobody" if one.adversary is None else spoken(one.adversary),
@@ -105,7 +110,8 @@ def _rehearse(options: argparse.Namespace) -> int:
     with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
         found = rehearse(study, repeats=repeats, progress=progress.advance)
     plan, privacy = found[0].plan, study.privacy
-    names = [name for name in found[0].final if name not in ("step", "epsilon")]
+    held = [name for name in found[0].final if name not in ("step", "epsilon")]
+    names = [name for name in held if all(name in result.final for result in found)]
     values = {name: [result.final[name] for result in found] for name in names}
     cost = (
         f"a rehearsal protects nobody: on private records each one is a release of its own, so "

@@ -28,7 +28,7 @@ from hubbub.network import (
 )
 from hubbub.planning import plan
 from hubbub.protocol import Roster
-from hubbub.study import Study
+from hubbub.study import Study, code_hashes
 
 
 def add_commands(commands: Any) -> None:
@@ -173,7 +173,8 @@ def _approve(options: argparse.Namespace) -> int:
         say("not approved; nothing was changed")
         return 1
     path = site.approve(study, roster, new_roster=options.new_roster)
-    named = {"study_id": study.id.hex(), "own_code": study.own_code}
+    hashes = code_hashes.code_hashes(study)
+    named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     found = {**named, "approved": True, "file": str(path)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
     return 0
@@ -184,7 +185,11 @@ def _show(study: Study, roster: Roster, ledger: Path) -> None:
     _show_roster(roster)
     said = tomllib.loads(study.as_toml())
     table("The study, word by word", ("", ""), list(_flat(said)))
-    if not study.own_code:
+    hashes = code_hashes.code_hashes(study)
+    if hashes:
+        rows = [(name, found or "not found here") for name, found in hashes.items()]
+        table("Code that runs at this party, and the SHA-256 of its source", ("", ""), rows)
+    else:
         say("code that runs at this party: that of hubbub alone")
     if "evaluate" not in said["training"]:
         say("no evaluation on the silos' records")

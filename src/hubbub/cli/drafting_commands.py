@@ -26,6 +26,7 @@ from hubbub.study.drafting import (
     with_tidy,
     write_tidy,
 )
+from hubbub.study.tabular import KINDS, Outcome
 
 
 def add_commands(commands: Any) -> None:
@@ -34,6 +35,13 @@ def add_commands(commands: Any) -> None:
     init = add_command(commands, "init", words, _init)
     init.add_argument("files", type=Path, nargs="+", help="a CSV or Parquet file for each silo")
     init.add_argument("--target", metavar="COLUMN", help="what to learn; default: it is guessed")
+    words = "whose a record is: all of one patient's are one unit; default: each record is one"
+    init.add_argument("--patient", metavar="COLUMN", help=words)
+    kinds = ("class", *KINDS)
+    init.add_argument("--kind", choices=kinds, help="of what to learn; default: it is guessed")
+    init.add_argument(
+        "--event", metavar="COLUMN", help="says whether the time in --target ends with the event"
+    )
     init.add_argument(
         "--out", type=Path, default=Path("study.toml"), help="the study; default study.toml"
     )
@@ -56,7 +64,13 @@ def _init(options: argparse.Namespace) -> int:
             f"expected no file {options.out} yet, found one; name another with --out, or add "
             "--replace"
         )
-    made = draft(options.files, target=options.target)
+    made = draft(
+        options.files,
+        target=options.target,
+        kind=options.kind,
+        event=options.event,
+        patient=options.patient,
+    )
     left_out: dict[str, int] = {}
     if options.tidy is not None:
         with writing(options.tidy, "folder"):
@@ -81,7 +95,7 @@ def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
     """What a run would refuse of the files that the study names, and what is odd."""
     if tidied:
         return checked(study, made.parties[: len(made.tables)], Path())
-    return [*made.faults, *all_faults(made.tables, study.data)]
+    return [*made.faults, *all_faults(made.tables, study.data, made.tables)]
 
 
 def _is_ready(made: Draft, faults: list[Fault]) -> bool:
@@ -95,6 +109,10 @@ def _next(options: argparse.Namespace, made: Draft, faults: list[Fault]) -> str:
         return f"hubbub check {shlex.quote(str(options.out))}"
     if not _is_ready(made, faults):
         more = ["--target", options.target or made.target.name, "--out", str(options.out)]
+        more += ["--patient", made.patient] if made.patient else []
+        if made.target.outcome is not None:
+            more += ["--kind", made.target.outcome.kind]
+            more += [part for one in made.target.columns[1:] for part in ("--event", one)]
         more += ["--tidy", "tidy", "--replace"]
         return shlex.join(["hubbub", "init", *map(str, options.files), *more])
     if len(made.tables) == 1:
@@ -111,7 +129,9 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
         "positive": made.target.positive,
         "negative": made.target.negative,
         "classes": made.target.classes,
+        "kind": made.target.outcome.kind if made.target.outcome else "class",
         "columns": [one.name for one in made.used],
+        "patient": made.patient,
         "left_out": {one.name: one.why for one in made.columns if not one.column},
         "private": made.private,
         "rows_left_out": left_out,
@@ -150,7 +170,9 @@ def _show(
 def _learned(made: Draft) -> tuple[str, str, str]:
     """The target's row of the table."""
     target = made.target
-    if target.classes:
+    if target.outcome is not None:
+        meaning = f"the target: {_outcome(target.outcome)}"
+    elif target.classes:
         meaning = f"the target: {', '.join(target.classes)}"
     else:
         meaning = (
@@ -158,6 +180,13 @@ def _learned(made: Draft) -> tuple[str, str, str]:
         )
     guess = ("guessed: --target names another",) if target.guessed else ()
     return target.name, meaning, "; ".join((*guess, *target.notes))
+
+
+def _outcome(outcome: Outcome) -> str:
+    """What is learned, in a few words."""
+    if outcome.grid:
+        return f"a time to the event of {outcome.event}, seen up to {outcome.grid[-1]:g}"
+    return f"{outcome.kind} from {outcome.low:g} to {outcome.high:g}"
 
 
 def _becomes(one: Any) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.assurance.attestation import policy_of
 from hubbub.cli.answer_output import expected_to_dict, show_answers, show_expected
 from hubbub.cli.output import (
     AUDIT_WORDS,
@@ -27,7 +26,7 @@ from hubbub.cli.output import (
 )
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table, plan
-from hubbub.report import called, interval, promised_against, spoken
+from hubbub.report import called, in_brief, interval, promised_against, spoken
 from hubbub.study import Study, sources
 
 if TYPE_CHECKING:
@@ -37,11 +36,6 @@ _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
     "those that are missing here, and they count as spent"
 )
-_SCORES = {
-    "auc": "auc",
-    "accuracy": "accuracy",
-    "held_back_accuracy": "held-back accuracy",
-}
 _NOT_SCORED = (
     "not scored: the study has neither data.test nor training.evaluate; judge the model on records "
     "that were not used for it"
@@ -203,7 +197,7 @@ def show_plan(made: Plan) -> None:
     """The plan as tables for people."""
     study = made.study
     table(
-        f"{study.name}: what each adversary can learn about one record "
+        f"{study.name}: what each adversary can learn about one {study.data.unit} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
         ("adversary", "noise left (sigma / C)", "epsilon"),
         [
@@ -213,7 +207,8 @@ def show_plan(made: Plan) -> None:
                 number(one.epsilon),
             )
             for one in made.exposures
-        ],
+        ]
+        + _patient_row(made),
     )
     if made.joint_batches:
         table(
@@ -230,8 +225,9 @@ def show_plan(made: Plan) -> None:
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
             ("the same in grid steps", number(made.share_sigma_grid)),
+            *_correlated(made),
             ("word", f"{made.word_bits} bits"),
-            ("records in one direction that fit a word", str(made.capacity)),
+            (f"{study.data.unit}s in one direction that fit a word", str(made.capacity)),
             ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
             ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
             (
@@ -241,8 +237,11 @@ def show_plan(made: Plan) -> None:
         ],
     )
     show_expected(made)
-    for role, asked in (study.attestation.asked() if study.attestation else {}).items():
-        say(f"evidence of every {role}: {policy_of(asked).words()}")
+    if study.attestation:
+        from hubbub.assurance.attestation import policy_of
+
+        for role, asked in study.attestation.asked().items():
+            say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:
@@ -252,11 +251,32 @@ def show_plan(made: Plan) -> None:
         )
 
 
+def _correlated(made: Plan) -> list[tuple[str, str]]:
+    """How noise is correlated, if it is."""
+    how, kept = made.correlation, made.window_bytes
+    if how is None:
+        return []
+    return [
+        ("noise is correlated over so many steps", str(how.bands)),
+        ("error of the training's noise, against independent", f"{how.error:.3f}"),
+        ("noise that a silo keeps in memory", "unknown" if kept is None else f"{kept:,} bytes"),
+    ]
+
+
+def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
+    """What the promised adversary can learn about a patient, where the study speaks of patients."""
+    found = made.patient
+    if found is None:
+        return []
+    shown = "no account" if found.epsilon is None else number(found.epsilon)
+    who = f"{made.stated.adversary}, about {found.who}"
+    return [(who, number(made.stated.noise_multiplier), shown)]
+
+
 def _note(row: Mapping[str, float]) -> str:
     """The newest metrics in a few words."""
     shown = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
-    shown += [f"{name} {row[key]:.3f}" for key, name in _SCORES.items() if key in row]
-    return ", ".join(shown)
+    return ", ".join([*shown, *in_brief(row)])
 
 
 def new_folder(name: str) -> Path:

@@ -69,3 +69,14 @@ def single_value(value: torch.Tensor) -> torch.Tensor:
             "reduce over everything but the first dimension, which is that of the records"
         )
     return value.reshape(())
+
+
+def on_device(
+    values: Tensors,
+    device: torch.device,
+    change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.contiguous,
+) -> Tensors:
+    """The tensor, or each of the tuple, changed in one way and on that device."""
+    if isinstance(values, tuple):
+        return tuple(change(one).contiguous().to(device) for one in values)
+    return change(values).contiguous().to(device)

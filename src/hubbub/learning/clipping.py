@@ -1,7 +1,8 @@
 """The clipping factor of one record, and the proof that rounding never carries a record past C.
 
 Theory of operation (docs/privacy.md P14). Let g be one record's gradient as it is stored: a vector
-of m <= 2^32 floats of the model's dtype, or the exact outer product of two such vectors. Its
+of m <= 2^32 floats of the model's dtype, or the exact outer product of two such vectors; of sums of
+products, which are kept in float64, P21 says the same. Its
 contribution to the sum is c*g, and the claim is |c*g| <= clip in exact arithmetic:
 
 1. Squares are accumulated in float64. Those of float32 numbers are exact there and neither overflow

@@ -67,7 +67,7 @@ def through_frozen(
             "expected images of as many channels as model.frozen takes, and large enough, found "
             f"records of shape {shape}; correct the data or name other weights"
         ) from None
-    return Records(inputs=features.astype(np.float32), targets=records.targets)
+    return records.with_inputs(features.astype(np.float32))
 
 
 def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:

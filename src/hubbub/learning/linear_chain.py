@@ -20,8 +20,10 @@ from hubbub.learning.layer_sites import (
     linear_on,
     site_parts,
 )
+from hubbub.learning.losses import ROW_LOSSES
 from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 
 # Losses that give one value per row and know no parameter, with reduction="none".
 _ROW_LOSSES = (functional.cross_entropy, functional.binary_cross_entropy_with_logits)
@@ -44,8 +46,11 @@ class Squeeze(nn.Module):
 
 def chain_of(model: nn.Module, loss: Loss, batch: Batch) -> list[nn.Module] | None:
     """The layers of `model` in order, or None where the fast method is not provably right."""
+    inputs, units = batch.inputs[0], False
+    if isinstance(model, UnitModel) and isinstance(loss, UnitLoss) and _is_plain(model):
+        model, loss, inputs, units = model.rows, loss.rows, inputs.flatten(0, 1), True
     layers = list(_unrolled(model))
-    rows = len(batch.inputs) == 1 and not batch.paired and _rows(batch.inputs[0], layers)
+    rows = len(batch.inputs) == 1 and batch.paired == units and _rows(inputs, layers)
     known = all(_is_plain(m) and _on_list(m) for m in layers)
     owned = [id(p) for m in layers for p in m.parameters()]
     if rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
@@ -84,6 +89,8 @@ def _on_list(layer: nn.Module) -> bool:
 def _is_row_loss(loss: Loss) -> bool:
     """Whether `loss` is known to give one value per row."""
     if isinstance(loss, functools.partial):
+        if loss.func in ROW_LOSSES:
+            return not loss.args
         options = loss.keywords
         tensors = any(isinstance(v, nn.Parameter) for v in options.values())
         known = loss.func in _ROW_LOSSES and not loss.args and not tensors
@@ -96,18 +103,23 @@ def _is_row_loss(loss: Loss) -> bool:
 def chain_parts(
     layers: list[nn.Module], loss: Loss, layout: ParameterLayout, batch: Batch
 ) -> Iterator[Source]:
-    """Per-record gradients of all Linear layers, from one forward and one backward."""
+    """Per-record gradients of all Linear layers, from one forward and one backward.
+
+    A unit's rows go through the layers as rows, and meet again at each Linear one and in the loss.
+    """
     sites: list[Site] = []
-    values = batch.inputs[0]
+    places = batch.inputs[0].shape[:2] if batch.paired else None
+    values = batch.inputs[0].flatten(0, 1) if places else batch.inputs[0]
     for layer in layers:
         owned = (layer.weight, layer.bias) if isinstance(layer, nn.Linear) else ()
         names = [layout.names.get(id(parameter)) for parameter in owned]
         if not any(names):  # elementwise, or frozen
             values = layer(values)
             continue
-        values, site = linear_on(values, layer.weight, layer.bias, names)
+        met = values.unflatten(0, places) if places else values
+        values, site = linear_on(met, layer.weight, layer.bias, names)
         sites.append(site)
-    losses = loss(values, batch.labels())
+    losses = loss(values.unflatten(0, places) if places else values, batch.labels())
     edges = [site.edge for site in sites]
     backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
     return site_parts(sites, list(backprops))

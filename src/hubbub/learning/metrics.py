@@ -1,24 +1,20 @@
-"""How good a model is on records that are public, or private inside a silo.
+"""How good predictions are on records that are public, by metrics with their usual names.
 
-Nothing here is noised, so nothing here may leave a silo. This file knows no training.
+Nothing here is noised, so nothing here may leave a silo. This file knows arrays, no models.
 """
 
 from __future__ import annotations
 
-import copy
-import math
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
+from scipy.special import expit, xlogy
 
 from hubbub.errors import DataError
-from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.models import default_loss, outputs_of
-from hubbub.learning.torch_settings import device_of, device_under, is_on, plain_attention
-from hubbub.study import Records
+
+_NEWTON = 100  # steps, at most
+_FAR = 1e3  # a slope beyond this has no end: the classes are told apart by every record
 
 
 def auc(scores: NDArray[Any], targets: NDArray[Any]) -> float:
@@ -50,77 +46,41 @@ def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
     return float((found == (targets > 0.5)).mean() if outputs.ndim == 1 else found.mean())
 
 
-@torch.no_grad()
-def evaluate(
-    model: nn.Module, loss: Loss, inputs: Tensors, targets: torch.Tensor, *, chunk: int = 1024
-) -> dict[str, float]:
-    """Mean loss, accuracy and, for a single logit, AUC of a classifier in eval mode.
+def brier(logits: NDArray[Any], targets: NDArray[Any]) -> float:
+    """Mean squared error of the probabilities of two classes, from logits (n,)."""
+    return float(np.mean((expit(logits.astype(np.float64)) - targets) ** 2))
+
+
+def calibration_slope(logits: NDArray[Any], targets: NDArray[Any]) -> float:
+    """The slope of a logistic regression of targets on logits: 1 if they are as sure as they may.
 
     Args:
-        model: gives logits (n,) or (n, classes); its mode is put back afterwards.
-        loss: one value per record, shape (n,).
-        inputs: public records, (n, ...), or a tuple of such tensors, on any device.
-        targets: (n,).
-        chunk: records evaluated at once, where the model is.
+        logits: (n,).
+        targets: (n,) 0 or 1.
 
     Returns:
-        "loss" (in the loss's own unit), "accuracy" (a share in [0, 1]) and "auc" (a probability),
-        each where it is defined and a finite number.
-
-    Raises:
-        DataError: there is no record, or inputs and targets do not hold the same number.
-
-    >>> import functools
-    >>> loss = functools.partial(nn.functional.cross_entropy, reduction="none")
-    >>> evaluate(nn.Identity(), loss, torch.eye(3), torch.arange(3))["accuracy"]
-    1.0
+        The slope; nan where there is none, as all logits are one or tell the classes apart.
     """
-    batch, training = batch_of(inputs, targets), model.training
-    device = device_under(model)
-    outputs, losses = [], []
-    model.eval()
-    try:
-        with plain_attention():
-            for start in range(0, batch.size, chunk):
-                piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
-                outputs.append(model(*piece.inputs))
-                losses.append(loss(outputs[-1], piece.labels()))
-    finally:
-        model.train(training)
-    if not outputs:
-        raise DataError("expected at least one record to evaluate, found none; check the test set")
-    logits, truth = torch.cat(outputs).cpu().numpy(), targets.cpu().numpy()
-    found = {"loss": float(torch.cat(losses).double().mean()), "accuracy": accuracy(logits, truth)}
-    if logits.ndim == 1 and len(np.unique(truth)) == 2 and np.isfinite(logits).all():
-        found["auc"] = auc(logits, truth)
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    rows = np.column_stack([np.ones(len(logits)), logits.astype(np.float64)])
+    found = np.zeros(2)
+    for _ in range(_NEWTON):
+        chances = expit(rows @ found)
+        curvature = rows.T @ (rows * (chances * (1 - chances))[:, None])
+        if np.linalg.cond(curvature) > 1e12 or abs(found[1]) > _FAR:
+            return float("nan")
+        step = np.linalg.solve(curvature, rows.T @ (targets - chances))
+        found = found + step
+        if np.abs(step).max() < 1e-10 * (1 + np.abs(found).max()):
+            return float(found[1])
+    return float("nan")
 
 
-def evaluate_records(
-    model: nn.Module, records: Records, *, device: str = "cpu"
-) -> dict[str, float]:
-    """Metrics of a model on public records.
+def errors(predicted: NDArray[Any], targets: NDArray[Any]) -> dict[str, float]:
+    """Root mean squared error and mean absolute error, in the targets' unit."""
+    away = predicted - targets
+    return {"rmse": float(np.sqrt(np.mean(away**2))), "mae": float(np.mean(np.abs(away)))}
 
-    Args:
-        model: gives outputs of shape (n,) or (n, classes); left as it is.
-        records: public, such as the test set; at least one.
-        device: where they are computed, a name that `hubbub.learning.device_of` takes.
 
-    Returns:
-        "loss" (nats per record), "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a
-        probability); each where it is defined and finite.
-
-    Raises:
-        DataError: there are no records.
-        ModelError: the outputs have another shape.
-        UserError: there is no such device.
-
-    >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
-    >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
-    1.0
-    """
-    place = device_of(device)
-    model = model if is_on(model, place) else copy.deepcopy(model).to(place)
-    inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
-    loss = default_loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
-    return evaluate(model, loss, inputs, targets)
+def poisson_deviance(rates: NDArray[Any], targets: NDArray[Any]) -> float:
+    """Mean Poisson deviance of rates above 0, for counts."""
+    return float(2.0 * np.mean(xlogy(targets, targets / rates) - targets + rates))

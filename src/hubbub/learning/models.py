@@ -39,6 +39,7 @@ def build_model(
     hidden: Sequence[int] = (),
     bias: bool = True,
     seed: bytes,
+    intervals: int = 0,
 ) -> nn.Module:
     """Build a model whose first weights follow from `seed` alone.
 
@@ -56,6 +57,9 @@ def build_model(
         hidden: widths of the hidden layers; a "cnn" without them has the paper's three of 384.
         bias: whether fully connected layers have biases.
         seed: any bytes, public.
+        intervals: of a time to an event. With one output, a built-in model then gives the
+            proportional log-odds of all of them, (n, intervals): one number of each record, and an
+            intercept for each interval, zero at first.
 
     Returns:
         The model, on the CPU, with float32 parameters (a factory's are as it made them).
@@ -75,13 +79,16 @@ def build_model(
         )
     with _seeded(seed):
         if kind == "logistic":
-            return _logistic(inputs, outputs, bias)
-        if kind == "mlp":
+            layers = _logistic(inputs, outputs, bias)
+        elif kind == "mlp":
             widths = (math.prod(inputs), *hidden, outputs)
-            return nn.Sequential(*_flat(inputs), *_connected(widths, bias), *_squeezed(outputs))
-        if kind == "cnn":
-            return _cnn(inputs, outputs, tuple(hidden) or _FULLY_CONNECTED, bias)
-        return _factory(kind)(inputs=inputs, outputs=outputs)
+            layers = [*_flat(inputs), *_connected(widths, bias)]
+        elif kind == "cnn":
+            layers = _cnn(inputs, outputs, tuple(hidden) or _FULLY_CONNECTED, bias)
+        else:
+            return _factory(kind)(inputs=inputs, outputs=outputs)
+        ends = [_intercepts(intervals)] if intervals and outputs == 1 else _squeezed(outputs)
+    return nn.Sequential(*layers, *ends)
 
 
 @contextmanager
@@ -108,15 +115,26 @@ def _connected(widths: Sequence[int], bias: bool) -> list[nn.Module]:
     return layers[:-1]
 
 
-def _logistic(inputs: tuple[int, ...], outputs: int, bias: bool) -> nn.Module:
+def _intercepts(intervals: int) -> nn.Module:
+    """From one number to as many, each with a trainable intercept of its own."""
+    layer = nn.Linear(1, intervals)
+    nn.init.ones_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    layer.weight.requires_grad_(False)
+    return layer
+
+
+def _logistic(inputs: tuple[int, ...], outputs: int, bias: bool) -> list[nn.Module]:
     """One Linear layer, all zero."""
     linear = nn.Linear(math.prod(inputs), outputs, bias=bias)
     for parameter in linear.parameters():
         nn.init.zeros_(parameter)
-    return nn.Sequential(*_flat(inputs), linear, *_squeezed(outputs))
+    return [*_flat(inputs), linear]
 
 
-def _cnn(inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool) -> nn.Module:
+def _cnn(
+    inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool
+) -> list[nn.Module]:
     """The paper's CIFAR-10 network for images of any size."""
     sides = [_after_block(_after_block(side)) for side in inputs[1:]]
     if len(inputs) != 3 or min(sides) < 1:
@@ -125,13 +143,12 @@ def _cnn(inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: b
             f'found {inputs}; use kind = "mlp" for rows of numbers'
         )
     features = _CHANNELS * sides[0] * sides[1]
-    return nn.Sequential(
+    return [
         *_convolved(inputs[0]),
         *_convolved(_CHANNELS),
         nn.Flatten(),
         *_connected((features, *hidden, outputs), bias),
-        *_squeezed(outputs),
-    )
+    ]
 
 
 def _convolved(channels: int) -> list[nn.Module]:

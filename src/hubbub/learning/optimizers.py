@@ -156,11 +156,18 @@ class Optimizer:
         """Kingma and Ba 2015, algorithm 1; the powers of beta are kept as running products."""
         beta1, beta2 = self._options["beta1"], self._options["beta2"]
         first, second = self._state["first"][part], self._state["second"][part]
-        first[...] = first * beta1 + gradient * (1 - beta1)
-        second[...] = second * beta2 + gradient * gradient * (1 - beta2)
         powers = self._state["powers"]
-        mean, spread = first / (1 - powers[0]), second / (1 - powers[1])
-        direction: NDArray[np.float64] = mean / (np.sqrt(spread) + self._options["epsilon"])
+        direction: NDArray[np.float64] = gradient * (1 - beta1)
+        first *= beta1
+        first += direction
+        second *= beta2
+        np.multiply(gradient, gradient, out=gradient)  # which nobody else holds
+        gradient *= 1 - beta2
+        second += gradient
+        spread = np.sqrt(np.divide(second, 1 - powers[1], out=gradient), out=gradient)
+        spread += self._options["epsilon"]
+        np.divide(first, 1 - powers[0], out=direction)
+        direction /= spread
         return direction
 
     def state(self) -> dict[str, NDArray[Any]]:

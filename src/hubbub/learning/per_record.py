@@ -1,15 +1,15 @@
 """Per-record gradients of one parameter in the shapes in which they come cheaply.
 
     Outer      a layer that meets each record once: gradient_i = backprop_i (x) activation_i
+    Products   a large layer that meets each record a few times: the sum of such products
     Stack      anything else: one stored gradient per record
     Rows       an embedding: the few rows of the table that a record has touched
     Positions  backprops and activations before anything is made of them
 
-The first three can say their norms, in float64, and add the weighted sum of their records to a flat
-view, leaving out those that are not finite; `formed` turns the last into one of them. What is done,
-and on how many numbers, follows from shapes alone (docs/privacy.md P19). There is no Gram matrix of
-activations here: in float32 it underestimates norms by cancellation, and an underestimated norm is
-a record that is clipped too little. This file knows no model.
+All but the last can say their norms, in float64, and add the weighted sum of their records to a
+flat view, leaving out those that are not finite; `formed` turns the last into one of them. What is
+done, and on how many numbers, follows from shapes alone (docs/privacy.md P19). This file knows no
+model.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from torch.nn import functional
 
 _STRIPE = 2**18  # numbers whose copies stay in the cache
+_SMALLER = 1  # how often what Gram matrices take must fit into what stored gradients take
 
 
 def norms_of(values: torch.Tensor) -> torch.Tensor:
@@ -72,6 +73,70 @@ class Outer:
         left = functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
         matrix = view.view(left.shape[1], self.right.shape[1])
         matrix.addmm_(left.t(), _blanked(self.right, gone))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products:
+    """gradient_i = sum_t left_it (x) right_it, never made; both sides are float64.
+
+    Products may cancel, so that a float32 Gram matrix would say a norm that is too small, and a
+    float32 sum would round by what has cancelled. In float64 the squared norm errs by less than a
+    known part of (sum_t |left_it| |right_it|)^2, which is added to it: the norm is never too small,
+    and a gradient that is tiny beside its products is clipped by what they round (docs/privacy.md
+    P21).
+    """
+
+    left: torch.Tensor
+    right: torch.Tensor
+    wide: bool  # whether they were float64 before, whose products may overflow or vanish
+
+    @classmethod
+    def of(cls, left: torch.Tensor, right: torch.Tensor) -> Products:
+        """From numbers of either type, of which copies are kept: `add_to` writes over them."""
+        sides = (one.to(torch.float64, copy=True).contiguous() for one in (left, right))
+        return cls(left=next(sides), right=next(sides), wide=left.dtype == torch.float64)
+
+    def norms(self) -> torch.Tensor:
+        """sum_st (left_s . left_t) (right_s . right_t), and above it by no less than rounding."""
+        left, right, scale = self.left, self.right, torch.ones(())
+        if self.wide:
+            left, right, scale = _scaled(left, right)
+        gram = torch.bmm(left, left.mT) * torch.bmm(right, right.mT)
+        lengths = gram.diagonal(dim1=1, dim2=2).sqrt().sum(1)
+        terms = left.shape[2] + right.shape[2] + left.shape[1] ** 2 + 16
+        squares = gram.sum((1, 2)).clamp(min=0) + terms * 2.0**-51 * lengths.square()
+        return squares.sqrt() * scale
+
+    def floats(self) -> int:
+        """How many numbers this holds, in those of float32."""
+        return 2 * (self.left.numel() + self.right.numel())
+
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
+        """view += sum_i factors_i gradient_i, as one matrix product in float64."""
+        rows, columns = self.left.shape[2], self.right.shape[2]
+        for side in (self.left, self.right):
+            side.masked_fill_(gone[:, None, None], 0)
+        scaled = self.left.mul_(factors.double()[:, None, None])
+        left = functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny).view(-1, rows)
+        view.view(rows, columns).add_(left.t() @ self.right.view(-1, columns))
+
+
+def _scaled(
+    left: torch.Tensor, right: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Both sides without their lengths, but for those of products among their longest; and that."""
+    (lefts, one), (rights, other) = _directions(left), _directions(right)
+    longest = (one * other).amax(1, keepdim=True)
+    weights = torch.where(longest > 0, one * other / longest, one * other)
+    return lefts * weights, rights, longest[:, 0, 0]
+
+
+def _directions(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n, t, m) as vectors of length 1 (or 0), and their lengths (n, t, 1)."""
+    largest = values.abs().amax(2, keepdim=True)
+    scaled = torch.where(largest > 0, values / largest, values)
+    lengths = torch.linalg.vector_norm(scaled, dim=2, keepdim=True)
+    return torch.where(largest > 0, scaled / lengths, scaled), lengths * largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +194,7 @@ class Positions:
     right: torch.Tensor
 
 
-PerRecord = Outer | Stack | Rows
+PerRecord = Outer | Products | Stack | Rows
 Part = tuple[str, PerRecord]  # the parameter's name and its per-record gradients
 Source = tuple[str, PerRecord | Positions]  # the same as a method hands it over
 
@@ -141,10 +206,13 @@ def formed(source: PerRecord | Positions) -> PerRecord:
     return source
 
 
-def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Stack:
+def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Products | Stack:
     """gradient_i = sum_t left_it (x) right_it, from (n, t, rows) and (n, t, columns)."""
-    if left.shape[1] == 1:
+    positions, rows, columns = left.shape[1], left.shape[2], right.shape[2]
+    if positions == 1:
         return Outer(left=left[:, 0], right=right[:, 0])
+    if _SMALLER * positions**2 * (rows + columns) < rows * columns:
+        return Products.of(left, right)
     gradients = torch.bmm(left.transpose(1, 2), right)
     return Stack(gradients=gradients, scratch=left.numel() + right.numel())
 

@@ -19,19 +19,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hubbub.errors import DataError
+from hubbub.learning.batches import Tensors
 from hubbub.learning.torch_settings import seeded
 from hubbub.protocol import EMPTY, SecureSource
-from hubbub.study import Records
+from hubbub.study import Records, unit_rows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 # From inputs, targets and which rows are kept, to a vector; the others hold the null record.
-Work = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Array]
+Work = Callable[[torch.Tensor, Tensors, torch.Tensor], Array]
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,7 +44,9 @@ class RecordRows:
 
     Args:
         records: the silo's own.
-        null: inputs of the null record, which the model takes; of a record's shape.
+        null: inputs of the null record, which the model takes; of a record's shape, or of a
+            unit's: then each row of a batch holds all that a patient has, and `places` says how
+            many records that are.
         most: rows of the largest piece; public.
         device: where the work is done.
         source: of the seeds of random layers; the operating system's if None.
@@ -54,20 +59,27 @@ class RecordRows:
         *,
         most: int,
         device: torch.device,
+        places: int = 0,
         source: SecureSource | None = None,
     ) -> None:
-        self._records, self._null = records, null
+        self._records, self._null, self._places = records, null, places
+        if (records.patients is None) == bool(places):
+            raise DataError(
+                "expected a model on units for records of patients, and on records for others, "
+                "found one of the two; state data.patient"
+            )
+        self._units = None if records.patients is None else unit_rows(records.patients, places)
         self._most, self._device = most, device
         self._source = source or SecureSource()
-        self._raising = np.zeros(len(records) + 1, dtype=bool)
+        self._raising = np.zeros(self.count + 1, dtype=bool)
 
     def __repr__(self) -> str:
         return "RecordRows(<private>)"
 
     @property
     def count(self) -> int:
-        """Number of records; never leaves the silo."""
-        return len(self._records)
+        """Number of units, of records where each is one; never leaves the silo."""
+        return len(self._records) if self._units is None else len(self._units.rows)
 
     def total(self, rows: Rows, size: int, work: Work) -> Array:
         """The sum of `work` over all pieces, in float64.
@@ -105,16 +117,26 @@ class RecordRows:
     def _run(self, seed: int, work: Work, piece: Rows) -> Array | None:
         """The work on one piece; None where the model raises."""
         held = piece != EMPTY
-        inputs = np.repeat(self._null[None], len(piece), axis=0)
-        targets = np.zeros(len(piece), dtype=self._records.targets.dtype)
-        inputs[held] = self._records.inputs[piece[held]]
-        targets[held] = self._records.targets[piece[held]]
-        xs, ys = (torch.from_numpy(one).to(self._device) for one in (inputs, targets))
+        xs, *ys = (torch.from_numpy(one).to(self._device) for one in self._filled(piece, held))
         try:
             with seeded(seed, self._device):
-                return work(xs, ys, torch.from_numpy(held))
+                return work(xs, ys[0] if len(ys) == 1 else tuple(ys), torch.from_numpy(held))
         except Exception:  # noqa: BLE001 (the model is the user's, and raises what it likes)
             return None  # what it says may quote a record
+
+    def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
+        """Inputs and targets of a piece, and of units the weight of each place."""
+        places = (len(piece), self._places) if self._places else (len(piece),)
+        inputs = np.repeat(self._null[None], len(piece), axis=0)
+        known = self._records.targets
+        targets = np.zeros((*places, *known.shape[1:]), dtype=known.dtype)
+        mine = piece[held] if self._units is None else self._units.rows[piece[held]]
+        inputs[held], targets[held] = self._records.inputs[mine], known[mine]
+        if self._units is None:
+            return [inputs, targets]
+        weights = np.full(places, 1 / self._places, dtype=np.float32)
+        weights[held] = self._units.shares[piece[held]]
+        return [inputs, targets, weights]
 
     def _at_fault(
         self, piece: Rows, suspects: NDArray[np.intp], run: Callable[[Rows], Array | None]

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from hubbub.learning.batches import Tensors, on_device
 from hubbub.learning.record_rows import Work
 from hubbub.learning.self_check import Trial, unquoted
 from hubbub.learning.torch_settings import seeded
@@ -23,7 +24,7 @@ _SEED = 1
 
 
 def rows_are_alone(
-    work: Work, trial: Trial, targets: torch.Tensor, size: int, device: torch.device
+    work: Work, trial: Trial, targets: Tensors, size: int, device: torch.device
 ) -> bool:
     """Whether a few rows of a piece add the same, bit for bit, whatever is in the others.
 
@@ -41,12 +42,13 @@ def rows_are_alone(
     kept = torch.zeros(size, dtype=torch.bool)
     kept[watched] = True
 
+    labels = on_device(targets, device, lambda one: one[:1].expand(size, *one.shape[1:]))
+
     def added(others: torch.Tensor) -> bytes:
         inputs = others.clone()
         inputs[watched] = trial.inputs[: len(watched)]
-        labels = targets[:1].repeat(size)
         with seeded(_SEED, device):
-            return work(inputs.to(device), labels.to(device), kept).tobytes()
+            return work(inputs.to(device), labels, kept).tobytes()
 
     null = torch.from_numpy(trial.null).expand(size, *trial.null.shape)
     alike = trial.inputs[torch.arange(size) % len(trial.inputs)]

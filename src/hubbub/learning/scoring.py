@@ -1,4 +1,4 @@
-"""From features to probabilities: what is done with a trained model. This file trains nothing."""
+"""From features to predictions: what is done with a trained model. This file trains nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from hubbub.disk import write_bytes
 from hubbub.errors import UserError
+from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.torch_settings import plain_attention
 from hubbub.study import Standardisation
 
@@ -20,18 +21,25 @@ _CHUNK = 1024  # records scored at once
 
 
 class Scorer(nn.Module):
-    """A trained model with all that stands around it: features in, probabilities out.
+    """A trained model with all that stands around it: features in, predictions out.
 
     Args:
-        model: gives logits (n,) for two classes, (n, classes) for more.
+        model: gives outputs (n,) or (n, outputs).
         standardisation: what was done to features before the model saw them; None if nothing.
+        goal: what the model was trained for; that of a classifier if it is left out.
     """
 
     shift: torch.Tensor
     scale: torch.Tensor
 
-    def __init__(self, model: nn.Module, standardisation: Standardisation | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        standardisation: Standardisation | None = None,
+        goal: Goal = CLASSES,
+    ) -> None:
         super().__init__()
+        self._goal = goal
         self.model = model
         found = standardisation
         self.register_buffer("shift", torch.zeros(1) if found is None else _tensor(found.shift))
@@ -39,9 +47,8 @@ class Scorer(nn.Module):
         self.eval()
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Probability of the second of two classes, (n,), or of every class, (n, classes)."""
-        outputs: torch.Tensor = self.model((features - self.shift) / self.scale)
-        return torch.sigmoid(outputs) if outputs.ndim == 1 else torch.softmax(outputs, 1)
+        """What the goal predicts: for classes the probability of the second, or of every one."""
+        return self._goal.predicted(self.model((features - self.shift) / self.scale))
 
 
 def _tensor(array: NDArray[np.float32]) -> torch.Tensor:
@@ -50,14 +57,14 @@ def _tensor(array: NDArray[np.float32]) -> torch.Tensor:
 
 @torch.no_grad()
 def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Probabilities of records, a piece at a time.
+    """Predictions for records, a piece at a time.
 
     Args:
         scorer: on any device.
         features: (n, ...) as the study encodes records, not yet standardised; n may be 0.
 
     Returns:
-        (n,) for two classes, (n, classes) for more.
+        (n,) or (n, ...), as the scorer gives them.
     """
     device = scorer.shift.device
     pieces = np.split(features, range(_CHUNK, len(features), _CHUNK))

@@ -8,8 +8,8 @@ What a user's model says of a silo's records is kept back here. This file trains
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -22,16 +22,18 @@ from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
+from hubbub.learning.evaluation import evaluate_records
+from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.gradients import METHODS, UNABLE, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
-from hubbub.learning.metrics import evaluate_records
-from hubbub.learning.models import default_loss, outputs_of
+from hubbub.learning.models import outputs_of
 from hubbub.learning.torch_settings import (
     borrowed,
     device_under,
     exact_products,
     plain_attention,
 )
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
 
 _RECORDS = 4
@@ -155,7 +157,13 @@ def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Ma
     )
 
 
-def try_out(model: nn.Module, test: Records | None) -> None:
+def try_out(
+    model: nn.Module,
+    test: Records | None,
+    *,
+    goal: Goal = CLASSES,
+    own: Sequence[str] = (),
+) -> None:
     """See that a user's model takes the public test set, before anything is charged for.
 
     A copy of it is tried: a model may keep what it has seen, and this one is going to be sent. A
@@ -164,9 +172,12 @@ def try_out(model: nn.Module, test: Records | None) -> None:
     Args:
         model: left as it is.
         test: the test set; None or no records: nothing is tried.
+        goal: what the model is trained for.
+        own: metrics of the user's, which are tried on all of it.
 
     Raises:
         ModelError: it raises an error on them, whose words are kept from the reader.
+        StudyError: a metric does.
 
     >>> test = Records(inputs=np.ones((4, 2), np.float32), targets=np.ones(4, np.float32))
     >>> try_out(torch.nn.Linear(3, 1), test)
@@ -179,7 +190,9 @@ def try_out(model: nn.Module, test: Records | None) -> None:
     copied = unquoted(partial(copy.deepcopy, model))
     with borrowed():
         few = Records(inputs=test.inputs[:2], targets=test.targets[:2])
-        unquoted(partial(evaluate_records, copied, few))
+        unquoted(partial(evaluate_records, copied, few, goal=goal))
+        if own:
+            unquoted(partial(evaluate_records, copied, test, goal=goal, own=own))
 
 
 def check_classes(model: nn.Module, records: Records) -> None:
@@ -208,35 +221,72 @@ def check_classes(model: nn.Module, records: Records) -> None:
         )
 
 
-def method_for(model: nn.Module, shape: tuple[int, ...], targets: NDArray[np.generic]) -> str:
+def method_for(
+    model: nn.Module,
+    shape: tuple[int, ...],
+    targets: NDArray[np.generic],
+    *,
+    goal: Goal = CLASSES,
+) -> str:
     """The fastest method that is right for this model, tried on made-up records of that shape.
 
     Args:
-        model: left as it is.
+        model: left as it is; a `UnitModel` where a unit may have several records.
         shape: of one record.
-        targets: of any records; only their dtype is looked at.
+        targets: of any records; only their type and shape are looked at.
+        goal: what the model is trained for.
 
     Returns:
         "chain", "vmap" or "loop", for use as `clipped_sum(method=...)`.
 
     Raises:
-        ModelError: the model mixes or remembers records, or gives outputs of another shape.
+        ModelError: the model mixes or remembers records, or gives outputs of another shape, or
+            the user's loss mixes them.
         StudyError: there is no loss for such outputs and targets.
 
     >>> method_for(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64))
     'chain'
     """
     refuse_unsafe(model)
-    made_up = torch.from_numpy(np.zeros(_CHECKED, dtype=targets.dtype))
+    nobody = Records(
+        inputs=np.zeros((0, *shape), np.float32),
+        targets=np.zeros((0, *targets.shape[1:]), targets.dtype),
+    )
     with buffers_unchanged(model), exact_products(), plain_attention():
-        trial = tried(model, shape)
-        if trial.outputs > 1 and made_up.is_floating_point():
+        trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
+        if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
             raise ModelError(
                 "expected a model with outputs of shape (n,) for two classes, found "
                 f"(n, {trial.outputs}); let it give one number for each record"
             )
-        loss = default_loss(trial.outputs, made_up.dtype)
-        return unquoted(partial(checked_method, model, loss, trial.inputs, made_up))
+        trial, labels, loss = tried_on(model, nobody, goal)
+        if goal.loss_name:
+            some = torch.from_numpy(goal.some_targets(_CHECKED).astype(targets.dtype))
+            _check_loss(goal.loss(trial.outputs, some.dtype), trial.outputs, some)
+        return unquoted(partial(checked_method, model, loss, trial.inputs, labels))
+
+
+def _check_loss(loss: Loss, outputs: int, targets: torch.Tensor) -> None:
+    """Refuse a user's loss that gives no finite value for each record by itself."""
+    shape = (_CHECKED,) if outputs == 1 else (_CHECKED, outputs)
+    with borrowed() as generator:
+        generator.manual_seed(0)
+        some = torch.randn(shape)
+    remedy = "call the loss on made-up outputs and targets"
+    together: Any = unquoted(partial(loss, some, targets), remedy)
+    is_one = isinstance(together, torch.Tensor) and together.shape == (_CHECKED,)
+    if not is_one or not together.isfinite().all():
+        raise ModelError(
+            "expected model.loss to give one finite number for each record, shape (n,), found "
+            "something else; reduce over everything but the records"
+        )
+    rows = (slice(k, k + 1) for k in range(_CHECKED))
+    alone = [unquoted(partial(loss, some[row], targets[row]), remedy) for row in rows]
+    if not torch.allclose(together, torch.cat([one.reshape(-1) for one in alone]), rtol=1e-4):
+        raise ModelError(
+            "expected model.loss to give for a batch what it gives for its records one by one, "
+            "found something else: records mix; let each value come from its own record"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,15 +315,31 @@ def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     return known[shape]
 
 
-def tried_on(model: nn.Module, records: Records) -> tuple[Trial, torch.Tensor, Loss]:
+def tried_on(model: nn.Module, records: Records, goal: Goal) -> tuple[Trial, Tensors, Loss]:
     """Made-up records of the same shape, a target for each of them, and the loss of both.
 
+    For a `UnitModel` they are units, of one row, of two, and so on.
+
     Raises:
-        ModelError, StudyError: as for `tried` and `default_loss`.
+        ModelError, StudyError: as for `tried` and the goal's loss.
     """
-    trial = tried(model, tuple(records.inputs.shape[1:]))
-    targets = torch.zeros(len(trial.inputs), dtype=torch.from_numpy(records.targets).dtype)
-    return trial, targets, default_loss(trial.outputs, targets.dtype)
+    units = model if isinstance(model, UnitModel) else None
+    trial = tried(units.rows if units else model, tuple(records.inputs.shape[1:]))
+    shape = (len(trial.inputs), *records.targets.shape[1:])
+    targets = torch.from_numpy(np.zeros(shape, dtype=records.targets.dtype))
+    loss = goal.loss(trial.outputs, targets.dtype)
+    return _of_units(trial, targets, loss, units.places) if units else (trial, targets, loss)
+
+
+def _of_units(
+    trial: Trial, targets: torch.Tensor, loss: Loss, places: int
+) -> tuple[Trial, Tensors, Loss]:
+    """The same as units of so many places, which the made-up records fill in turns."""
+    rows = torch.stack([trial.inputs.roll(-turn, 0) for turn in range(places)], dim=1)
+    counts = 1 + torch.arange(len(rows)) % places
+    weights = (torch.arange(places) < counts[:, None]) / counts[:, None]
+    labels = targets[:, None].expand(-1, places, *targets.shape[1:]).contiguous()
+    return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
 
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:

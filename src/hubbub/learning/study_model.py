@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import hubbub.learning as learning
+from hubbub.learning import goals
 from hubbub.planning import Plan, layout_of_sums, sigma_of_sums
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import Study
@@ -27,7 +28,13 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
         hidden=study.model.hidden,
         bias=study.model.bias,
         seed=study.id,
+        intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
     )
+
+
+def goal_of(study: Study) -> goals.Goal:
+    """What the study's model is trained for."""
+    return goals.goal_for(study.data.outcome, study.model)
 
 
 def optimizer_of(plan: Plan) -> learning.Stepper:

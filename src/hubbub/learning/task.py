@@ -25,6 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from hubbub.learning.batches import Loss, Tensors, on_device
+from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
@@ -32,10 +34,9 @@ from hubbub.learning.record_rows import RecordRows, Rows, piece_size
 from hubbub.learning.row_check import rows_are_alone
 from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
 
-# In nats. A loss beyond this counts as this, so that what a record adds is bounded.
-MOST_LOSS = 5.0
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
@@ -54,7 +55,8 @@ class TrainingTask:
            model said stays here.
 
     Args:
-        model: the silo's replica; silos of one process may share it.
+        model: the silo's replica; silos of one process may share it. A `UnitModel` where the
+            records are those of patients, each of whom then is one unit (docs/privacy.md P21).
         records: the silo's own.
         clip: L2 norm to which each record's gradient is clipped, in units of the gradient.
         margin: the relative rounding error of the sum that `clip` already allows for; no unit.
@@ -62,6 +64,7 @@ class TrainingTask:
         capacity: the most records that the silo may hold, public; as many as there are if None.
         rows: of a batch, public; the capacity if None.
         device: a name that `hubbub.learning.device_of` takes.
+        goal: what the model is trained for; that of a classifier if it is left out.
 
     Raises:
         UserError: there is no such device.
@@ -88,25 +91,28 @@ class TrainingTask:
         capacity: int | None = None,
         rows: int | None = None,
         device: str = "cpu",
+        goal: Goal = CLASSES,
     ) -> None:
-        self.capacity = len(records) if capacity is None else capacity
+        self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = parameters_vector(model).size
-        trial, targets, self._loss = tried_on(self._model, records)
-        self._method = method
+        trial, targets, self._loss = tried_on(self._model, records, goal)
+        self._method, self._key = method, (records.targets.dtype, goal)
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
         size = piece_size(self.capacity if rows is None else rows, rows_within(margin))
         most = self._checked(trial, targets, size)
-        self._rows = RecordRows(records, trial.null, most=most, device=self._device)
+        self._rows = RecordRows(
+            records, trial.null, most=most, device=self._device, places=places_of(model)
+        )
 
     def __repr__(self) -> str:
         return "TrainingTask(<private>)"
 
     @property
     def count(self) -> int:
-        """Number of records; never leaves the silo."""
+        """Number of units; never leaves the silo."""
         return self._rows.count
 
     def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
@@ -161,7 +167,7 @@ class TrainingTask:
         self,
         summed: Callable[..., ClippedSum],
         inputs: torch.Tensor,
-        targets: torch.Tensor,
+        targets: Tensors,
         kept: torch.Tensor,
     ) -> NDArray[np.float64]:
         """The sum over a piece's kept rows."""
@@ -176,7 +182,7 @@ class TrainingTask:
         )
         return found.vector.cpu().numpy().astype(np.float64)
 
-    def _checked(self, trial: Trial, targets: torch.Tensor, size: int) -> int:
+    def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`; sets how many of them the method takes at once.
 
         A2 is not taken on trust: where what a row adds moves with what stands in the others, every
@@ -184,10 +190,10 @@ class TrainingTask:
         """
         known = _CHECKED.setdefault(self._model, {})
         size = 1 if self._method == "loop" else size
-        key = (self._method, size, targets.dtype)
+        key = (self._method, size, self._key)
         if key not in known:
             with REPLICA, exact_products(), plain_attention():
-                few = trial.inputs.to(self._device), targets.to(self._device)
+                few = trial.inputs.to(self._device), on_device(targets, self._device)
                 most = unquoted(partial(affordable, self._model, self._loss, *few, self._method))
                 self._chunk = piece_size(size, most)
                 work = partial(self._piece, partial(clipped_sum, self._model))
@@ -200,12 +206,14 @@ class TrainingTask:
 
 
 class EvaluationTask:
-    """A silo's held-back records: their number, how many are right, and the sum of their losses.
+    """A silo's held-back records: their number, how well each is done, and the sum of their losses.
+
+    Of patients it is their number, and the sums of what is each one's mean.
 
     Args:
         model: as for `TrainingTask`.
         records: those that are held back.
-        capacity, device: as for `TrainingTask`.
+        capacity, device, goal: as for `TrainingTask`.
 
     Raises:
         UserError: there is no such device.
@@ -227,21 +235,25 @@ class EvaluationTask:
         *,
         capacity: int | None = None,
         device: str = "cpu",
+        goal: Goal = CLASSES,
     ) -> None:
-        self.capacity = len(records) if capacity is None else capacity
+        self.capacity = records.units if capacity is None else capacity
         self._device = device_of(device)
         self._model = replica(model, self._device)
-        trial, targets, self._loss = tried_on(self._model, records)
-        self._single = trial.outputs == 1
+        trial, targets, loss = tried_on(self._model, records, goal)
+        self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
+        self._goal, self._key = goal, (records.targets.dtype, goal)
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
-        self._rows = RecordRows(records, trial.null, most=most, device=self._device)
+        self._rows = RecordRows(
+            records, trial.null, most=most, device=self._device, places=places_of(model)
+        )
 
     def __repr__(self) -> str:
         return "EvaluationTask(<private>)"
 
     @property
     def count(self) -> int:
-        """Number of records; never leaves the silo."""
+        """Number of units; never leaves the silo."""
         return self._rows.count
 
     def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
@@ -251,8 +263,8 @@ class EvaluationTask:
             parameters, rows: as for `TrainingTask.clipped_sum`.
 
         Returns:
-            (3,) float64: each record adds 1, 1 if its class is found, and its loss / MOST_LOSS up
-            to 1; nothing if the model raises on it.
+            (3,) float64: each record adds 1, what the goal finds of it (1 for the right class), and
+            its loss / MOST_LOSS, both from 0 to 1; nothing if the model raises on it.
 
         Raises:
             DataError: the parameters are not of length d.
@@ -261,9 +273,9 @@ class EvaluationTask:
             load_parameters(self._model, parameters)
             return self._rows.total(rows, 3, self._piece)
 
-    def _checked(self, trial: Trial, targets: torch.Tensor, size: int) -> int:
+    def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
-        known, key = _CHECKED.setdefault(self._model, {}), ("evaluation", size, targets.dtype)
+        known, key = _CHECKED.setdefault(self._model, {}), ("evaluation", size, self._key)
         if key not in known:
             with self._evaluating():
                 alone = rows_are_alone(self._piece, trial, targets, size, self._device)
@@ -282,15 +294,26 @@ class EvaluationTask:
                 self._model.train(training)
 
     def _piece(
-        self, inputs: torch.Tensor, targets: torch.Tensor, kept: torch.Tensor
+        self, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
     ) -> NDArray[np.float64]:
         outputs = self._model(inputs)
-        losses = self._loss(outputs, targets)
-        found = (outputs > 0) == (targets > 0.5) if self._single else outputs.argmax(1) == targets
-        # What is not a number counts as wrong and as the largest loss.
+        losses = self._each(outputs, targets)
+        labels, *weights = targets if isinstance(targets, tuple) else (targets,)
+        if weights:  # of a unit's places
+            outputs, labels = outputs.flatten(0, 1), labels.flatten(0, 1)
+        found = self._goal.found(outputs, labels).reshape(losses.shape).double()
+        # What is not a number counts as the largest loss and error, as a wrong class does (P16).
+        found = found.nan_to_num(nan=1.0).clamp(0.0, 1.0)
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        columns = torch.stack([torch.ones_like(bounded), found.double(), bounded])
+        columns = torch.stack([torch.ones_like(bounded), found, bounded])
+        if weights:  # which add up to 1
+            columns = (columns * weights[0]).sum(2)
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
+
+
+def places_of(model: nn.Module) -> int:
+    """The records that a unit of the model has at most; 0 where each record is one."""
+    return model.places if isinstance(model, UnitModel) else 0
 
 
 def rows_within(margin: float) -> int:
@@ -314,6 +337,8 @@ def replica(model: nn.Module, device: torch.device) -> nn.Module:
 def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
     """Which records are held back: about this share of them, each by its own bytes and the seed.
 
+    Of a patient all are or none, by the bytes of all of them in their order.
+
     Args:
         records: n of them.
         share: probability that a record is held back, in (0, 1).
@@ -329,6 +354,9 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
     np.True_
     """
     limit = int(share * 2.0**64)
-    pairs = zip(records.inputs, records.targets, strict=True)
-    digests = (hashlib.sha256(seed + one.tobytes() + y.tobytes()).digest() for one, y in pairs)
-    return np.array([int.from_bytes(one[:8], "big") < limit for one in digests], dtype=bool)
+    units = np.arange(len(records)) if records.patients is None else records.patients
+    hashes = [hashlib.sha256(seed) for _ in range(records.units)]
+    for unit, one, y in zip(units, records.inputs, records.targets, strict=True):
+        hashes[unit].update(one.tobytes() + y.tobytes())
+    first = [int.from_bytes(one.digest()[:8], "big") < limit for one in hashes]
+    return np.array(first, dtype=bool)[units]

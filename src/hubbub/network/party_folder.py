@@ -4,6 +4,7 @@
     identity.toml        the public half, to be given to the others
     roster.toml          everybody's public halves, got outside the system
     approved/ID.toml     studies that this party's administrator has approved
+    approved/ID.code     the hashes of the code that each of them names, as it was here then
     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions             ids of the sessions that were opened here, none of which is opened twice
@@ -21,6 +22,7 @@ roster if the study names its digest.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import stat
@@ -32,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import write_audit
-from hubbub.disk import PRIVATE, locked, write_text
+from hubbub.disk import PRIVATE, json_value, locked, write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
     Unlock,
@@ -43,7 +45,7 @@ from hubbub.network.key_files import (
 )
 from hubbub.network.roster_files import check_roster, read_roster, text_of
 from hubbub.protocol import Keys, Roster, mask_graph
-from hubbub.study import Study
+from hubbub.study import Study, code_hashes
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
@@ -51,6 +53,7 @@ APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER, COLLATERAL = "lock", "relay", "ledger.sqlite", "collateral"
 MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
+_CODE = ".code"
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -222,9 +225,12 @@ class PartyFolder:
                 stand for its keys, are answered no more.
 
         Raises:
-            StudyError: they do not belong together, or this party has no part in them.
+            StudyError: they do not belong together, or this party has no part in them, or the code
+                here is not the one that the study states.
         """
         check_roster(study, roster)
+        code_hashes.refuse_unstated_code(study)
+        code_hashes.refuse_other_code(study)
         self._place_in(roster)
         held = self.home / ROSTER
         if held.is_file() and not new_roster and read_roster(held) != roster:
@@ -236,6 +242,7 @@ class PartyFolder:
         path = self._approval(study.id)
         path.parent.mkdir(exist_ok=True, mode=0o700)
         write_roster(held, roster)
+        write_text(path.with_suffix(_CODE), json.dumps(code_hashes.code_hashes(study)))
         write_text(path, study.as_toml())
         return path
 
@@ -255,6 +262,7 @@ class PartyFolder:
         path = self._approval(study)
         there = path.is_file()
         path.unlink(missing_ok=True)
+        path.with_suffix(_CODE).unlink(missing_ok=True)
         self._audit(study).unlink(missing_ok=True)
         return there
 
@@ -266,7 +274,7 @@ class PartyFolder:
         """The approved study with an id; None if this party has approved none such.
 
         Raises:
-            StudyError: the file was altered since.
+            StudyError: the file was altered since, or the source of code that the study names.
         """
         path = self._approval(study)
         if not path.is_file():
@@ -278,6 +286,7 @@ class PartyFolder:
                 "again"
             )
         check_roster(found, self.roster)
+        code_hashes.refuse_changed_code(found, _hashes(path.with_suffix(_CODE)))
         return found
 
     def studies(self) -> list[Study]:
@@ -298,6 +307,15 @@ class PartyFolder:
 
     def _audit(self, study: bytes) -> Path:
         return self.home / AUDITS / f"{study.hex()}.json"
+
+
+def _hashes(path: Path) -> Mapping[str, object]:
+    """What was approved of code; nothing if no file says it."""
+    try:
+        found = json_value(text_of(path))
+    except (UserError, ValueError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
 
 
 @contextmanager

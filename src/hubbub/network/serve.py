@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from hubbub.training import (
     Result,
     RunFolder,
     RunSessions,
+    Saver,
     State,
     check_plan,
     conclude,
@@ -76,8 +76,7 @@ def serve(
             venue=coordinator, folder=folder, parameters=setting.initial.size, stack=stack
         )
         stack.enter_context(learning.threads_for(setting.initial.size))
-        saver = _Saver(folder)
-        stack.callback(saver.close)
+        saver = stack.enter_context(Saver(folder))
         setting, trained = train_federated(
             setting,
             sessions,
@@ -166,34 +165,8 @@ def _folder(
         yield folder, found.state if found else None
 
 
-class _Saver:
-    """Puts states on disk on a thread of its own, while the next model is on its way.
-
-    A step that is lost with this process before it is on disk is made again by the next one; that
-    its attempt was begun is in the transcript.
-    """
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder, self._pool = folder, ThreadPoolExecutor(1)
-        self._last: Future[None] | None = None
-
-    def keep(self, state: State) -> None:
-        """Write a state, once the one before it is written."""
-        self.wait()
-        self._last = self._pool.submit(self._folder.keep, state, {})
-
-    def wait(self) -> None:
-        """Until the last state is on disk; its errors are raised here."""
-        if self._last is not None:
-            self._last.result()
-
-    def close(self) -> None:
-        """Finish what was begun."""
-        self._pool.shutdown()
-
-
 def _keeper(
-    coordinator: Coordinator, setting: PreparedStudy, saver: _Saver
+    coordinator: Coordinator, setting: PreparedStudy, saver: Saver
 ) -> Callable[[State], None]:
     """Where a state goes after every step: to disk, and into the event log.
 
@@ -206,7 +179,7 @@ def _keeper(
 
     def keep(state: State) -> None:
         nonlocal last
-        saver.keep(state)
+        saver.keep(state, {})  # that an attempt was begun is in the transcript
         now = time.monotonic()
         seconds, last = now - last, now
         due = min(steps, -(-state.attempts // every) * every)

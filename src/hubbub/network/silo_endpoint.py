@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.assurance import Ledger, entry_of, kind_of, part_of
+from hubbub.assurance import Ledger, attempts_of, entry_of, kind_of, part_of
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState
 from hubbub.planning import (
@@ -161,8 +161,11 @@ class SiloEndpoint(Endpoint):
             task = _task(self._featured(self._known(study).plain, offer), offer)
             return Silo(terms=me.terms, task=task, masking=masking, source=me.source, seeds=seeds)
 
+        whole = attempts_of(self._known(study).plain.plan)
+
         def record(session: Session, charge: Charge) -> None:
-            self._ledger.charge(entry_of(plan, session, charge, kind), attempts=most)
+            entry = entry_of(plan, session, charge, kind)
+            self._ledger.charge(entry, attempts=most, study=whole)
 
         counts = study.data.counts
         return SiloParty(
@@ -246,7 +249,10 @@ class SiloEndpoint(Endpoint):
         )
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
         for one in self._sessions.values():  # what was signed holds
-            one.closed = one.closed or one.study.id == state.study.id
+            if one.study.id == state.study.id:
+                one.closed = True
+                if isinstance(one.party, SiloParty):
+                    one.party.forget()
         self._tell(state)
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]

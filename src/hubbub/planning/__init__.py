@@ -44,6 +44,7 @@ from hubbub.planning.pairing import (
     joint_batch,
     mechanism_of,
     releases,
+    releases_of_units,
 )
 from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_of_sums
 from hubbub.planning.precision import SUM_MARGIN, largest_batch

@@ -61,7 +61,7 @@ class PricedQuery:
     query: AuxiliaryQuery
     noise_multiplier: float
 
-    def release(self, steps: int, left: float, relation: str) -> Release | None:
+    def release(self, steps: int, left: float, relation: str, many: int = 1) -> Release | None:
         """What an adversary gets of it by the end of so many steps; None if nothing yet.
 
         Args:
@@ -69,12 +69,15 @@ class PricedQuery:
             left: share of the noise's standard deviation that this adversary does not know, in
                 units of what the stated one does not (P3).
             relation: of the study.
+            many: how many records the unit has (P20).
         """
         count = self.query.made_by(steps)
         if not count:
             return None
         noise = self.noise_multiplier * left
         mechanism = replace(pairing.mechanism_of(self.query.study), relation=relation)
+        if many > 1:
+            return pairing.releases_of_units(mechanism, noise, count, many)[0]
         return pairing.releases(mechanism, noise, count)[0]
 
 
@@ -114,10 +117,11 @@ def queries_of(study: Study, dimension: int | None = None) -> list[AuxiliaryQuer
 
 
 def released(
-    queries: tuple[PricedQuery, ...], steps: int, left: float, relation: str
+    queries: tuple[PricedQuery, ...], steps: int, left: float, relation: str, many: int = 1
 ) -> list[Release]:
-    """What all queries release to one adversary by the end of so many steps; see `PricedAside`."""
-    return [one for query in queries if (one := query.release(steps, left, relation)) is not None]
+    """What all queries release to one adversary by the end of so many steps; see `PricedQuery`."""
+    found = (query.release(steps, left, relation, many) for query in queries)
+    return [one for one in found if one is not None]
 
 
 def _statistics(study: Study, epsilon: float) -> AuxiliaryQuery:

@@ -89,4 +89,7 @@ def _parameters(study: Study, features: int) -> int:
     """Of fully connected layers on so many features."""
     model = study.model
     widths = (features, *model.hidden, model.outputs)
-    return sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
+    own = sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
+    outcome = study.data.outcome
+    intercepts = len(outcome.grid) if outcome and model.outputs == 1 else 0  # of proportional odds
+    return own + intercepts

@@ -7,6 +7,7 @@ Gaussian noise. `releases` says which law accounts for it:
 |---|---|---|---|
 | none | Poisson, or everybody | either | the dominating pair of P1 |
 | none | without replacement | substitute | P10: the mixture over the honest part of the batch |
+| none | Poisson, correlated noise | either | P25: P1 once in as many steps as there are bands |
 | none | parts of a kept shuffled token list | substitute | P9: everybody, once in an epoch |
 | fresh, Gaussian | Poisson, or everybody | add-remove | P8 (1): exact, the mixture over the norm |
 | fresh, Gaussian | everybody | substitute | the same for x - x', which is all that differs |
@@ -35,6 +36,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.planning import planned_statistics
+from hubbub.planning.noise_correlation import correlation_of
 from hubbub.privacy import (
     LEAST_SAMPLED_NOISE,
     MOST_EPSILON,
@@ -51,6 +53,7 @@ from hubbub.privacy import (
     release_with_malicious,
     with_slack,
 )
+from hubbub.protocol import group_rate
 from hubbub.study import Study
 
 WITHOUT_REPLACEMENT = "without-replacement"
@@ -95,9 +98,10 @@ class Projected:
 class Mechanism:
     """All of a study that its account depends on, except for the noise and the number of steps.
 
-    `epoch` is a number of attempts in which every record takes part exactly once: where a list of
-    tokens is used for several batches, its epochs are what is charged (P9). `diameter` is how far
-    apart two records' parts can be, in units of C, where one is exchanged (P23).
+    `epoch` is a number of attempts that are charged as one: in which every record takes part once,
+    where a list of tokens is used for several batches (P9), or may take part once, where noise is
+    correlated (P25). `diameter` is how far apart two records' parts can be, in units of C, where
+    one is exchanged (P23).
     """
 
     sampling: str
@@ -167,7 +171,7 @@ def _unprojected(mechanism: Mechanism, noise: float, steps: int, known_records: 
     return release(_step(mechanism, noise, steps), mechanism.relation)
 
 
-def _step(mechanism: Mechanism, noise: float, steps: int) -> Step:
+def _step(mechanism: Mechanism, noise: float, steps: int, many: int = 1) -> Step:
     """All steps, as if nothing were projected."""
     near = 2.0 / mechanism.diameter if mechanism.relation == "substitute" else 1.0
     return Step(
@@ -175,7 +179,25 @@ def _step(mechanism: Mechanism, noise: float, steps: int) -> Step:
         sample_rate=mechanism.sample_rate,
         sampling=mechanism.sampling,
         count=steps,
+        records_per_unit=many,
     )
+
+
+def releases_of_units(
+    mechanism: Mechanism, noise_multiplier: float, steps: int, many: int
+) -> list[Release]:
+    """What steps release of whoever owns up to so many records, each in a batch of its own (P20).
+
+    Raises:
+        StudyError: there is no account of such batches, or of what is projected.
+    """
+    how = mechanism.projected
+    if mechanism.epoch > 1 or (how and how.account != UNPROJECTED):
+        raise StudyError(
+            "expected Poisson sampling and no projection but by layers, which have an account of "
+            "units of several records, got others; choose these, or state data.patient"
+        )
+    return [release(_step(mechanism, noise_multiplier, steps, many), mechanism.relation)]
 
 
 def releases_at_quantile(
@@ -211,6 +233,9 @@ def mechanism_of(study: Study) -> Mechanism:
     if training.sampling == WITHOUT_REPLACEMENT and training.tokens != "per-step":
         epoch = ceil(plain.records / plain.batch)
         plain = replace(plain, sampling="none", sample_rate=1.0, epoch=epoch)
+    if (correlated := correlation_of(study)) is not None:
+        rate = group_rate(plain.sample_rate, correlated.bands)
+        return replace(plain, sample_rate=rate, epoch=correlated.bands)
     if not training.projection:
         return plain
     return replace(plain, projected=_projected(study, plain.sampling))
@@ -224,7 +249,7 @@ def diameter_of(study: Study) -> float:
 
 
 def paid_attempts(study: Study) -> int:
-    """The most attempts that a ledger's rows pay for: the study's steps, in whole epochs (P9)."""
+    """The most attempts that a ledger's rows pay for: the study's steps, in whole epochs."""
     epoch = mechanism_of(study).epoch
     return epoch * ceil(study.training.steps / epoch)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
-from hubbub.planning import mask_degree, pairing
+from hubbub.planning import mask_degree, noise_correlation, pairing
 from hubbub.privacy import MOST_EPSILON, Certificate
 from hubbub.protocol import KINDS, Projection
 from hubbub.study import Study
@@ -47,9 +47,9 @@ def certificate_for(
     draws = (
         float(pairing.paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
     )
-    sigma = float(_LEAST_GRID_SIGMA)
+    sigma, correlated = float(_LEAST_GRID_SIGMA), noise_correlation.correlation_of(study)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
-    outcome = _outcome_error(float(_MOST_GRID_SIGMA))
+    outcome = _outcome_error(float(_MOST_GRID_SIGMA), correlated)
     slack = 1e-3 * study.privacy.delta / (1 + exp(_LARGEST_CLAIM))
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
     lost_tail = draws * 1e-29  # beyond 9 standard deviations, in total variation
@@ -61,11 +61,18 @@ def certificate_for(
     )
 
 
-def _outcome_error(sigma_grid: float) -> float:
-    """Relative error of one outcome's probability in float64 (P6, Numbers: T = 9)."""
+def _outcome_error(
+    sigma_grid: float, correlated: noise_correlation.Correlation | None = None
+) -> float:
+    """Relative error of one outcome's probability in float64 (P6, Numbers: T = 9; P25)."""
     reach = 9 * sigma_grid
-    shift = 2.0**-53 * (5 * reach + 1)
-    slope = (reach + 1) / sigma_grid**2
+    shift, length = 2.0**-53 * (5 * reach + 1), 1.0
+    if correlated is not None:
+        column = [abs(float(one)) for one in correlated.column]
+        length = sum(column)
+        window = (correlated.bands + 6) * length * 15 * sigma_grid * correlated.growth
+        shift = (shift + 2.0**-53 * window) / column[0]
+    slope = (reach + 1) / sigma_grid**2 * length
     return 2 * shift * (1 + slope) * exp(slope * shift)
 
 
@@ -108,11 +115,13 @@ def _entries_failure(study: Study, parameters: int | None) -> float:
 def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
     """Word, grid standard deviation of a share, and how many aligned records fit (P7)."""
     share = noise / sqrt(shares)  # in units of C
+    correlated = noise_correlation.correlation_of(study)
+    growth = correlated.growth if correlated else 1.0
     needed = largest_batch(study)
     for bits in (16, 32, 64):
         sigma = float(_MOST_GRID_SIGMA)
         while sigma >= _LEAST_GRID_SIGMA:
-            spread = 12 * sigma * sqrt(study.parties.silos)
+            spread = 12 * sigma * growth * sqrt(study.parties.silos)
             room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
             capacity = int(room / _largest_coordinate(study))
             if capacity >= needed:

@@ -15,8 +15,17 @@ from math import ceil, inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, mask_degree, model_size, pairing, precision
+from hubbub.planning import (
+    auxiliary_queries,
+    exposure,
+    mask_degree,
+    model_size,
+    noise_correlation,
+    pairing,
+    precision,
+)
 from hubbub.planning.joint_batches import JointBatches, advice, joint_batches
+from hubbub.planning.patient_promise import PatientPromise, patient_promise
 from hubbub.privacy import (
     LEAST_DELTA,
     LEAST_EPSILON,
@@ -86,11 +95,13 @@ class Plan:
         projected: how the random projection is charged; None without one.
         joint_batches: joint batches beside Poisson sampling; None unless batches are drawn without
             replacement.
+        correlation: how noise is correlated over the steps; None where it is independent.
         queries: what is asked of the silos besides gradients, each with its own noise; their
             epsilons are part of the study's.
+        patient: what a patient is promised, where the study says something of patients.
         warnings: sentences that a reader should know before approving the study.
 
-    Source: docs/privacy.md P1-P8, P10, P16.
+    Source: docs/privacy.md P1-P8, P10, P16, P25.
 
     >>> study = Study.parse('''
     ... study.name = "example"
@@ -121,7 +132,9 @@ class Plan:
     attack_power: float
     projected: pairing.Projected | None
     joint_batches: JointBatches | None
+    correlation: noise_correlation.Correlation | None = None
     queries: tuple[PlannedQuery, ...] = ()
+    patient: PatientPromise | None = None
     warnings: tuple[str, ...]
 
     @property
@@ -297,14 +310,35 @@ class Plan:
             "attack_power_at_1_percent": self.attack_power,
             "projection": _projection_to_dict(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
+            **self._correlation_to_dict(),
             "auxiliary_queries": [one.to_dict() for one in self.queries],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
                 for one in self.exposures
             ],
             "stated_adversary": exposure.stated_adversary(self.study),
+            "unit": self.study.data.unit,
+            "patient": self.patient.to_dict() if self.patient else None,
             "warnings": list(self.warnings),
             **({} if self.study.trains else {"trains": False}),
+        }
+
+    @property
+    def window_bytes(self) -> int | None:
+        """Bytes of the noise that each silo keeps in memory, in secret; 0 if it is independent.
+
+        None if the model's size is not known yet.
+        """
+        if self.correlation is None:
+            return 0
+        return None if self.numbers is None else 8 * self.numbers * (self.correlation.bands - 1)
+
+    def _correlation_to_dict(self) -> dict[str, Any]:
+        """How noise is correlated; nothing where it is not, as in runs from before it could be."""
+        if self.correlation is None:
+            return {}
+        return {
+            "correlated_noise": {**self.correlation.to_dict(), "window_bytes": self.window_bytes}
         }
 
     def to_json(self) -> str:
@@ -378,6 +412,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
     stated = next(one for one in exposures if one.adversary == exposure.stated_adversary(study))
     batches = joint_batches(study, mechanism, stated, certificate, priced)
+    patient = patient_promise(study, stated, certificate, priced)
     return Plan(
         study=study,
         dimension=dimension,
@@ -393,8 +428,11 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         attack_power=_attack_power(study, mechanism, stated, certificate, priced),
         projected=mechanism.projected,
         joint_batches=batches,
+        correlation=noise_correlation.correlation_of(study),
         queries=queries,
-        warnings=_warnings(study, dimension, batches, noise, exposures),
+        patient=patient,
+        warnings=_warnings(study, dimension, batches, noise, exposures)
+        + ((patient.warning(stated.epsilon, study.privacy.delta),) if patient else ()),
     )
 
 
@@ -496,6 +534,35 @@ def _trusting(study: Study, exposures: tuple[exposure.Exposure, ...]) -> list[st
     return found
 
 
+def _about_noise(study: Study, correlated: noise_correlation.Correlation | None) -> list[str]:
+    """What correlated noise does for this study, or why there is none."""
+    if study.training.noise != "correlated":
+        return []
+    if correlated is None and not study.training.bands and _is_adam(study):
+        return [
+            'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '
+            "gradients; noise is left independent: use sgd with momentum"
+        ]
+    if correlated is None:
+        return ['noise = "correlated": no number of bands gains here; noise is left independent']
+    found = []
+    if _is_adam(study):
+        found.append(
+            'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
+            "which adam does not take; expect less than from independent noise, or use sgd"
+        )
+    if correlated.error >= 1:
+        found.append(
+            f"bands = {correlated.bands}: the error of the training's noise is "
+            f'{correlated.error:.3g} of that of independent noise; use bands = "auto"'
+        )
+    return found
+
+
+def _is_adam(study: Study) -> bool:
+    return dict(study.training.optimizer)["name"] == "adam"
+
+
 def _warnings(
     study: Study,
     dimension: int | None,
@@ -533,7 +600,9 @@ def _warnings(
         found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
     if batches and (said := advice(batches, noise)):
         found.append(said)
-    if (epoch := pairing.mechanism_of(study).epoch) > 1:
+    found += _about_noise(study, noise_correlation.correlation_of(study))
+    mechanism = pairing.mechanism_of(study)
+    if (epoch := mechanism.epoch) > 1 and mechanism.sampling == "none":
         found.append(
             f'tokens = "{study.training.tokens}": a list that serves several steps shows which '
             "batches a token is in, so sampling hides nothing; every record is charged once in "

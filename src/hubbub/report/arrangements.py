@@ -23,7 +23,7 @@ class Arrangement:
 
     Args:
         name: "federated", a baseline's name, or any short text for people.
-        mean: of the metric over all repeats; between 0 and 1.
+        mean: of the metric over all repeats, in the metric's unit.
         low, high: ends of the 95 % interval of the mean; None where there was one run only.
         epsilon: at most, at the study's delta; None if nothing is promised.
         adversary: against whom epsilon holds, as in the plan or in a few words; None likewise.
@@ -53,7 +53,7 @@ class ArrangementTable:
     """Several arrangements of one study, scored alike.
 
     Args:
-        metric: "auc" or "accuracy".
+        metric: the key that it has in the rows of the metrics, such as "auc".
         arrangements: in the order in which they are shown.
         how: one sentence on how often and on what they were scored, for people.
     """
@@ -70,8 +70,9 @@ class ArrangementTable:
             KeyError, TypeError, ValueError: it is something else.
         """
         found = tuple(Arrangement(**one) for one in content["arrangements"])
-        if content["metric"] not in ("auc", "accuracy") or not isinstance(content["how"], str):
-            raise ValueError("expected a metric that is known, and a text")
+        texts = isinstance(content["how"], str) and isinstance(content["metric"], str)
+        if not texts or not content["metric"].isidentifier():
+            raise ValueError("expected the name of a metric, and a text")
         return cls(metric=content["metric"], arrangements=found, how=content["how"])
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,7 +24,8 @@ _MARKS = ("circle", "square")
 # Of a chart that is a file of its own, where no page's style fills the classes.
 _STYLE = markup.Html(
     "text { font: 13px sans-serif } .grid { stroke: #ddd } .edge { stroke: black } "
-    "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b }"
+    "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b } "
+    ".series-1 polyline { stroke: #e69f00; stroke-dasharray: 6 6 } g circle, g rect { fill: none }"
 )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from hubbub.report import adversary_words, charts, markup, modes, scales
 from hubbub.report.arrangements import Arrangement, ArrangementTable
-from hubbub.report.number_format import NOT_KNOWN, at_most, score
+from hubbub.report.metric_words import MetricWords, words_of
+from hubbub.report.number_format import NOT_KNOWN, at_most
 
 _HEADING = "Is joining worth it?"
 _LINES = (
@@ -20,35 +21,38 @@ _DOTS = "One run each, so chance alone may have made the differences."
 _NOBODY = "nobody: no promise"
 
 
-def joining(found: ArrangementTable | None, name: str) -> markup.Html:
-    """The section; `name` is the metric's for people."""
+def joining(found: ArrangementTable | None) -> markup.Html:
+    """The section."""
     if found is None or not found.arrangements:
         words = "This study was trained in one arrangement only: there is nothing to compare with."
         return markup.section(_HEADING, markup.tag("p", words))
-    verdict = _verdict({one.name: one for one in found.arrangements}, name)
+    metric = words_of(found.metric)
+    verdict = _verdict({one.name: one for one in found.arrangements}, metric)
     return markup.section(
         _HEADING,
         *([markup.tag("p", verdict, class_="verdict")] if verdict else []),
         *([markup.tag("p", found.how)] if found.how else []),
-        markup.tag("div", _figure(found, name), class_="figures"),
-        _scores(found, name),
+        markup.tag("div", _figure(found, metric), class_="figures"),
+        _scores(found, metric),
         *_meanings(found),
     )
 
 
-def _figure(found: ArrangementTable, name: str) -> markup.Html:
-    across = scales.scores(
-        [min(max(end, 0.0), 1.0) for one in found.arrangements for end in _ends(one)],
-        charts.EDGE,
-        charts.WIDTH - charts.VALUE_ROOM,
-    )
+def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
+    ends, name = [end for one in found.arrangements for end in _ends(one)], metric.name
+    if metric.is_share:
+        ends = [min(max(end, 0.0), 1.0) for end in ends]
+    axis = scales.scores if metric.is_share else scales.linear
+    across = axis(ends, charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
     items = [_interval(one) for one in found.arrangements]
-    words = "; ".join(f"{item.label} {_in_words(one)}" for item, one in _pairs(items, found))
+    pairs = _pairs(items, found)
+    words = "; ".join(f"{item.label} {_in_words(one, metric)}" for item, one in pairs)
     chart = charts.intervals(
         items, across, label=f"test {name}", described=f"Intervals of {name}: {words}."
     )
     known = any(item.ends for item in items)
-    caption = f"Test {name}, further right is better. {_LINES if known else _DOTS}"
+    way = f", {metric.better} is better" if metric.better else ""
+    caption = f"Test {name}{way}. {_LINES if known else _DOTS}"
     return markup.tag("figure", chart, markup.tag("figcaption", caption))
 
 
@@ -72,26 +76,27 @@ def _ends(one: Arrangement) -> list[float]:
     return [end for end in (one.low, one.mean, one.high) if end is not None]
 
 
-def _range(one: Arrangement) -> str:
-    return NOT_KNOWN if one.low is None else f"{score(one.low)} to {score(one.high)}"
+def _range(one: Arrangement, metric: MetricWords) -> str:
+    ends = f"{metric.shown(one.low)} to {metric.shown(one.high)}"
+    return NOT_KNOWN if one.low is None else ends
 
 
-def _in_words(one: Arrangement) -> str:
-    return score(one.mean) + ("" if one.low is None else f" ({_range(one)})")
+def _in_words(one: Arrangement, metric: MetricWords) -> str:
+    return metric.shown(one.mean) + ("" if one.low is None else f" ({_range(one, metric)})")
 
 
-def _scores(found: ArrangementTable, name: str) -> markup.Html:
+def _scores(found: ArrangementTable, metric: MetricWords) -> markup.Html:
     rows = [
         (
             modes.called(one.name),
-            score(one.mean),
-            _range(one),
+            metric.shown(one.mean),
+            _range(one, metric),
             "none" if one.epsilon is None else at_most(one.epsilon),
             _NOBODY if one.epsilon is None else adversary_words.spoken(one.adversary or NOT_KNOWN),
         )
         for one in found.arrangements
     ]
-    head = ("Arrangement", f"test {name}", "95 % interval", "ε at most", "ε holds against")
+    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
     caption = "The same study in several arrangements"
     return markup.table(caption, head, rows, numeric=(1, 2, 3))
 
@@ -104,17 +109,20 @@ def _meanings(found: ArrangementTable) -> list[markup.Html]:
     return [markup.table("What the arrangements are", head, rows)] if rows else []
 
 
-def _verdict(found: Mapping[str, Arrangement], name: str) -> str:
+def _verdict(found: Mapping[str, Arrangement], metric: MetricWords) -> str:
     """In one sentence whether the federation beat the silos on their own."""
     together, alone = found.get("federated"), found.get("alone")
     if together is None or alone is None:
         return ""
-    numbers = f"{name} {_in_words(together)} together, {_in_words(alone)} each silo alone"
+    both = _in_words(together, metric), _in_words(alone, metric)
+    numbers = f"{metric.name} {both[0]} together, {both[1]} each silo alone"
     if together.low is None or alone.low is None:
         return f"Not known: {numbers}, in one run of each; repeats would show what chance does."
     if max(together.low, alone.low) <= min(together.high or 0.0, alone.high or 0.0):
         return f"No clear difference: {numbers}; the intervals overlap."
-    gain = together.mean - alone.mean
+    if not metric.better:
+        return f"A clear difference: {numbers}."
+    gain = together.mean - alone.mean if metric.better == "higher" else alone.mean - together.mean
     if gain > 0:
-        return f"Yes: {numbers}, a gain of {score(gain)}."
-    return f"Not here: {numbers}, a loss of {score(-gain)}."
+        return f"Yes: {numbers}, a gain of {metric.shown(gain)}."
+    return f"Not here: {numbers}, a loss of {metric.shown(-gain)}."

@@ -8,50 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubbub.report import adversary_words, charts, markup, scales
-from hubbub.report.number_format import Row, amount, at_most, finite, score
+from hubbub.report.metric_words import is_held_back, metrics_of, name_of, words_of
+from hubbub.report.number_format import Row, amount, at_most, finite
 
 _REACH = 2  # evaluations on either side that are averaged
 _FEWEST = 5  # evaluations that are worth averaging
-_METRICS = {
-    "auc": (
-        "AUC",
-        "AUC is the chance that the model ranks a positive test record above a negative one: "
-        "0.5 is guessing, 1 is perfect.",
-    ),
-    "accuracy": ("accuracy", "Accuracy is the share of test records that are classified rightly."),
-    "held_back_accuracy": (
-        "held-back accuracy",
-        "Held-back accuracy is the share of records that are classified rightly among those that "
-        "silos kept out of the training; it is told with noise, which ε includes.",
-    ),
-}
-_PUBLIC = ("auc", "accuracy")  # of the test records
 _CURVES = 2  # in one figure, at most
 _AVERAGED = (
     "Lines are running means, each over an evaluation and up to two before and after it; faint "
     "marks are the single evaluations, which jump up and down because of the noise. A step is one "
     "small improvement of the model."
 )
-
-
-def metrics_of(rows: Sequence[Row]) -> list[str]:
-    """The metrics that these rows hold, the telling one first."""
-    return [key for key in _METRICS if any(finite(row, key) is not None for row in rows)]
-
-
-def name_of(metric: str) -> str:
-    """A metric's name for people."""
-    return _METRICS[metric][0]
-
-
-def label_of(metric: str) -> str:
-    """A metric's name, with what it was measured on."""
-    return f"test {name_of(metric)}" if metric in _PUBLIC else name_of(metric)
-
-
-def meaning_of(metric: str) -> str:
-    """What a metric is, in a sentence."""
-    return _METRICS[metric][1]
 
 
 def learning(rows: Sequence[Row], against: str | None, cost: scales.Scale) -> markup.Html:
@@ -63,7 +30,8 @@ def learning(rows: Sequence[Row], against: str | None, cost: scales.Scale) -> ma
         cost: the axis for it.
     """
     found = metrics_of(rows)
-    figures = [metric_figure(rows, found[:_CURVES], scores_of(rows))] if found else []
+    curves = _alike(found)
+    figures = [metric_figure(rows, curves, scale_of(rows, curves))] if found else []
     if against is not None and rows:
         figures.append(_epsilon_figure(rows, against, cost))
     numbers = _metric_table(rows, found, promised=against is not None)
@@ -85,10 +53,17 @@ def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, fl
     return tuple((x, mean) for (x, _), mean in zip(points, means, strict=True))
 
 
-def scores_of(rows: Sequence[Row]) -> scales.Scale:
-    """The axis for all metrics of these rows."""
-    values = (finite(row, key) for key in _METRICS for row in rows)
-    return scales.scores((y for y in values if y is not None), *charts.vertical(charts.HEIGHT))
+def _alike(found: Sequence[str]) -> list[str]:
+    """The first metrics that fit on one axis: two shares, or one of any other kind."""
+    shares = [key for key in found if words_of(key).is_share]
+    return shares[:_CURVES] if found and found[0] in shares else list(found[:1])
+
+
+def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> scales.Scale:
+    """The axis for some metrics of these rows."""
+    values = [y for key in keys for row in rows if (y := finite(row, key)) is not None]
+    axis = scales.scores if all(words_of(key).is_share for key in keys) else scales.linear
+    return axis(values, *charts.vertical(charts.HEIGHT))
 
 
 def metric_figure(
@@ -96,7 +71,10 @@ def metric_figure(
 ) -> markup.Html:
     """Metrics over steps, on an axis that other figures may share."""
     series = [_averaged(rows, key) for key in found]
-    ends = ", ".join(f"{one.name} {score(one.points[-1][1])}" for one in series)
+    ends = ", ".join(
+        f"{one.name} {words_of(key).shown(one.points[-1][1])}"
+        for key, one in zip(found, series, strict=True)
+    )
     when = "mean of the last evaluations" if any(one.faint for one in series) else "last evaluation"
     label = " and ".join(one.name for one in series)
     words = f"{label} over the steps; at the end {ends} ({when})"
@@ -110,8 +88,8 @@ def _words(found: Sequence[str]) -> list[str]:
             "is has to be judged elsewhere, on records that were not used for it."
         ]
     where = "Measured on public test records, which no silo had to give up."
-    known = [where] if any(key in _PUBLIC for key in found) else []
-    return [" ".join([*known, *map(meaning_of, found)]), _AVERAGED]
+    known = [] if all(map(is_held_back, found)) else [where]
+    return [" ".join([*known, *(words_of(key).meaning for key in found)]), _AVERAGED]
 
 
 def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
@@ -160,7 +138,7 @@ def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) 
             amount(row["step"]),
             *([at_most(finite(row, "epsilon"))] if promised else []),
             *([amount(finite(row, "loss"))] if found else []),
-            *(score(finite(row, key)) for key in found),
+            *(words_of(key).shown(finite(row, key)) for key in found),
         ]
         for row in rows
     ]

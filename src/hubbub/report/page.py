@@ -21,6 +21,7 @@ from hubbub.report import (
     learned,
     ledger_section,
     markup,
+    metric_words,
     modes,
     plain_words,
     plan_numbers,
@@ -29,7 +30,7 @@ from hubbub.report import (
     traffic,
     who_sees_what,
 )
-from hubbub.report.number_format import Row, amount, at_most, finite, score
+from hubbub.report.number_format import Row, amount, at_most, finite
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
@@ -85,7 +86,7 @@ def render(
         *([answers_section.answers(statistics)] if statistics else []),
         *([learned.learning(metrics, against, so_far)] if trains else []),
         privacy_cost.cost(plan, mode, by_coalition),
-        *([joining.joining(compared, _metric(compared))] if trains or compared else []),
+        *([joining.joining(compared)] if trains or compared else []),
         *([several_runs.side_by_side(beside)] if beside else []),
         _views(plan, mode),
         *([] if baseline else [ledger_section.ledgers(parts)]),
@@ -157,15 +158,16 @@ def _lead(plan: Plan, mode: modes.Mode) -> str:
 
 
 def _learned_tile(metrics: Metrics) -> list[markup.Html]:
-    found = learned.metrics_of(metrics[-1:])
+    found = metric_words.metrics_of(metrics[-1:])
     if not found:
         return []
     value, step = finite(metrics[-1], found[0]), amount(metrics[-1]["step"])
+    words = metric_words.words_of(found[0])
     return [
         _tile(
-            learned.label_of(found[0]),
-            score(value),
-            f"{learned.meaning_of(found[0])} After {step} steps.",
+            metric_words.label_of(found[0]),
+            words.shown(value),
+            f"{words.meaning} After {step} steps.",
         )
     ]
 

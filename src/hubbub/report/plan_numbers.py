@@ -29,6 +29,10 @@ _LONGER = (
     ("its longest", "factor", "clipping norms that a projected record may have"),
     ("slack for longer ones", "slack", "of δ, paid in every step"),
 )
+_CORRELATED = (
+    ("bands", "bands", "steps over which a silo's noise is correlated"),
+    ("error of the noise", "error", "of the whole training, against independent noise at this ε"),
+)
 _SIZE = (
     ("parameters", "dimension", "numbers that the model learns"),
     ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
@@ -51,6 +55,7 @@ def numbers(plan: Plan, mode: modes.Mode) -> markup.Html:
         *_amounts(plan, _NOISE),
         *_projection_rows(plan.get("projection")),
         *_batch_rows(plan.get("without_replacement")),
+        *(_amounts(plan["correlated_noise"], _CORRELATED) if "correlated_noise" in plan else ()),
         *_amounts(plan, _SIZE),
         *_certificate_rows(plan["certificate"]),
     ]

@@ -61,9 +61,10 @@ def plainly(plan: Plan, against: str) -> str:
     if epsilon is None:
         return f"Against {spoken(against)} nothing is promised: who took part may be told."
     how = "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK else "perhaps"
+    used = "record was" if _unit(plan) == "record" else "records were"
     return (
         f"In plain words: even {spoken(against)}, knowing everything else about a person, can "
-        f"{how} tell whether that person's record was used. "
+        f"{how} tell whether that person's {used} used. "
         f"Whatever the odds were before, they change by at most a factor of "
         f"{at_most(exp(epsilon))}, but for a tiny probability, δ (delta) = {chance(plan['delta'])}."
     )
@@ -90,15 +91,15 @@ def cost(plan: Plan, mode: modes.Mode, up: scales.Scale) -> markup.Html:
 
 def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     """Epsilon in words, for the adversary against whom it holds."""
-    epsilon = stated(plan)["epsilon"]
+    epsilon, unit = stated(plan)["epsilon"], _unit(plan)
     first = (
-        "ε (epsilon) bounds how much any single record can change what an adversary sees, that is, "
-        "somebody who tries to learn about a record: at 0 it changes nothing, below 1 is a strong "
-        "promise, above 8 a weak one. "
+        f"ε (epsilon) bounds how much any single {unit} can change what an adversary sees, that "
+        f"is, somebody who tries to learn about a {unit}: at 0 it changes nothing, below 1 is a "
+        "strong promise, above 8 a weak one. "
     )
     if epsilon is not None:
         first += (
-            f"With ε = {at_most(epsilon)}, the odds between two guesses about one record (it was "
+            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} (it was "
             f"used, or it was not) change by at most a factor of {at_most(exp(epsilon))}, whatever "
             f"was believed before, but for the tiny probability δ = {amount(plan['delta'])}."
         )
@@ -106,21 +107,43 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     second = (
         "An attacker who may wrongly accuse 1 in 100 non-members is right about at most "
         f"{power} in 100 members, that is, people whose record was used; blind guessing is right "
-        f"about 1. All this holds against {spoken(who)}, and whoever sees less. A person with "
-        "several records in the study is protected less."
+        f"about 1. All this holds against {spoken(who)}, and whoever sees less. "
+        f"{_several(plan.get('patient'))}"
     )
     return [markup.tag("p", first), markup.tag("p", second)]
 
 
+def _unit(plan: Plan) -> str:
+    """What is protected: a record, or a patient with all records in a silo."""
+    return str(plan.get("unit", "record"))
+
+
+def _several(found: Mapping[str, Any] | None) -> str:
+    """What holds for a person with several records."""
+    if found is None:
+        return "A person with several records in the study is protected less."
+    if not found["is_unit"]:
+        return f"For {found['who']}, ε is {_at_most(found['epsilon'])}."
+    return (
+        f"One unit is {found['who']} in a silo. Who has records in two silos is two units: for "
+        f"both together ε is {_at_most(found['in_two_silos'])}."
+    )
+
+
+def _at_most(epsilon: float | None) -> str:
+    """Past 50, or where there is no account, it is only said that it is more."""
+    return "larger" if epsilon is None else f"at most {at_most(epsilon)}"
+
+
 def _table(plan: Plan) -> markup.Html:
     rows: Sequence[Exposure] = plan["epsilon"]
-    body = [_row(row, plan) for row in rows]
+    body = [_row(row, plan) for row in rows] + _patient_row(plan)
     head = ("Adversary", "ε at most", "in plain words", "promise", "noise left, times C")
     caption = (
         f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to tell an adversary "
         f"in secret all that one knows; the study is planned for up to T = "
-        f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one record can add "
-        "to a sum"
+        f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one {_unit(plan)} "
+        "can add to a sum"
     )
     return markup.table(caption, head, body, numeric=(1, 4), marked=(rows.index(stated(plan)),))
 
@@ -133,6 +156,18 @@ def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
         _promise(row, plan),
         amount(row["noise_multiplier"]),
     )
+
+
+def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
+    """The promised adversary once more, about a patient, where the study speaks of patients."""
+    found, row = plan.get("patient"), stated(plan)
+    if found is None:
+        return []
+    about, promise = f"{row['adversary']}, about {found['who']}", "the study's promise"
+    if not found["is_unit"]:
+        promise = "none" if found["epsilon"] is None else "weaker: each record is a unit"
+    epsilon, noise = at_most(found["epsilon"]), amount(row["noise_multiplier"])
+    return [(about, epsilon, explained(row["adversary"]), promise, noise)]
 
 
 def _promise(row: Exposure, plan: Plan) -> str:

@@ -6,8 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hubbub.report import adversary_words, arrangements, learned, markup, modes, privacy_cost
-from hubbub.report.number_format import NOT_KNOWN, Row, amount, at_most, finite, score
+from hubbub.report import (
+    adversary_words,
+    arrangements,
+    learned,
+    markup,
+    metric_words,
+    modes,
+    privacy_cost,
+)
+from hubbub.report.number_format import NOT_KNOWN, Row, amount, at_most, finite
 
 _NOTE = (
     "These runs are of more than one study. Where the test records differ too, their scores "
@@ -45,8 +53,15 @@ class ReportedRun:
 
 def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
     """The section."""
-    found = learned.metrics_of([row for one in runs for row in one.metrics])
-    head = ("Run", "arrangement", "steps", *map(learned.name_of, found), "ε at most", "against")
+    found = metric_words.metrics_of([row for one in runs for row in one.metrics])
+    head = (
+        "Run",
+        "arrangement",
+        "steps",
+        *map(metric_words.name_of, found),
+        "ε at most",
+        "against",
+    )
     rows = [_row(one, found) for one in runs]
     numeric = range(2, 4 + len(found))
     note = [markup.tag("p", _NOTE)] if len({one.plan["study_id"] for one in runs}) > 1 else []
@@ -61,7 +76,7 @@ def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
 def arrangements_of(runs: Sequence[ReportedRun]) -> arrangements.ArrangementTable | None:
     """The runs of the first one's study by arrangement, averaged; None if it has but one."""
     same = [one for one in runs if one.plan["study_id"] == runs[0].plan["study_id"]]
-    metric = learned.metrics_of([one.last for one in same])[:1]
+    metric = metric_words.metrics_of([one.last for one in same])[:1]
     if not metric or len({one.baseline for one in same}) < 2:
         return None
     together = [[one for one in same if one.mode is mode] for mode in modes.MODES.values()]
@@ -99,7 +114,7 @@ def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
         one.folder,
         one.mode.label,
         amount(one.last.get("step")),
-        *(score(finite(one.last, key)) for key in found),
+        *(metric_words.words_of(key).shown(finite(one.last, key)) for key in found),
         "none" if against is None else at_most(_spent(one)) if one.metrics else NOT_KNOWN,
         "nobody: no promise" if against is None else adversary_words.spoken(against),
     ]
@@ -107,8 +122,8 @@ def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
 
 def _figures(runs: Sequence[ReportedRun], metric: str) -> markup.Html:
     """A curve for each run, all on one axis."""
-    scored = [one for one in runs if metric in learned.metrics_of(one.metrics)]
-    up = learned.scores_of([row for one in scored for row in one.metrics])
+    scored = [one for one in runs if metric in metric_words.metrics_of(one.metrics)]
+    up = learned.scale_of([row for one in scored for row in one.metrics], [metric])
     figures = [
         learned.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")
         for one in scored[:_MOST]

@@ -105,4 +105,5 @@ def round_parameters_of(
         records=records,
         fresh_lists=training.tokens == "per-step",
         short_models=training.download == "bfloat16",
+        correlation=plan.correlation.coefficients if plan.correlation else (),
     )

@@ -287,6 +287,9 @@ class SiloParty(Party):
         lists: the silo's shuffled token lists, where batches are joint.
     """
 
+    # The last part of the session that is paid for, where noise is correlated over its attempts.
+    _paid = -1
+
     def __init__(
         self,
         membership: Membership,
@@ -332,16 +335,19 @@ class SiloParty(Party):
         """P15: in the ledger before the answer exists.
 
         Where every record takes part once in an epoch, the row of its first attempt pays for it
-        (P9).
+        (P9); so it does where a record may take part in one of so many attempts alone (P25).
         """
         lists, agreed = self._lists, self.agreed
         assert agreed is not None, "the session is set up"  # noqa: S101
+        part = (charge.row - 1) // self._me.terms.bands
+        is_paid = part == self._paid if charge.row else lists is not None and lists.is_paid
         try:
-            if self._record is not None and (lists is None or not lists.is_paid):
+            if self._record is not None and not is_paid:
                 self._record(agreed, charge)
         except HubbubError:
             silo.decline()
             raise
+        self._paid = part
         if lists is not None:
             lists.use(charge.round)
 
@@ -356,6 +362,11 @@ class SiloParty(Party):
     def _answer(self) -> list[bytes]:
         silo = self._ready_silo
         return [silo.contribute(), *silo.shares().values()]
+
+    def forget(self) -> None:
+        """No round follows."""
+        if isinstance(self.silo, Silo):
+            self.silo.forget()
 
     def _listed(self, call: Call, parts: Sequence[bytes]) -> Work:
         """A phase in the making of a shuffled token list."""

@@ -8,8 +8,11 @@ from typing import Protocol
 class Recorder(Protocol):
     """Where the messages of a session are kept."""
 
-    def keep(self, frame: bytes) -> None:
-        """Keep a message that the aggregator has sent or used."""
+    def keep(self, frame: bytes, short: bytes = b"") -> None:
+        """Keep a message that the aggregator has sent or used.
+
+        `short` is what stands for its payload, where the aggregator has just found that.
+        """
 
     def seal(self) -> None:
         """Have everything that was kept on disk."""
@@ -21,7 +24,7 @@ class Recorder(Protocol):
 class NoRecorder:
     """Nothing is kept."""
 
-    def keep(self, frame: bytes) -> None:
+    def keep(self, frame: bytes, short: bytes = b"") -> None:
         """Nothing is kept."""
 
     def seal(self) -> None:

@@ -9,6 +9,7 @@
 With pairwise masks an attempt needs everybody that it was begun with; with compute nodes it needs
 the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
 later; every attempt has a fresh batch, noise and masks, and is charged (docs/privacy.md P3). Where
+noise is correlated, who is left out comes back with the next session only (P25). Where
 too few are left, the session is over (`AbsentError`). Vectors are added as they come, so memory
 does not grow with the number of silos.
 
@@ -164,8 +165,10 @@ class Rounds:
         for index, answer in self.peers.ask(Call.PING, asked, self.session):
             if isinstance(answer, Absent):
                 continue
-            if answer:  # it knows the session
+            if answer and not self.terms.correlation:  # it knows the session
                 del self.absent[index]
+            elif answer:
+                self.absent[index] = Absent(why=RESTARTED, said="its noise has a gap")  # P25
             else:
                 self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
         self._asked_again = now()
@@ -325,11 +328,11 @@ class Rounds:
     def _use(self, index: int, answer: bytes) -> bool:
         """Give the aggregator an answer, and keep what it has used; whether it could be used."""
         try:
-            self.aggregator.receive(answer)
+            short = self.aggregator.receive(answer)
         except ProtocolError as error:
             self._blame(error, index)
             return False
-        self.recorder.keep(answer)
+        self.recorder.keep(answer, short)
         return True
 
     def _blame(self, error: ProtocolError, index: int) -> None:

@@ -215,6 +215,8 @@ def _time_of(value: object) -> int:
 def _same(mine: object, theirs: object) -> bool:
     if isinstance(mine, float) and isinstance(theirs, float):
         return isclose(mine, theirs, rel_tol=_SAME)
+    if isinstance(mine, tuple) and isinstance(theirs, list):
+        return all(type(one) is int for one in theirs) and list(mine) == theirs
     return type(mine) is type(theirs) and mine == theirs
 
 

@@ -31,25 +31,34 @@ from hubbub.study import Study
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
 _MOST_NODES = 1000
+_USUAL_COLLUDERS = 16
 _NO_MODEL = np.zeros(0, dtype=np.float32)
 
 
 def secure_sum(
-    vectors: Sequence[ArrayLike], *, compute_nodes: int = 0, word_bits: int = 64
+    vectors: Sequence[ArrayLike],
+    *,
+    compute_nodes: int = 0,
+    word_bits: int = 64,
+    colluders: int | None = None,
 ) -> NDArray[np.int64]:
     """The exact sum of integer vectors, one from each silo, none of which is seen by anybody else.
 
     Guarantees:
         1. Exact: an error instead of a sum that does not fit the word.
-        2. What the aggregator and any silos see depends on their own vectors and the sum of the
-           others' only; with compute nodes also what all of them but one see (docs/privacy.md P4).
-           No noise is added: the sum itself is revealed.
+        2. What the aggregator and up to `colluders` silos see depends on their own vectors and the
+           sum of the others' only, but for a chance of 2^-50 over the mask graph. With compute
+           nodes, or up to 16 silos, that holds for any silos without that chance, and for all
+           nodes but one besides (docs/privacy.md P4). No noise is added: the sum itself is
+           revealed.
 
     Args:
         vectors: at least two (three, for the guarantee to mean something) integer vectors of one
             shape (m,).
         compute_nodes: how many nodes remove the masks, up to 1000; 0 for pairwise masks.
         word_bits: bits of one number on its way, 16, 32 or 64.
+        colluders: how many silos may join the adversary, from 0 to two less than there are; by
+            default 16, or a tenth of the silos where that is more. The more, the more masks.
 
     Returns:
         (m,) int64, in the unit of the vectors.
@@ -66,6 +75,9 @@ def secure_sum(
     compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
     _check_fits(integers, word_bits)
     silos = len(integers)
+    most = max(silos - 2, 0)
+    given = min(max(_USUAL_COLLUDERS, silos // 10), most) if colluders is None else colluders
+    colluders = parameters.whole("colluders", given, least=0, most=most)
     terms = RoundParameters(
         dimension=integers[0].size,
         parameters=0,
@@ -81,7 +93,7 @@ def secure_sum(
     layout = Layout(
         names=tuple(f"silo-{number}" for number in range(1, silos + 1)),
         nodes=compute_nodes,
-        degree=mask_graph.degree(silos, max(silos - 2, 0), 0),
+        degree=mask_graph.degree(silos, min(colluders + 1, most), 0),  # as a plan chooses it
     )
 
     def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:

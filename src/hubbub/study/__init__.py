@@ -26,5 +26,5 @@ from hubbub.study.privacy import Privacy
 from hubbub.study.sources import attempted, named_object
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.study.study import Study
-from hubbub.study.tabular import CodedCells, Column, Records
+from hubbub.study.tabular import CodedCells, Column, Records, UnitRows, unit_rows
 from hubbub.study.training import Training, whole_sums

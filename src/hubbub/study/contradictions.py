@@ -9,13 +9,14 @@ from __future__ import annotations
 from hubbub.errors import StudyError
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
-from hubbub.study.model import Model
+from hubbub.study.model import HUBER, Model
+from hubbub.study.tabular import AMOUNT, TIME_TO_EVENT, Outcome
 from hubbub.study.training import Training
 
 
 def check_data(data: Data, model: Model, *, silos: int) -> None:
     """Files that the model can learn, and no fewer records than silos."""
-    _check_outputs(data, model.outputs)
+    _check_outputs(data, model)
     _check_inputs(data, model)
     if data.records and data.records < silos:
         raise StudyError(
@@ -38,11 +39,43 @@ def check_training(
         )
 
 
+def check_noise(training: Training, *, trust: str) -> None:
+    """Correlated noise where its privacy is proven (docs/privacy.md P25)."""
+    if training.noise != "correlated":
+        return
+    if training.sampling != "poisson":
+        raise StudyError(
+            'expected training.sampling = "poisson" with training.noise = "correlated", got '
+            f'"{training.sampling}"; correlated noise has no account of other batches'
+        )
+    if training.projection:
+        raise StudyError(
+            'expected no training.projection with training.noise = "correlated", got '
+            f"{training.projection}; what is projected anew in each step cannot be taken back"
+        )
+    if trust != "none":
+        raise StudyError(
+            f'expected parties.trust = "none" with training.noise = "correlated", got "{trust}"; '
+            "an enclave that breaks would tell the noise of earlier steps too"
+        )
+    most = min(training.steps, int(1 / training.sample_rate * (1 + 1e-12)))
+    if training.bands > most:
+        raise StudyError(
+            f"expected training.bands of at most {most}, steps and 1 / sample_rate, got "
+            f"{training.bands}; take fewer"
+        )
+
+
 def check_extras(
     training: Training, data: Data, statistics: AskedStatistics | None, *, epsilon: float
 ) -> None:
     """Evaluation, standardisation and statistics that leave some epsilon to the training."""
     asked = training.evaluate
+    if statistics and data.patient:
+        raise StudyError(
+            "expected no data.patient beside [statistics], which count records, got one; leave it "
+            "out, and let each file hold one record of a patient"
+        )
     if asked and asked.every > training.steps:
         raise StudyError(
             f"expected training.evaluate.every <= steps = {training.steps}, got {asked.every}; "
@@ -63,14 +96,40 @@ def check_extras(
         )
 
 
-def _check_outputs(data: Data, outputs: int) -> None:
-    """As many outputs as the target in the files has classes, one for two."""
+def _check_outputs(data: Data, model: Model) -> None:
+    """As many outputs as the target needs; nobody knows the classes of a source."""
+    if data.outcome is not None:
+        _check_outcome(data.outcome, model)
+        return
+    if model.loss == HUBER:
+        raise StudyError(
+            'expected no model.loss = "huber" for a target of classes, got it; it is for amounts: '
+            'write data.target = { kind = "amount", ... }, or leave it out'
+        )
     classes = 2 if data.positive else len(data.classes)
     wanted = classes if classes > 2 else 1
-    if data.files and outputs != wanted:
+    if data.files and model.outputs != wanted:
         raise StudyError(
             f"expected model.outputs = {wanted} for a target of {classes} classes, "
-            f"got {outputs}; set it, or fix data.classes"
+            f"got {model.outputs}; set it, or fix data.classes"
+        )
+
+
+def _check_outcome(outcome: Outcome, model: Model) -> None:
+    """One output for a number; for a time also one for each interval, and one loss for each."""
+    wanted, many = "1", len(outcome.grid)
+    if outcome.kind == TIME_TO_EVENT:
+        wanted = f"1 (proportional odds) or {many} (free, one for each time of the grid)"
+        wanted = wanted if model.is_built_in else f"{many}, one for each time of the grid"
+    if model.outputs != (many or 1) and (model.outputs != 1 or not model.is_built_in):
+        raise StudyError(
+            f'expected model.outputs = {wanted} for a target of kind = "{outcome.kind}", got '
+            f"{model.outputs}; set it"
+        )
+    if model.loss == HUBER and outcome.kind != AMOUNT:
+        raise StudyError(
+            f'expected no model.loss = "huber" for a target of kind = "{outcome.kind}", got it; '
+            "it is for amounts: leave it out"
         )
 
 

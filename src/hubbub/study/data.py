@@ -13,35 +13,74 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.study import auxiliary_settings, import_path, quoting
 from hubbub.study.section import Section
-from hubbub.study.tabular import Column, canonical, columns_from
+from hubbub.study.tabular import MOST_PER_PATIENT, Column, Outcome, canonical, columns_from
+from hubbub.study.target import target_from
 
 _KEYS = ("source", "files", "test", "target", "positive", "negative", "classes", "columns")
 _MORE = ("options", "records", "counts", "capacity", "standardise")
+_PATIENT = ("patient", "most_per_patient")
 _TABLES = (".csv", ".parquet")
 
 
 def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
     """The data that a table states; without a model there is no target."""
-    section = Section("data", table, (*_KEYS, *_MORE))
+    section = Section("data", table, (*_KEYS, *_MORE, *_PATIENT))
     source, files = _origin(section)
     if not targeted:
         for key in ("target", "positive", "negative", "classes", "test", "standardise"):
             section.absent(key, "where no model is trained: declare every column in data.columns")
+    target, outcome = "", None
+    if targeted:
+        target, outcome = target_from(section, Data.target, files=bool(files))
+    named = (target, *(outcome.columns if outcome else ()))
     return Data(
         source=source,
         files=files,
         test=_test(section),
-        target=section.text("target", Data.target if source else None) if targeted else "",
+        target=target,
+        outcome=outcome,
         positive=section.texts("positive", Data.positive),
         negative=_negative(section),
         classes=_classes(section),
-        columns=_columns(section, targeted=targeted) if "columns" in section else Data.columns,
+        columns=_columns(section, named, targeted=targeted)
+        if "columns" in section
+        else Data.columns,
         options=_options(section),
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
         capacity=_capacity(section),
         standardise=auxiliary_settings.standardise_from(section),
+        patient=_patient(section),
+        most_per_patient=_most_per_patient(section),
     )
+
+
+def _patient(section: Section) -> str:
+    """The column that says whose a record is; what a built-in set has no word of is refused."""
+    patient = section.text("patient", Data.patient)
+    if "patient" not in section:
+        return patient
+    if import_path.is_built_in(section.text("source", Data.source)):
+        section.absent("patient", "for a built-in source, whose records are each a person's")
+    if section.content.get("files") and "columns" not in section:
+        raise section.refusal(
+            "patient", "beside data.columns", "declare them: without any, all columns are features"
+        )
+    if not patient or patient in (
+        section.content.get("target"),
+        *section.content.get("columns", ()),
+    ):
+        raise section.refusal(
+            "patient", "a column that is neither the target nor one of data.columns", "name another"
+        )
+    return patient
+
+
+def _most_per_patient(section: Section) -> int:
+    """The public number of records that a patient has at most; a unit's shape follows from it."""
+    if "most_per_patient" not in section and "patient" not in section:
+        return Data.most_per_patient
+    return section.whole("most_per_patient", None, least=1, most=MOST_PER_PATIENT)
 
 
 def _capacity(section: Section) -> tuple[int, ...]:
@@ -118,7 +157,7 @@ def _negative(section: Section) -> tuple[str, ...]:
 
 
 def _classes(section: Section) -> tuple[str, ...]:
-    """The spellings of the target; there is no loss for a target that is not a class."""
+    """The spellings of a target that is a class."""
     if section.content.get("positive"):
         section.absent("classes", "when data.positive is given")
     classes = section.texts("classes", Data.classes)
@@ -127,14 +166,15 @@ def _classes(section: Section) -> tuple[str, ...]:
     return classes
 
 
-def _columns(section: Section, *, targeted: bool) -> tuple[Column, ...]:
+def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> tuple[Column, ...]:
     """The declared columns; 1 and 1.0 are the same bound, and must give the same study id."""
     try:
         columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
         raise StudyError(f"{quoting.shortened(said, 300)}; {remedy}") from None
-    if section.content.get("target") in {column.name for column in columns}:
+    stated = bool(section.content.get("files")) or isinstance(section.content.get("target"), str)
+    if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
     if not any(column.feature for column in columns) or not (
         targeted or all(column.feature for column in columns)
@@ -178,25 +218,30 @@ class Data:
         source: function that returns a silo's records; empty where there are files.
         files: path of each silo's file, with {name}; empty where there is a source.
         test: path of the public test file; empty: none.
-        target: the target's column.
+        target: the target's column; of a time to event, that of the time.
+        outcome: what the target is if it is no class; None: a class.
         positive: spellings of the target that count as 1.
         negative: those that count as 0; any other is refused where it is read.
         classes: spellings of the target, in the order of the class numbers.
         columns: the columns that become features, or that statistics are about; empty: all but the
             target, as they are.
         options: arguments of the source's function, by name.
-        records: public number of records of all silos together; 0: not public.
-        counts: number of records of each silo, in the order of the parties, where joint batches
+        records: public number of units of all silos together, of patients where `patient` says
+            whose records they are; 0: not public.
+        counts: number of units of each silo, in the order of the parties, where joint batches
             make that public; empty: not public.
-        capacity: the most records that a silo may hold, public: one number for all silos, or one
+        capacity: the most units that a silo may hold, public: one number for all silos, or one
             for each in the order of the parties; empty: a step above an equal share of `records`.
         standardise: features to mean 0 and deviation 1; None: as they are.
+        patient: the column whose equal cells make records of a silo one unit; empty: each is one.
+        most_per_patient: the most records of one patient, public; 0: not stated.
     """
 
     source: str = ""
     files: str = ""
     test: str = ""
     target: str = "target"
+    outcome: Outcome | None = None
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
     classes: tuple[str, ...] = ("0", "1")
@@ -206,6 +251,18 @@ class Data:
     counts: tuple[int, ...] = ()
     capacity: tuple[int, ...] = ()
     standardise: auxiliary_settings.Standardise | None = None
+    patient: str = ""
+    most_per_patient: int = 0
+
+    @property
+    def unit(self) -> str:
+        """What is protected: "patient" or "record"."""
+        return "patient" if self.patient else "record"
+
+    @property
+    def places(self) -> int:
+        """How many records a unit may have; 0 where each record is one."""
+        return self.most_per_patient if self.patient else 0
 
     @property
     def features(self) -> tuple[Column, ...]:

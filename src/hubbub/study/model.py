@@ -11,6 +11,8 @@ from typing import Any
 from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.section import Section
 
+_KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss")
+HUBER = "huber"
 _KINDS = ("logistic", "mlp", "cnn")
 STATISTICS = "statistics"  # no model: noisy sums stand in its place
 _MOST_FEATURES = 10**9
@@ -19,7 +21,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def model_from(table: Mapping[str, Any]) -> Model:
     """The model that a table states."""
-    section = Section("model", table, ("kind", "hidden", "inputs", "outputs", "bias", "frozen"))
+    section = Section("model", table, _KEYS)
     kind = section.text("kind", None)
     if kind not in (*_KINDS, IN_MEMORY) and not is_own(kind):
         raise section.refusal(
@@ -34,7 +36,17 @@ def model_from(table: Mapping[str, Any]) -> Model:
         outputs=section.whole("outputs", Model.outputs, least=1, most=10**6),
         bias=section.truth("bias", Model.bias),
         frozen=_frozen(section, kind),
+        loss=_loss(section),
     )
+
+
+def _loss(section: Section) -> str:
+    """A loss in place of that of the target's kind."""
+    loss = section.text("loss", Model.loss)
+    if loss not in ("", HUBER) and not is_own(loss):
+        wanted = f'"{HUBER}" or "python:module:function"'
+        raise section.refusal("loss", wanted, "choose one of them, or leave it out")
+    return loss
 
 
 def _hidden(section: Section, kind: str) -> tuple[int, ...]:
@@ -120,6 +132,8 @@ class Model:
         outputs: number of logits: 1 for two classes, else one for each class.
         bias: whether fully connected layers have biases.
         frozen: public layers before the model; None: none.
+        loss: "huber", or "python:module:function" for one of your own; empty: that of the target's
+            kind.
     """
 
     kind: str
@@ -128,6 +142,7 @@ class Model:
     outputs: int = 1
     bias: bool = True
     frozen: Frozen | None = None
+    loss: str = ""
 
     @property
     def is_built_in(self) -> bool:

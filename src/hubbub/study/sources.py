@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -46,8 +47,32 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
         DataError: the records cannot be read, or are not what the study declares.
         StudyError: the study's function cannot be found.
     """
+    return units_of(study.data, party, _found(study, party, folder or Path()))
+
+
+def units_of(data: Data, party: str, found: Records) -> Records:
+    """The records with the patients whose they are, no more of each than the study says.
+
+    A test set is measured record by record, whosever they are.
+
+    Raises:
+        DataError: the study and the records differ in what one unit is.
+    """
+    if party == TEST:
+        return found if found.patients is None else replace(found, patients=None)
+    if (found.patients is None) == bool(data.patient):
+        wanted, got = ("patients", "none") if data.patient else ("no patients", "some")
+        raise DataError(
+            f"expected {wanted} with the records of {party}, as data.patient says, got {got}; "
+            "hand over Records(..., patients=...) or leave data.patient out"
+        )
+    return found.capped(data.most_per_patient)
+
+
+def _found(study: Study, party: str, folder: Path) -> Records:
+    """What the study's files or function hold for a party."""
     if study.data.files:
-        return _from_file(study.data, party, folder or Path())
+        return _from_file(study.data, party, folder)
     if study.data.source == import_path.IN_MEMORY:
         raise StudyError(
             f"expected the records of {party} to be handed over, as the study says, got none; run "
@@ -255,6 +280,8 @@ def _from_file(data: Data, party: str, folder: Path) -> Records:
             positive=data.positive,
             negative=data.negative,
             classes=data.classes,
+            patient="" if party == TEST else data.patient,
+            outcome=data.outcome,
         )
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

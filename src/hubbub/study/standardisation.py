@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError
-from hubbub.study.tabular import Records
+from hubbub.study.tabular import Records, unit_rows
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -40,10 +40,7 @@ class Standardisation:
 
     def of(self, records: Records) -> Records:
         """The records with standardised features."""
-        return Records(
-            inputs=((records.inputs - self.shift) / self.scale).astype(np.float32),
-            targets=records.targets,
-        )
+        return records.with_inputs(((records.inputs - self.shift) / self.scale).astype(np.float32))
 
     def __post_init__(self) -> None:
         for array in (self.shift, self.scale):
@@ -88,30 +85,40 @@ class Standardisation:
 class FeatureSums:
     """A silo's records: their number, and the sums of each feature and of its square.
 
+    Of patients it is their number, and the sums of what is each one's mean (docs/privacy.md P21).
+
     Args:
         records: the silo's own.
         bound: larger values count as this.
-        capacity: the most records that the silo may hold; as many as there are if None.
+        capacity: the most units that the silo may hold; as many as there are if None.
+        most: records of a patient.
     """
 
-    def __init__(self, records: Records, bound: float, capacity: int | None = None) -> None:
-        self._inputs, self._bound = records.inputs, bound
-        self.capacity = len(records.inputs) if capacity is None else capacity
+    def __init__(
+        self, records: Records, bound: float, capacity: int | None = None, most: int = 1
+    ) -> None:
+        features = np.clip(records.inputs / np.float64(bound), -1.0, 1.0)
+        self._features, self._squares = features, features**2
+        if records.patients is not None:
+            units = unit_rows(records.patients, most)
+            self._features, self._squares = units.means(features), units.means(features**2)
+        self.capacity = records.units if capacity is None else capacity
 
     def __repr__(self) -> str:
         return "FeatureSums(<private>)"
 
     @property
     def count(self) -> int:
-        """Number of records; never leaves the silo."""
-        return len(self._inputs)
+        """Number of units; never leaves the silo."""
+        return len(self._features)
 
     def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
-        """(1 + 2 features,): each record's part has norm at most sqrt(1 + 2 features)."""
+        """(1 + 2 features,): each unit's part has norm at most sqrt(1 + 2 features)."""
         held = rows >= 0
-        features = np.zeros((len(rows), self._inputs.shape[1]))
-        features[held] = np.clip(self._inputs[rows[held]] / np.float64(self._bound), -1.0, 1.0)
-        return np.concatenate(([held.sum()], features.sum(0), (features**2).sum(0)))
+        sums = [np.zeros((len(rows), self._features.shape[1])) for _ in range(2)]
+        for values, known in zip(sums, (self._features, self._squares), strict=True):
+            values[held] = known[rows[held]]
+        return np.concatenate(([held.sum()], *(values.sum(0) for values in sums)))
 
 
 def standardisation_from(sums: Array, bound: float) -> Standardisation:

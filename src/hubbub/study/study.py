@@ -22,7 +22,12 @@ from hubbub.study import file_limits, import_path
 from hubbub.study.asked_columns import columns_of
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
-from hubbub.study.contradictions import check_data, check_extras, check_training
+from hubbub.study.contradictions import (
+    check_data,
+    check_extras,
+    check_noise,
+    check_training,
+)
 from hubbub.study.data import Data, data_from
 from hubbub.study.model import NO_MODEL, Model, model_from
 from hubbub.study.parties import Parties, parties_from
@@ -33,20 +38,39 @@ from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from, whole_sums
 
 FORMAT = 1
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _TRANSCRIPTS = ("full", "hashes")
+# Keys that older studies have not, and what that means: with that value they are left out, so that
+# these keep their ids.
+_LATER: Mapping[str, Mapping[str, Any]] = {
+    "": {"code": (), "statistics": None, "attestation": None},
+    "data": {"outcome": None, "patient": "", "most_per_patient": 0},
+    "model": {"loss": ""},
+    "training": {"metrics": (), "noise": "independent", "bands": 0},
+}
 _TABLES = ("parties", "data", "model", "training", "privacy")
 _OPTIONAL = ("statistics", "attestation")
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
 
 
-def _head(table: Mapping[str, Any]) -> dict[str, str]:
-    """The table `[study]`: the name, and what is kept of a run for those who verify it."""
-    section = Section("study", table, ("name", "transcript"))
+def _head(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table `[study]`: the name, what is kept of a run, and which code all parties agree on."""
+    section = Section("study", table, ("name", "transcript", "code"))
     name = section.text("name", None)
     if not 1 <= len(name) <= 200:
         raise section.refusal("name", "1 to 200 printable characters", "choose another name")
     transcript = section.text("transcript", Study.transcript, options=_TRANSCRIPTS)
-    return {"name": name, "transcript": transcript}
+    return {"name": name, "transcript": transcript, "code": _code(section)}
+
+
+def _code(section: Section) -> tuple[tuple[str, str], ...]:
+    """The hashes of code by its name."""
+    stated = section.table("code") if "code" in section else {}
+    hashes = (isinstance(one, str) and _SHA256.fullmatch(one) for one in stated.values())
+    if not all(map(import_path.is_own, stated)) or not all(hashes):
+        wanted = 'a table from "python:module:name" to 64 small hexadecimal digits'
+        raise section.refusal("code", wanted, "write what sha256sum prints of the module's file")
+    return tuple(sorted(stated.items()))
 
 
 def _fault(error: ValueError, text: str) -> str:
@@ -81,6 +105,7 @@ class Study:
         name: 1 to 200 printable characters.
         transcript: what a run keeps of the masked vectors for those who verify it: "full", so that
             every sum can be made again, or "hashes".
+        code: SHA-256 of the sources of code that is not part of hubbub, by its name.
         parties: who takes part, and how many of them may be dishonest or missing.
         data: where each silo finds its records, and what is public about them.
         model: which model is trained; absent, with `training`, where only statistics are asked for.
@@ -116,6 +141,7 @@ class Study:
 
     name: str
     transcript: str = "hashes"
+    code: tuple[tuple[str, str], ...] = ()
     parties: Parties
     data: Data
     model: Model = NO_MODEL
@@ -133,9 +159,9 @@ class Study:
         for name in (*_LEARNING, *_OPTIONAL):
             if not isinstance(given[name], Mapping):
                 del given[name]
-        head = {"name": self.name, "transcript": self.transcript}
+        head = {"name": self.name, "transcript": self.transcript, "code": dict(self.code)}
         made = Study.from_table({"study": head, **given})
-        for name in (*_TABLES, *_OPTIONAL):
+        for name in (*_TABLES, *_OPTIONAL, "code"):
             object.__setattr__(self, name, getattr(made, name))
 
     @classmethod
@@ -248,7 +274,13 @@ class Study:
             dropouts=parties.dropouts,
             relation=privacy.relation,
         )
+        check_noise(study.training, trust=parties.trust)
         check_extras(study.training, study.data, study.statistics, epsilon=privacy.epsilon)
+        if strange := [name for name, _ in study.code if name not in study.own_code]:
+            raise StudyError(
+                f"expected study.code to hold code that the study names, got {shown(strange[0])}; "
+                "remove it"
+            )
         return study
 
     def as_toml(self) -> str:
@@ -274,9 +306,11 @@ class Study:
             **(learning if self.trains else {}),
             "privacy": self.privacy,
         }
-        head = {"name": self.name}
+        head: dict[str, Any] = {"name": self.name}
         if self.transcript != Study.transcript:
             head["transcript"] = self.transcript
+        if self.code:
+            head["code"] = dict(self.code)
         text = written(head, tables, self.statistics, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
@@ -297,7 +331,7 @@ class Study:
 
         Reading, planning and approving a study, and verifying a run of it, call none of it.
         """
-        named = (self.data.source, self.model.kind)
+        named = (self.data.source, self.model.kind, self.model.loss, *self.training.metrics)
         return tuple(name for name in named if import_path.is_own(name))
 
     @property
@@ -311,17 +345,18 @@ class Study:
         """The canonical form: JSON with sorted keys, every default written out."""
         content = asdict(self)
         del content["toml"]
-        if not self.trains:  # both follow from the statistics
-            del content["model"], content["training"]
-        if self.statistics is None:
-            del content["statistics"]
+        if self.attestation is not None:
+            content["attestation"] = self.attestation.to_dict()
+        for table, absent in _LATER.items():
+            keys = content[table] if table else content
+            for key, value in absent.items():
+                if keys[key] == value:
+                    del keys[key]
         for column in content["data"]["columns"]:
             if column["feature"]:
                 del column["feature"]
-        if self.attestation is None:  # studies from before there was any keep their ids
-            del content["attestation"]
-        else:
-            content["attestation"] = self.attestation.to_dict()
+        if not self.trains:  # both follow from the statistics
+            del content["model"], content["training"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

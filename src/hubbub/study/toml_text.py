@@ -21,6 +21,7 @@ from hubbub.study import (
     parties,
     privacy,
     tabular,
+    target,
     training,
 )
 
@@ -28,7 +29,7 @@ Settings = parties.Parties | data.Data | model.Model | training.Training | priva
 
 
 def written(
-    head: Mapping[str, str],
+    head: Mapping[str, Any],
     tables: Mapping[str, Settings],
     statistics: asked_statistics.AskedStatistics | None = None,
     attestation: attested_roles.Attestation | None = None,
@@ -54,6 +55,8 @@ def _table(settings: Settings) -> dict[str, Any]:
         table.pop("target", None)
         if settings.target:  # files have no default for it
             table["target"] = settings.target
+        if settings.outcome is not None:
+            table["target"] = target.target_table(settings.target, table.pop("outcome"))
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
     pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}

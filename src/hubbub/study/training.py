@@ -8,17 +8,21 @@ from typing import Any
 
 from hubbub.errors import StudyError
 from hubbub.study.auxiliary_settings import Evaluate, evaluate_from
+from hubbub.study.import_path import is_own
 from hubbub.study.section import Section
 
 _KEYS = (
     *("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection"),
     "projection_kind",
-    *("tokens", "evaluate", "download"),
+    *("tokens", "evaluate", "download", "metrics", "noise", "bands"),
 )
 _SAMPLINGS = ("poisson", "without-replacement", "none")
 _TOKENS = ("per-step", "per-epoch", "static")
 _PROJECTION_KINDS = ("gaussian", "sign", "layers")
+_MOST_METRICS = 20
 _DOWNLOADS = ("float32", "bfloat16")
+_NOISES = ("independent", "correlated")
+MOST_BANDS = 128
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
@@ -42,7 +46,20 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
         tokens=_tokens(section),
         evaluate=evaluate_from(section),
         download=section.text("download", Training.download, options=_DOWNLOADS),
+        metrics=_metrics(section),
+        noise=section.text("noise", Training.noise, options=_NOISES),
+        bands=_bands(section),
     )
+
+
+def _metrics(section: Section) -> tuple[str, ...]:
+    """Functions that score predictions, each under the name that it has."""
+    named = section.texts("metrics", Training.metrics)
+    names = [one.rpartition(":")[2] for one in named]
+    if len(named) > _MOST_METRICS or not all(map(is_own, named)) or len({*names}) < len(names):
+        wanted = f'at most {_MOST_METRICS} texts "python:module:function" with names of their own'
+        raise section.refusal("metrics", wanted, "list each function once")
+    return named
 
 
 def whole_sums(rounds: int = 1) -> Training:
@@ -88,6 +105,15 @@ def _tokens(section: Section) -> str:
     return section.text("tokens", Training.tokens, options=_TOKENS)
 
 
+def _bands(section: Section) -> int:
+    """How many bands the matrix of correlated noise has; 0 for "auto"."""
+    if section.content.get("noise") != "correlated":
+        section.absent("bands", 'without training.noise = "correlated"')
+    if section.content.get("bands", "auto") == "auto":
+        return 0
+    return section.whole("bands", None, least=2, most=MOST_BANDS)
+
+
 def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
     """The optimizer's name and all of its settings."""
     table = section.content.get("optimizer", _DEFAULT_OPTIMIZER)
@@ -130,6 +156,10 @@ class Training:
         evaluate: accuracy and loss on records that are held back; None: not asked for.
         download: "float32" or "bfloat16", the format in which models go down to the silos, which
             take their gradients at what they got.
+        metrics: functions that score predictions of the public test records, "python:module:name".
+        noise: "independent" in every step, or "correlated", so that a step's noise is partly taken
+            back in later ones.
+        bands: how many steps a noise vector of correlated noise has a part in; 0: the plan chooses.
     """
 
     steps: int
@@ -142,3 +172,6 @@ class Training:
     tokens: str = "per-step"
     evaluate: Evaluate | None = None
     download: str = "float32"
+    metrics: tuple[str, ...] = ()
+    noise: str = "independent"
+    bands: int = 0

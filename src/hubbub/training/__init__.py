@@ -17,5 +17,6 @@ from hubbub.training.result import Result, conclude
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions, SessionPlan
 from hubbub.training.run_study import check_plan, resume, run
+from hubbub.training.saving import Saver
 from hubbub.training.statistics_context import statistics
 from hubbub.training.trained_model import TrainedModel, load, predictions

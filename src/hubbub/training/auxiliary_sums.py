@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError
+from hubbub.learning.goals import Goal
 from hubbub.planning import (
     EVALUATION,
     STANDARDISATION,
@@ -114,16 +115,17 @@ def evaluation(setting: prepared_study.PreparedStudy, opened: Opened) -> loop.Lo
 
     def at(step: int, parameters: prepared_study.Parameters) -> loop.Row:
         total = ask(step // every, parameters)
-        return {} if total is None else _told(total)
+        return {} if total is None else _told(total, learning.goal_of(setting.study))
 
     return loop.Look(after=frozenset(range(every, steps + 1, every)), at=at)
 
 
-def _told(total: Array) -> loop.Row:
-    """Accuracy and mean loss from noisy sums."""
+def _told(total: Array, goal: Goal) -> loop.Row:
+    """Accuracy, or another goal's mean, and mean loss from noisy sums."""
     count = max(float(total[0]), 1.0)
+    name, value = goal.told(float(np.clip(total[1] / count, 0.0, 1.0)))
     return {
-        "held_back_accuracy": float(np.clip(total[1] / count, 0.0, 1.0)),
+        name: value,
         "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,
     }
 

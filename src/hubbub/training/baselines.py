@@ -14,7 +14,7 @@ records the silo has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 
@@ -23,13 +23,15 @@ from numpy.typing import NDArray
 
 from hubbub.protocol import (
     SEED_BYTES,
+    CorrelatedNoise,
     Draw,
+    Groups,
     Lift,
     LocalTask,
     RoundParameters,
     Rows,
     SecureSource,
-    add_noise_and_round,
+    add_and_round,
     chosen_records,
     clipped_sum,
     decoded,
@@ -62,11 +64,12 @@ def central(setting: prepared_study.PreparedStudy, baseline: str) -> loop.Summat
     if baseline == REHEARSAL:
         return _rehearsed(sums)
     sigma = plan.noise_multiplier * plan.clip
-    noise = {"trusted": sigma, "local-dp": sigma * sqrt(plan.study.parties.silos)}.get(baseline, 0)
+    each = {"trusted": sigma, "local-dp": sigma * sqrt(plan.study.parties.silos)}.get(baseline, 0)
+    noise = sums.noise_of(each)
 
     def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
         chance = sums.chance(step, parameters)
-        total = sums.exact(parameters, chance) + sums.noise(noise)
+        total = sums.exact(parameters, chance) + noise(step)
         return loop.Summed(gradient=sums.lifted(total, chance))
 
     return summation
@@ -74,13 +77,14 @@ def central(setting: prepared_study.PreparedStudy, baseline: str) -> loop.Summat
 
 def _rehearsed(sums: _Sums) -> loop.Summation:
     """The law of a run: the noise of all shares, rounded onto the grid and decoded (P3, P5)."""
-    terms, sigma = sums.terms, sums.terms.sigma_grid * sqrt(len(sums.counts))
+    terms = sums.terms
+    noise = sums.noise_of(terms.sigma_grid * sqrt(len(sums.counts)))
 
     def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
         sent = terms.sent(parameters)
         chance = sums.chance(step, sent)
-        residues = add_noise_and_round(
-            sums.exact(sent, chance), sigma, sums.source, _WORD_BITS, grid_step=terms.grid_step
+        residues = add_and_round(
+            sums.exact(sent, chance), noise(step), _WORD_BITS, grid_step=terms.grid_step
         )
         total = decoded(terms, ring.to_integers(residues))
         return loop.Summed(gradient=sums.lifted(total, chance))
@@ -95,6 +99,7 @@ def alone(setting: prepared_study.PreparedStudy, progress: loop.Progress) -> loo
     share = max(1.0, plan.divisor / len(tasks))
     runs = []
     for silo, task in enumerate(tasks):
+        noise = sums.noise_of(sigma)
 
         def summation(
             step: int,
@@ -102,10 +107,11 @@ def alone(setting: prepared_study.PreparedStudy, progress: loop.Progress) -> loo
             _left: int,
             silo: int = silo,
             task: LocalTask = task,
+            noise: Callable[[int], Array] = noise,
         ) -> loop.Summed:
             chance = sums.chance(step, parameters)
-            rows = sums.rows(silo, chance.batch)
-            total = clipped_sum(sums.terms, task, parameters, rows, chance.draw) + sums.noise(sigma)
+            rows = sums.rows(silo, chance)
+            total = clipped_sum(sums.terms, task, parameters, rows, chance.draw) + noise(step)
             return loop.Summed(gradient=sums.lifted(total, chance))
 
         runs.append(loop.train(setting, summation, progress, divisor=share))
@@ -124,6 +130,7 @@ def alone(setting: prepared_study.PreparedStudy, progress: loop.Progress) -> loo
 class _Chance:
     """What is drawn once for all silos in a step; None where the study asks for no such thing."""
 
+    step: int
     draw: Draw | None
     batch: Places | None = field(repr=False)
 
@@ -140,6 +147,7 @@ class _Sums:
         lift: from projected sums to whole ones.
         source: of all that is drawn.
         order: the seed of batches that share out all records, epoch by epoch.
+        groups: of each silo's places, where noise is correlated (P25).
     """
 
     terms: RoundParameters
@@ -149,28 +157,32 @@ class _Sums:
     lift: Lift | None
     source: SecureSource = field(repr=False)
     order: bytes = field(repr=False)
+    groups: Sequence[Groups] = ()
 
     @classmethod
     def of(cls, setting: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
         terms = round_parameters_of(setting.plan, setting.numbers, parameters=setting.initial.size)
         if not projects:
             terms = replace(terms, projection="", dimension=setting.numbers)
-        source = SecureSource()
+        source, capacities = SecureSource(), setting.capacities
+        correlated = capacities if terms.correlation else ()
         return cls(
             terms=terms,
             task=setting.pooled_task,
             counts=setting.counts,
-            capacities=setting.capacities,
+            capacities=capacities,
             lift=setting.lift(terms),
             source=source,
             order=source.bytes(SEED_BYTES),
+            groups=[Groups(source, capacity, terms.bands) for capacity in correlated],
         )
 
     def chance(self, step: int, parameters: prepared_study.Parameters) -> _Chance:
         """A fresh matrix and a joint batch for a step, if there are such."""
         seed = self.source.bytes(SEED_BYTES)
         draw = draw_of(seed, step, 0, parameters) if self.terms.projection else None
-        return _Chance(draw=draw, batch=self.batch(step) if self.terms.batch else None)
+        batch = self.batch(step) if self.terms.batch else None
+        return _Chance(step=step, draw=draw, batch=batch)
 
     def batch(self, step: int) -> Places:
         """Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9)."""
@@ -179,11 +191,12 @@ class _Sums:
             return partition(self.order, terms.records, terms.batch, step)
         return without_replacement(self.source.bytes(SEED_BYTES), terms.records, terms.batch, step)
 
-    def rows(self, silo: int, batch: Places | None) -> Rows:
+    def rows(self, silo: int, chance: _Chance) -> Rows:
         """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
-        count = self.counts[silo]
+        count, batch, rate = self.counts[silo], chance.batch, self.terms.sample_rate
+        if self.groups:
+            return self.groups[silo].rows(self.source, count, chance.step, rate)
         if batch is None:
-            rate = self.terms.sample_rate
             return poisson_rows(self.source, count, self.capacities[silo], rate)
         first = sum(self.counts[:silo])
         chosen = chosen_records(batch, np.arange(first, first + count))
@@ -191,18 +204,36 @@ class _Sums:
 
     def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:
         """The clipped sum over every silo's part of the batch, without noise."""
-        batch = chance.batch
-        if batch is None:
-            rate = self.terms.sample_rate
+        batch, rate = chance.batch, self.terms.sample_rate
+        if self.groups:
+            batch = self._of_groups(chance.step)
+        elif batch is None:
             batch = poisson_batches(self.source, self.counts, self.capacities, rate)
         return clipped_sum(self.terms, self.task, parameters, batch, chance.draw)
 
-    def noise(self, sigma: float) -> Array:
-        """Gaussian noise on every number of a sum."""
-        noise = np.zeros(self.terms.dimension)
-        if sigma > 0:
-            standard_normal(self.source, noise)
-        return noise * sigma
+    def _of_groups(self, step: int) -> Places:
+        """The places of all records in a step's batch, where groups take turns (P25)."""
+        first, found = 0, []
+        for group, count in zip(self.groups, self.counts, strict=True):
+            heads = group.heads(self.source, step, self.terms.sample_rate)
+            found.append(first + heads[heads < count])
+            first += count
+        return np.concatenate(found)
+
+    def noise_of(self, sigma: float) -> Callable[[int], Array]:
+        """Gaussian noise on every number of a sum, by the step of one training."""
+        terms = self.terms
+        if terms.correlation and sigma > 0:
+            rows = CorrelatedNoise(terms.correlation, terms.dimension, sigma)
+            return lambda step: rows.row(step, self.source)
+
+        def fresh(_: int) -> Array:
+            noise = np.zeros(terms.dimension)
+            if sigma > 0:
+                standard_normal(self.source, noise)
+            return noise * sigma
+
+        return fresh
 
     def lifted(self, total: Array, chance: _Chance) -> Array:
         """The whole sum, if it was projected."""

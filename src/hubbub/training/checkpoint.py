@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from hubbub.disk import json_value, read_bytes, write_bytes
 from hubbub.errors import IntegrityError
@@ -30,6 +30,7 @@ _MOST_BYTES = 2**36  # of the file: a model, and what its optimizer remembers
 _OPTIMIZER = "optimizer."
 _PARAMETERS = "parameters"
 _SAID = "state"
+_KINDS = {"<f4": "F32", "<f8": "F64", "<i8": "I64"}  # as safetensors calls them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +51,11 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         OSError: the disk does not take it; the checkpoints before it are as they were.
     """
     folder.mkdir(exist_ok=True)
-    content = _packed(checkpoint)
-    digest = hashlib.sha256(content).hexdigest()
-    path = folder / f"step-{checkpoint.state.step:08d}-{digest}.safetensors"
-    write_bytes(path, content)
+    content, digest = _packed(checkpoint), hashlib.sha256()
+    for piece in content:
+        digest.update(piece)
+    name = f"step-{checkpoint.state.step:08d}-{digest.hexdigest()}.safetensors"
+    write_bytes(path := folder / name, *content)
     for _, old in _found(folder)[:-_KEPT]:
         old.unlink(missing_ok=True)
     return path
@@ -93,12 +95,12 @@ def _found(folder: Path) -> list[tuple[int, Path]]:
     return sorted(named, key=lambda one: (one[0], one[1].stat().st_mtime_ns))
 
 
-def _packed(checkpoint: Checkpoint) -> bytes:
-    """A checkpoint as a safetensors file."""
+def _packed(checkpoint: Checkpoint) -> list[bytes | memoryview]:
+    """A checkpoint as the pieces of a safetensors file; no array is copied."""
     state = checkpoint.state
-    arrays: dict[str, NDArray[Any]] = {_PARAMETERS: state.parameters}
+    arrays: dict[str, NDArray[Any]] = {_PARAMETERS: np.ascontiguousarray(state.parameters)}
     for name, value in state.optimizer.items():
-        arrays[_OPTIMIZER + name] = np.atleast_1d(value)
+        arrays[_OPTIMIZER + name] = np.ascontiguousarray(np.atleast_1d(value))
     said = {
         "step": state.step,
         "attempts": state.attempts,
@@ -106,7 +108,20 @@ def _packed(checkpoint: Checkpoint) -> bytes:
         "heads": {name: head.hex() for name, head in checkpoint.heads.items()},
         "scalars": sorted(name for name, value in state.optimizer.items() if np.ndim(value) == 0),
     }
-    return save(arrays, metadata={_SAID: json.dumps(said)})
+    if state.owed:
+        said["owed"] = state.owed
+    header: dict[str, Any] = {"__metadata__": {_SAID: json.dumps(said)}}
+    pieces: list[bytes | memoryview] = []
+    place = 0
+    for name, array in sorted(arrays.items(), key=lambda one: -one[1].itemsize):  # so all align
+        end = place + array.nbytes
+        kind, shape = _KINDS[array.dtype.newbyteorder("<").str], list(array.shape)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [place, end]}
+        pieces.append(array.astype(array.dtype.newbyteorder("<"), copy=False).data.cast("B"))
+        place = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little") + text, *pieces]
 
 
 def _unpacked(path: Path, content: bytes) -> Checkpoint:
@@ -128,6 +143,7 @@ def _unpacked(path: Path, content: bytes) -> Checkpoint:
             parameters=arrays[_PARAMETERS],
             optimizer=optimizer,
             rows=tuple(said["rows"]),
+            owed=int(said.get("owed", 0)),
         )
         heads = {name: bytes.fromhex(head) for name, head in said["heads"].items()}
         return Checkpoint(state=state, heads=heads)

@@ -17,7 +17,7 @@ import numpy as np
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
 from hubbub.planning import Plan
-from hubbub.report import Arrangement, ArrangementTable, interval, promised_against
+from hubbub.report import Arrangement, ArrangementTable, interval, metrics_of, promised_against
 from hubbub.study import Study, sources
 from hubbub.training import baselines, prepared_study, report_of_run, run_study
 from hubbub.training.result import Result
@@ -30,7 +30,7 @@ class Comparison:
     """The final metric of every mode over the repeats.
 
     Args:
-        metric: "auc" or "accuracy", the first that the model has.
+        metric: its key in the rows of the metrics, such as "auc".
         values: by mode, one for each repeat.
         is_split: whether each repeat had another split of the records.
         first: hubbub's own run, the first repeat.
@@ -88,6 +88,7 @@ def compare(
     modes: Sequence[str] = MODES,
     out: Path | None = None,
     ledgers: Path | None = None,
+    metric: str | None = None,
     progress: Callable[[], None] | None = None,
 ) -> Comparison:
     """Run a study in every mode, several times over.
@@ -101,10 +102,11 @@ def compare(
         modes: "federated" and baselines.
         out: folder for hubbub's first run and the report.
         ledgers: folder of the silos' ledgers, as for `run`.
+        metric: by which to compare; the telling one of the target's kind if None.
         progress: called after every run.
 
     Raises:
-        StudyError: it has no test set, or cannot be run.
+        StudyError: it has no test set or no such metric, or cannot be run.
     """
     wanted = tuple(dict.fromkeys(("federated", *modes)))
     is_split = sources.takes_split(study)
@@ -119,10 +121,12 @@ def compare(
                 how = baselines.REHEARSAL if mode == "federated" else mode
                 result = run_study.carried_out(setting, None, baseline=how)
             finals[mode].append(result.final)
+            _check_metric(metric, result.final)
             if progress is not None:
                 progress()
     assert first is not None  # noqa: S101  # repeats >= 1
-    metric = next(name for name in ("auc", "accuracy") if name in first.final)
+    if metric is None:
+        metric = metrics_of([first.final])[0]
     found = Comparison(
         metric=metric,
         values={mode: [row[metric] for row in rows] for mode, rows in finals.items()},
@@ -133,6 +137,15 @@ def compare(
         write_text(out / report_of_run.COMPARISON, json.dumps(found.table().to_dict(), indent=2))
         report_of_run.write_report(out)
     return found
+
+
+def _check_metric(metric: str | None, row: Mapping[str, float]) -> None:
+    """The first run tells whether there is such a metric."""
+    known = metrics_of([row])
+    if metric is not None and metric not in known:
+        raise StudyError(
+            f"expected a metric out of {', '.join(known)}, got {metric!r}; choose one of them"
+        )
 
 
 def _setting(study: Study, split: int | None, first: Result | None) -> prepared_study.PreparedStudy:

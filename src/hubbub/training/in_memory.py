@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from hubbub.errors import DataError, ModelError, StudyError
 from hubbub.study import IN_MEMORY, Records, Study, sources, tabular
+from hubbub.study.section import Section
+from hubbub.study.target import target_from
 from hubbub.training import loop, prepared_study, result, run_study
 
 _MOST = 100  # classes that are taken from targets without being stated
@@ -27,6 +30,7 @@ def fit(
     model: Any = "logistic",
     test: Table | None = None,
     classes: Sequence[object] | None = None,
+    target: Mapping[str, Any] | None = None,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
     hidden: Sequence[int] = (),
     steps: int = 60,
@@ -36,6 +40,8 @@ def fit(
     relation: str = "add-remove",
     compute_nodes: int = 0,
     records: int | None = None,
+    patients: Mapping[str, Any] | None = None,
+    most_per_patient: int | None = None,
     name: str = "fit",
     out: str | Path | None = None,
     baseline: str | None = None,
@@ -49,7 +55,7 @@ def fit(
 
     Guarantees:
         1. Those of `run`: the model is (epsilon, delta)-DP against the aggregator with `colluders`
-           silos, each record of a silo being one unit.
+           silos, each record of a silo being one unit, or with `patients` each patient of a silo.
 
     Args:
         silos: by each silo's name its features, an array or tensor (n, ...) or a data frame, and
@@ -59,10 +65,14 @@ def fit(
         delta: the chance with which the promise may fail, a probability.
         colluders: silos that may join the adversary.
         model: "logistic", "mlp" (with `hidden`), "cnn", or a torch module that gives one logit per
-            record, shape (n,), for two classes, else (n, classes); the module is left as it is.
+            record, shape (n,), for two classes, else (n, classes); the module is left as it is. For
+            a target that is no class it gives (n,), or (n, times) for a time to an event.
         test: public features and targets for the metrics; None: no metrics.
         classes: the values of the targets, the second of two being the positive one; None: those
             that occur, sorted. Which ones occur then counts as public.
+        target: what targets are if they are no classes, by the keys of `data.target` in a study,
+            such as `{"kind": "amount", "low": 0, "high": 30}`, "count" with "high", or
+            "time-to-event" with "grid", whose targets are (n, 2), times and 1 or 0 for the event.
         columns: for data frames, how each column becomes features, by the keys of `data.columns` in
             a study, such as `{"age": {"low": 20, "high": 90}}`.
         hidden: widths of the hidden layers of "mlp".
@@ -72,8 +82,12 @@ def fit(
         optimizer: name and options, as in a study; Adam with a rate of 0.1 if None.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
-        records: public number of records in all; None: as many as there are, which then counts as
+        records: public number of units in all; None: as many as there are, which then counts as
             public.
+        patients: by each silo's name whose its records are, (n,) numbers or texts: those of one
+            patient are one unit then, clipped once. None: each record is a unit.
+        most_per_patient: beside `patients` the public number of records of one patient at most;
+            further ones are left out. Without, it adds what a patient is promised to the plan.
         name: of the study.
         out: folder for the results; None: write nothing, keep no ledger.
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
@@ -109,8 +123,10 @@ def fit(
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
         _refuse_other_columns(tables)
-    known = _classes(silos, classes)
-    parts = {who: _records(who, table, known, encoded) for who, table in tables.items()}
+    outcome = _outcome(target, classes)
+    known = () if outcome else _classes(silos, classes)
+    parts = {who: _records(who, table, known, encoded, outcome) for who, table in tables.items()}
+    parts |= {who: _whose(who, parts[who], patients) for who in silos if patients is not None}
     if not any(len(parts[who]) for who in silos):
         raise DataError("expected records in some silo, found none at all; hand some over")
     shape = next(iter(parts.values())).inputs.shape[1:]
@@ -126,16 +142,18 @@ def fit(
                 },
                 "data": {
                     "source": IN_MEMORY,
-                    "classes": list(known),
-                    "records": sum(len(parts[who]) for who in silos)
+                    **({"target": dict(target or {})} if outcome else {"classes": list(known)}),
+                    "records": sum(parts[who].units for who in silos)
                     if records is None
                     else records,
+                    **({} if patients is None else {"patient": "patient"}),
+                    **({"most_per_patient": most_per_patient} if most_per_patient else {}),
                     **({"columns": stated} if stated else {}),
                 },
                 "model": {
                     "kind": model if named else IN_MEMORY,
                     "inputs": list(shape),
-                    "outputs": 1 if len(known) == 2 else len(known),
+                    "outputs": _outputs(known, outcome, named=named),
                     **({"hidden": hidden} if hidden else {}),
                 },
                 "training": {
@@ -156,6 +174,26 @@ def fit(
         baseline=baseline,
         watch=None if progress is None else run_study.Watch(progress=progress),
     )
+
+
+def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
+    """What targets are if they are no classes."""
+    if target is None:
+        return None
+    if not isinstance(target, Mapping) or classes is not None:
+        raise StudyError(
+            "expected target to be a mapping such as {'kind': 'amount', 'low': 0, 'high': 30}, "
+            "without classes beside it, got something else; write one"
+        )
+    section = Section("data", {"target": plain(dict(target))}, ("target",))
+    return target_from(section, "target", files=False)[1]
+
+
+def _outputs(classes: Sequence[str], outcome: tabular.Outcome | None, *, named: bool) -> int:
+    """How many a model has; for times a built-in one has the proportional form."""
+    if outcome is not None:
+        return 1 if named else len(outcome.grid) or 1
+    return 1 if len(classes) == 2 else len(classes)
 
 
 def handed_over(silos: Any) -> str:
@@ -211,7 +249,7 @@ def _check_targets(who: str, targets: list[Any]) -> None:
         if isinstance(value, float) and not value.is_integer():
             raise DataError(
                 f"expected classes as targets of {who}, found a number with a fraction at {row}; "
-                "predicting a number is not supported: cut it into classes"
+                "to predict a number say target={'kind': 'amount', ...}"
             )
 
 
@@ -299,11 +337,20 @@ def _spelled(value: object) -> str:
 
 
 def _records(
-    who: str, table: Table, classes: Sequence[str], columns: Sequence[tabular.Column]
+    who: str,
+    table: Table,
+    classes: Sequence[str],
+    columns: Sequence[tabular.Column],
+    outcome: tabular.Outcome | None,
 ) -> Records:
     """One silo's records, or the test set's."""
     features, targets = _pair(who, table)
     _refuse_other_rows(who, features, targets)
+    if outcome is not None:
+        return Records(
+            inputs=_features(who, features, columns),
+            targets=_array(who, targets, np.float64, "targets"),
+        )
     number = {name: k for k, name in enumerate(classes)}
     found = [number.get(_spelled(value), -1) for value in _values(targets)]
     if -1 in found:
@@ -313,6 +360,17 @@ def _records(
         )
     kind = np.float32 if len(classes) == 2 else np.int64
     return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+
+
+def _whose(who: str, records: Records, patients: Mapping[str, Any]) -> Records:
+    """The records with the patients whose they are."""
+    if who not in patients:
+        raise DataError(f"expected the patients of {who} beside its records, found none; add them")
+    found = _values(patients[who])
+    if any(str(value) in ("nan", "None", "NaT", "<NA>", "") for value in found):
+        raise DataError(f"expected a patient for every record of {who}, found none; fill it in")
+    names = np.array([_spelled(value) for value in found], dtype=str)
+    return replace(records, patients=names)
 
 
 def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
@@ -333,12 +391,17 @@ def _features(who: str, table: Any, columns: Sequence[tabular.Column]) -> NDArra
     if columns:
         cells = tabular.cells_of(table)
         return tabular.encode_inputs(cells, target="", columns=columns, origin=who)
+    return _array(who, table, np.float32, "features")
+
+
+def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
+    """Numbers of a type."""
     if hasattr(table, "detach"):
         table = table.detach().cpu()
     try:
-        return np.asarray(table, dtype=np.float32)
+        return np.asarray(table, dtype=kind)
     except (TypeError, ValueError):
-        raise DataError(
-            f"expected numbers as features of {who}, found others; say with columns how they "
-            "become numbers"
-        ) from None
+        remedy = (
+            "say with columns how they become numbers" if what == "features" else "convert them"
+        )
+        raise DataError(f"expected numbers as {what} of {who}, found others; {remedy}") from None

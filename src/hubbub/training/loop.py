@@ -7,8 +7,9 @@ where a state is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,6 @@ Progress = Callable[[int, Mapping[str, float]], None]
 Row = dict[str, float]
 
 _EVALUATIONS = 20
-_TIME = ("step", "epsilon")  # a row that says the same of both is up to date
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,8 @@ class State:
         parameters: the model.
         optimizer: the optimizer's state.
         rows: the metrics so far.
+        owed: attempts at which a row of this step is still to be made, as it is made beside the
+            next one; 0 if none is.
     """
 
     step: int = 0
@@ -60,6 +62,38 @@ class State:
     parameters: Parameters = field(repr=False)
     optimizer: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     rows: tuple[Row, ...] = ()
+    owed: int = 0
+
+
+class RowsBeside:
+    """Rows of metrics, made on a thread of its own while the next step goes on.
+
+    A row is a function of public things: the model, the test set and the attempts so far. One that
+    is not made yet when a run ends early is made when the run goes on, from the checkpoint.
+
+    Args:
+        row: from a step, the attempts and a model to the row; it shares no model with the step.
+    """
+
+    def __init__(self, row: Callable[[int, int, Parameters], Row]) -> None:
+        self._row, self._pool = row, ThreadPoolExecutor(1)
+        self._next: Future[Row] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def begin(self, state: State) -> None:
+        """Begin the row that a state owes, if it does."""
+        if state.owed:
+            self._next = self._pool.submit(self._row, state.step, state.owed, state.parameters)
+
+    def made(self) -> tuple[Row, ...]:
+        """The row that was begun, once it is made; nothing if none was."""
+        begun, self._next = self._next, None
+        return () if begun is None else (begun.result(),)
 
 
 def train(
@@ -95,35 +129,47 @@ def train(
     optimizer = setting.optimizer()
     if state.optimizer:
         optimizer.load_state(state.optimizer)
+    apart = setting.apart()
+
+    def time(step: int, made: int) -> Row:
+        spent = {"epsilon": setting.plan.epsilon_after(made)} if private else {}
+        return {"step": step, **spent}
 
     def row(step: int, made: int, parameters: Parameters) -> Row:
-        spent = {"epsilon": setting.plan.epsilon_after(made)} if private else {}
-        return {"step": step, **spent, **setting.evaluate(parameters)}
+        return time(step, made) | apart.evaluate(parameters)
 
-    for step in range(state.step + 1, steps + 1):
-        if state.attempts >= steps:
-            break
-        summed = summation(step, state.parameters, steps - state.attempts)
-        made = state.attempts + summed.attempts
-        parameters = state.parameters
-        if summed.gradient is not None:
-            parameters = learning.stepped(optimizer, parameters, summed.gradient, divisor)
-        rows = state.rows
-        if step in due or made >= steps:
-            more = look.at(step, parameters) if look and step in looked else {}
-            rows = (*rows, row(step, made, parameters) | more)
-        state = State(
-            step=step,
-            attempts=made,
-            parameters=parameters,
-            optimizer=optimizer.state(),
-            rows=rows,
-        )
-        keep(state)
-        progress(step, rows[-1] if rows else {})
-    last = row(state.step, state.attempts, state.parameters)
-    if not state.rows or any(state.rows[-1].get(key) != last.get(key) for key in _TIME):
-        state = replace(state, rows=(*state.rows, last))  # the last attempt was aborted
+    with RowsBeside(row) as beside:
+        beside.begin(state)
+        for step in range(state.step + 1, steps + 1):
+            if state.attempts >= steps:
+                break
+            summed = summation(step, state.parameters, steps - state.attempts)
+            made, parameters = state.attempts + summed.attempts, state.parameters
+            if summed.gradient is not None:
+                parameters = learning.stepped(optimizer, parameters, summed.gradient, divisor)
+            rows, is_last = (*state.rows, *beside.made()), step == steps or made >= steps
+            if is_last or step in looked:  # what a session was asked for is not asked again
+                more = look.at(step, parameters) if look and step in looked else {}
+                rows = (*rows, row(step, made, parameters) | more)
+            owes = step in due and not (is_last or step in looked)
+            state = State(
+                step=step,
+                attempts=made,
+                parameters=parameters,
+                optimizer=optimizer.state(),
+                rows=rows,
+                owed=made if owes else 0,
+            )
+            beside.begin(state)
+            keep(state)
+            progress(step, rows[-1] if rows else {})
+        if state.owed:
+            state = replace(state, rows=(*state.rows, *beside.made()), owed=0)
+            keep(state)
+    last = time(state.step, state.attempts)
+    if not state.rows or not last.items() <= state.rows[-1].items():  # the last attempt was aborted
+        last = row(state.step, state.attempts, state.parameters)
+        state = replace(state, rows=(*state.rows, last))
         keep(state)
     return state
 

@@ -26,8 +26,8 @@ from hubbub.planning import (
     record_shape,
 )
 from hubbub.planning import plan as plan_study
-from hubbub.protocol import Lift, LocalTask, RoundParameters, most_rows
-from hubbub.study import CodedCells, FeatureSums, Records, Study, sources
+from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
+from hubbub.study import CodedCells, FeatureSums, Records, Study, code_hashes, sources
 from hubbub.training import record_checks, statistic_task
 
 Parameters = NDArray[np.float32]
@@ -54,6 +54,7 @@ class PreparedStudy:
 
     plan: Plan
     model: Any = field(repr=False)
+    on_units: Any = field(repr=False)  # the same model, as the study's units see it
     initial: Parameters = field(repr=False)
     method: str
     records: tuple[Records, ...] = field(repr=False)
@@ -96,29 +97,20 @@ class PreparedStudy:
             DataError: a silo's records do not fit it.
         """
         _refuse_unavailable(study)
+        code_hashes.refuse_other_code(study)
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
         names = [name for name in study.parties.names if name in there]
         cells = _cells(study, names, folder, handed) if study.statistics else ()
         cell_capacities = tuple(map(partial(capacity_of, study), names, map(len, cells)))
         if not study.trains:
-            alone = _reused(made, study, made.dimension or 0) if made else plan_study(study)
-            check_expected(alone)
-            kept = model_of(study, ())
-            return cls(
-                plan=alone,
-                model=kept,
-                initial=learning.parameters_vector(kept),
-                method="",
-                records=(),
-                test=None,
-                capacities=cell_capacities,
-                cells=cells,
-                cell_capacities=cell_capacities,
-                shape=(alone.dimension or 0,),
-            )
+            return cls._of_statistics(study, made, cells, cell_capacities)
 
         def of(name: str) -> Records:
-            loaded = handed.records[name] if handed else sources.records(study, name, folder=folder)
+            loaded = (
+                sources.units_of(study.data, name, handed.records[name])
+                if handed
+                else sources.records(study, name, folder=folder)
+            )
             return learning.through_frozen(study.model.frozen, loaded)
 
         records = tuple(of(name) for name in names)
@@ -126,21 +118,23 @@ class PreparedStudy:
         tested = public and sources.TEST in there
         test = of(sources.TEST) if tested else None
         shape = _shape(study, (*records, test))
-        record_checks.check_counts(study, dict(zip(names, map(len, records), strict=True)))
-        capacities = tuple(map(partial(capacity_of, study), names, map(len, records)))
-        for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
-            record_checks.check_shape(name, one, shape)
-            record_checks.check_targets(name, one, study.model)
-        if whose is None and study.data.files:
+        record_checks.check_records(study, dict(zip(names, records, strict=True)), test, shape)
+        capacities = tuple(map(partial(capacity_of, study), names, (one.units for one in records)))
+        if whose is None and study.data.files and study.data.outcome is None:
             record_checks.check_classes(records)
         model = copy.deepcopy(handed.model) if handed and handed.model else model_of(study, shape)
         initial = learning.parameters_vector(model)
-        method = learning.method_for(model, shape, records[0].targets) if records else ""
+        goal = learning.goal_of(study)
+        on_units = learning.on_units(model, study.data.places)
+        method = ""
+        if records:
+            method = learning.method_for(on_units, shape, records[0].targets, goal=goal)
         if not study.model.is_built_in:
             for one in (*records, test):
                 if one is not None:
                     learning.check_classes(model, one)
-            learning.try_out(model, test)
+        if not study.model.is_built_in or study.training.metrics or goal.loss_name:
+            learning.try_out(model, test, goal=goal, own=study.training.metrics)
         kept_back = _held_back(study, records)
         whole = (
             _reused(made, study, initial.size)
@@ -153,14 +147,41 @@ class PreparedStudy:
             model=model,
             initial=initial,
             method=method,
-            records=tuple(_part(one, ~back) for one, back in zip(records, kept_back, strict=True)),
-            held_back=tuple(_part(one, back) for one, back in zip(records, kept_back, strict=True)),
+            on_units=on_units,
+            records=tuple(one.part(~back) for one, back in zip(records, kept_back, strict=True)),
+            held_back=tuple(one.part(back) for one, back in zip(records, kept_back, strict=True)),
             test=test,
             capacities=capacities,
             cells=cells,
             cell_capacities=cell_capacities,
             device=device,
             shape=shape,
+        )
+
+    @classmethod
+    def _of_statistics(
+        cls,
+        study: Study,
+        made: Plan | None,
+        cells: tuple[CodedCells, ...],
+        capacities: tuple[int, ...],
+    ) -> PreparedStudy:
+        """A study that asks for statistics alone: sums stand where a model would."""
+        plan = _reused(made, study, made.dimension or 0) if made else plan_study(study)
+        check_expected(plan)
+        kept = model_of(study, ())
+        return cls(
+            plan=plan,
+            model=kept,
+            on_units=kept,
+            initial=learning.parameters_vector(kept),
+            method="",
+            records=(),
+            test=None,
+            capacities=capacities,
+            cells=cells,
+            cell_capacities=capacities,
+            shape=(plan.dimension or 0,),
         )
 
     @property
@@ -176,7 +197,7 @@ class PreparedStudy:
     @property
     def counts(self) -> list[int]:
         """Each silo's number of records, which never leave it."""
-        return [len(one) for one in (self.records if self.study.trains else self.cells)]
+        return [one.units for one in self.records] if self.study.trains else [*map(len, self.cells)]
 
     @property
     def statistic_tasks(self) -> list[LocalTask]:
@@ -191,7 +212,7 @@ class PreparedStudy:
         if not self.study.trains:
             return self.statistic_tasks
         return [
-            self._task(records, capacity, self._rows(len(records), capacity))
+            self._task(records, capacity, self._rows(records.units, capacity))
             for records, capacity in zip(self.records, self.capacities, strict=True)
         ]
 
@@ -202,18 +223,15 @@ class PreparedStudy:
             layout, capacity = layout_of_sums(self.study), sum(self.capacities)
             return statistic_task.StatisticTask(layout, statistic_task.pooled(self.cells), capacity)
         pairs = list(zip(self.records, self.capacities, strict=True))
-        rows = sum(self._rows(len(records), capacity) for records, capacity in pairs)
-        pooled = Records(
-            inputs=np.concatenate([one.inputs for one in self.records]),
-            targets=np.concatenate([one.targets for one in self.records]),
-        )
+        rows = sum(self._rows(records.units, capacity) for records, capacity in pairs)
+        pooled = Records.together(self.records)
         return self._task(pooled, sum(self.capacities), rows, margin=1.0)  # no grid is certified
 
     def _task(
         self, records: Records, capacity: int, rows: int, margin: float = SUM_MARGIN
     ) -> LocalTask:
         return learning.TrainingTask(
-            self.model,
+            self.on_units,
             records,
             clip=self.plan.record_clip,
             margin=margin,
@@ -221,14 +239,16 @@ class PreparedStudy:
             capacity=capacity,
             rows=rows,
             device=self.device,
+            goal=learning.goal_of(self.study),
         )
 
-    def _rows(self, records: int, capacity: int) -> int:
+    def _rows(self, units: int, capacity: int) -> int:
         """The public number of rows in a silo's batches."""
         rate = self.study.training.sample_rate
         if self.study.training.sampling == "without-replacement":
-            return min(joint_batch(rate, self.study.data.records), records)
-        return most_rows(capacity, rate)
+            return min(joint_batch(rate, self.study.data.records), units)
+        correlated = self.plan.correlation
+        return group_rows(capacity, rate, correlated.bands if correlated else 1)
 
     def lift(self, terms: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
@@ -237,8 +257,11 @@ class PreparedStudy:
     @property
     def evaluation_tasks(self) -> list[LocalTask]:
         """Every silo's held-back records."""
+        goal = learning.goal_of(self.study)
         return [
-            learning.EvaluationTask(self.model, records, capacity=capacity, device=self.device)
+            learning.EvaluationTask(
+                self.on_units, records, capacity=capacity, device=self.device, goal=goal
+            )
             for records, capacity in zip(self.held_back, self.capacities, strict=True)
         ]
 
@@ -247,19 +270,13 @@ class PreparedStudy:
         """Every silo's records, held back or not, for the sums that standardise features."""
         asked = self.study.data.standardise
         assert asked is not None, "the plan has this query"  # noqa: S101
-        pairs = zip(self.everything, self.capacities, strict=True)
-        return [FeatureSums(records, asked.bound, capacity) for records, capacity in pairs]
+        pairs, most = zip(self.everything, self.capacities, strict=True), self.study.data.places
+        return [FeatureSums(records, asked.bound, capacity, most) for records, capacity in pairs]
 
     @property
     def everything(self) -> list[Records]:
         """Every silo's records, held back or not."""
-        return [
-            Records(
-                inputs=np.concatenate((one.inputs, back.inputs)),
-                targets=np.concatenate((one.targets, back.targets)),
-            )
-            for one, back in zip(self.records, self.held_back, strict=True)
-        ]
+        return [Records.together(parts) for parts in zip(self.records, self.held_back, strict=True)]
 
     def optimizer(self) -> learning.Stepper:
         """A fresh optimizer, or what keeps sums in its place."""
@@ -270,12 +287,17 @@ class PreparedStudy:
         learning.load_parameters(self.model, parameters)
         return self.model
 
+    def apart(self) -> PreparedStudy:
+        """The same with a model of its own, so that it can be evaluated beside a step."""
+        return self if self.test is None else replace(self, model=copy.deepcopy(self.model))
+
     def evaluate(self, parameters: Parameters) -> dict[str, float]:
         """Metrics on the public test set, if there is one."""
         if self.test is None:
             return {}
-        trained = self.trained(parameters)
-        return learning.evaluate_records(trained, self.test, device=self.device)
+        trained, goal = self.trained(parameters), learning.goal_of(self.study)
+        own = self.study.training.metrics
+        return learning.evaluate_records(trained, self.test, device=self.device, goal=goal, own=own)
 
 
 def _cells(
@@ -293,13 +315,6 @@ def _held_back(study: Study, records: tuple[Records, ...]) -> list[NDArray[np.bo
     if asked is None:
         return [np.zeros(len(one), dtype=bool) for one in records]
     return [learning.held_back(one, asked.holdout, study.id) for one in records]
-
-
-def _part(records: Records, chosen: NDArray[np.bool_]) -> Records:
-    """Some of a silo's records; the same arrays if all are chosen."""
-    if chosen.all():
-        return records
-    return Records(inputs=records.inputs[chosen], targets=records.targets[chosen])
 
 
 def _shape(study: Study, records: Sequence[Records | None]) -> tuple[int, ...]:

@@ -8,10 +8,26 @@ import numpy as np
 
 from hubbub.errors import DataError
 from hubbub.planning import owned_records
-from hubbub.study import Model, Records, Study, sources
+from hubbub.study import Records, Study, sources, tabular
 
 
-def check_counts(study: Study, counts: Mapping[str, int]) -> None:
+def check_records(
+    study: Study, silos: Mapping[str, Records], test: Records | None, shape: Sequence[int]
+) -> None:
+    """Numbers, shapes and targets of the records at hand, by the names of the silos.
+
+    Raises:
+        DataError: they do not fit the study.
+    """
+    _check_counts(study, {name: one.units for name, one in silos.items()})
+    there = {**silos, **({} if test is None else {sources.TEST: test})}
+    for name, one in there.items():
+        _check_shape(name, one, shape)
+        tabular.refuse_other_targets(study.data.outcome, one.targets, name)
+        _check_targets(name, one, study)
+
+
+def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
     """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
     if study.training.sampling != "without-replacement" or len(counts) < study.parties.silos:
         return
@@ -31,24 +47,22 @@ def check_counts(study: Study, counts: Mapping[str, int]) -> None:
         )
 
 
-def check_shape(name: str, records: Records | None, shape: Sequence[int]) -> None:
+def _check_shape(name: str, records: Records, shape: Sequence[int]) -> None:
     """All parties' records have the shape that the model takes."""
-    if records is not None and tuple(records.inputs.shape[1:]) != tuple(shape):
+    if tuple(records.inputs.shape[1:]) != tuple(shape):
         raise DataError(
             f"expected records of shape {tuple(shape)} for {name}, "
             f"got {tuple(records.inputs.shape[1:])}; fix the data or model.inputs"
         )
 
 
-def check_targets(name: str, records: Records | None, model: Model) -> None:
+def _check_targets(name: str, records: Records, study: Study) -> None:
     """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
-    if records is None:
-        return
     if name == sources.TEST and not len(records):
         raise DataError("expected records in the public test set, got none; fix it")
-    if not model.is_built_in:
-        return  # only the model itself says what it gives
-    targets = records.targets
+    model, targets = study.model, records.targets
+    if not model.is_built_in or study.data.outcome is not None:
+        return  # only the model itself says what it gives; numbers have been checked
     if model.outputs == 1:
         fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
     else:

@@ -39,10 +39,12 @@ class Result:
         model: the trained torch module; where only statistics are asked for, one that holds what is
             kept of their sums.
         metrics: one row per evaluation, some twenty in all: "step" (a count), "epsilon" so far (no
-            unit; absent for "non-private"), and of the public test set "loss" (nats per record),
-            "accuracy" (a share in [0, 1]) and, for two classes, "auc" (a probability); averaged
+            unit; absent for "non-private"), and of the public test set "loss" (nats per record)
+            and what docs/data.md lists for the target's kind: "accuracy" (a share in [0, 1]) and,
+            for two classes, "auc" (a probability), "brier" and "calibration_slope"; averaged
             over the silos for the baseline "alone". Where the study asks for an evaluation on
-            records that are held back, also "held_back_accuracy" and "held_back_loss", with noise.
+            records that are held back, also "held_back_accuracy", or what the target's kind has
+            instead, and "held_back_loss", with noise.
         epsilon: certified epsilon against the stated adversary at the study's delta; no unit, inf
             for "non-private".
         plan: the plan that was carried out.
@@ -65,7 +67,7 @@ class Result:
     ... ''')
     >>> result = run(study)
     >>> sorted(result.final)
-    ['accuracy', 'auc', 'epsilon', 'loss', 'step']
+    ['accuracy', 'auc', 'brier', 'calibration_slope', 'epsilon', 'loss', 'step']
     >>> print(result)  # doctest: +ELLIPSIS
     example: 2 of 2 steps
     epsilon ... at delta 1e-05 against the aggregator together with 1 silo
@@ -126,13 +128,14 @@ class Result:
         )
 
     def predict(self, table: Any) -> NDArray[np.float32]:
-        """Probabilities of new records, which stay where they are.
+        """Predictions for new records, which stay where they are.
 
         Args:
             table: a file, a data frame or an array; see `TrainedModel.predict`.
 
         Returns:
-            (n,): the probability of the second class; (n, classes) for more than two classes.
+            (n,): the probability of the second class; (n, classes) for more than two classes; for
+            other targets see `TrainedModel.predict`.
         """
         return self.trained.predict(table)
 

@@ -35,6 +35,7 @@ from hubbub.training import (
     result,
     run_folder,
     run_sessions,
+    saving,
 )
 
 
@@ -265,19 +266,24 @@ def _finished(
     """Train, and put the results where they belong."""
     began = time.perf_counter()
     asks = baseline is None or bool(setting.plan.queries)
+    saver = None if folder is None else saving.Saver(folder)
     venue = local_venue.LocalVenue(
         study=setting.study,
         keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,
+        plan=setting.plan if baseline is None else None,
+        saved=saver.wait if saver else _tell_nobody,
     )
 
     def keep(state: loop.State) -> None:
-        if folder is not None:
-            folder.keep(state, _heads(setting.study, ledgers))
+        if saver is not None:
+            saver.keep(state, _heads(setting.study, ledgers))
 
     with learning.threads_for(setting.initial.size), ExitStack() as stack:
+        if saver is not None:
+            stack.enter_context(saver)
         sessions = run_sessions.RunSessions(
             venue=venue, folder=folder, parameters=setting.initial.size, stack=stack
         )
@@ -287,6 +293,8 @@ def _finished(
             )
         else:
             setting, trained = _compared(setting, baseline, sessions, watch.progress)
+        if saver is not None:
+            saver.wait()
     spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
     text = partial(venue.evidence, setting.plan, trained.attempts) if folder and ledgers else None
     return result.conclude(

@@ -1,4 +1,4 @@
-"""A trained model at work: tables in, probabilities out, by the study's own encoding.
+"""A trained model at work: tables in, predictions out, by the study's own encoding.
 
 Everything here is public or the caller's own: the model of a run is a release that the run has paid
 for, and records that are scored leave nothing behind.
@@ -55,7 +55,9 @@ class TrainedModel:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What the classes are called, in the order of their numbers."""
+        """What the classes are called, in the order of their numbers; empty if there are none."""
+        if self.study.data.outcome is not None:
+            return ()
         data, outputs = self.study.data, self.study.model.outputs
         if data.positive:
             return (" or ".join(data.negative), " or ".join(data.positive))
@@ -65,8 +67,9 @@ class TrainedModel:
 
     @property
     def scorer(self) -> Any:
-        """A torch module that takes features as the study encodes them and gives probabilities."""
-        return scoring.Scorer(self.module, self.standardisation)
+        """A torch module that takes features as the study encodes them and gives predictions."""
+        goal = learning.goal_of(self.study)
+        return scoring.Scorer(self.module, self.standardisation, goal)
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
@@ -81,7 +84,7 @@ class TrainedModel:
         scoring.write_onnx(path, self.scorer, self.shape)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
-        """Probabilities of new records, which stay where they are.
+        """Predictions for new records, which stay where they are.
 
         Args:
             table: path of a CSV or Parquet file; a data frame or mapping of columns; or features as
@@ -89,7 +92,9 @@ class TrainedModel:
                 so are columns that the study does not name.
 
         Returns:
-            (n,): the probability of the second class; (n, classes) for more than two classes.
+            (n,): the probability of the second class; (n, classes) for more than two classes. (n,)
+            also for an amount, in its own unit, and for a count, how many are expected. (n, times)
+            for a time to an event: the chance to be without it after each time of the grid.
 
         Raises:
             DataError: the table cannot be read or does not fit the study.
@@ -140,7 +145,10 @@ class TrainedModel:
             cells = tabular.read_cells(Path(table), [column.name for column in columns])
         else:
             cells = tabular.cells_of(table)
-        return tabular.encode_inputs(cells, target=target, columns=columns, origin=origin)
+        outcome = self.study.data.outcome
+        return tabular.encode_inputs(
+            cells, target=target, columns=columns, outcome=outcome, origin=origin
+        )
 
 
 def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
@@ -190,10 +198,17 @@ def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
 
     Returns:
         "row" from 1, "score" (the probability of the second of two classes) or a column
-        "score of CLASS" for each of more, and "predicted", the most probable class.
+        "score of CLASS" for each of more, and "predicted", the most probable class. For amounts
+        and counts "predicted"; for times to an event "free of it after TIME" for each of the grid.
     """
     found, classes = trained.predict(table), trained.classes
     columns: dict[str, list[Any]] = {"row": list(range(1, len(found) + 1))}
+    outcome = trained.study.data.outcome
+    if outcome is not None and not outcome.grid:
+        return columns | {"predicted": _rounded(found)}
+    if outcome is not None:
+        named = (f"free of it after {time:g}" for time in outcome.grid)
+        return columns | {one: _rounded(found[:, k]) for k, one in enumerate(named)}
     if found.ndim == 1:
         columns["score"] = _rounded(found)
         best = (found > 0.5).astype(int)

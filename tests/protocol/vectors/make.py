@@ -1,6 +1,16 @@
-"""Writes the golden vectors, and the annotated frames of the pages in docs/ from them.
+"""Writes the golden vectors, and the annotated frames of frames.md from them.
 
     PYTHONPATH=src:tests python tests/protocol/vectors/make.py
+
+    pairwise, nodes         a whole set-up and round, every frame and derived value
+    network                 frames that open and close a session, envelopes (parcels), a context
+    frames                  the frames of frames.md in full
+    masks                   pair secret, transcript, time, key, word size, ends and hash
+    encoding                real numbers, residues, integers
+    joint                   the same set-up with anchors; links and seeds of some attempts, a round
+                            with a projected sum, matrices of every kind, batches
+    graphs                  neighbours for a joint seed; the nodes of each silo
+    bad_frames, bad_joint   what must be refused, the step that must do it, and the blamed party
 
 Everything follows from fixed keys and seeds, so that the files come out the same every time. Only
 sealing draws randomness that nobody can choose; what was sealed once is kept in sealed.json, which

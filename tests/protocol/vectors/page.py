@@ -1,4 +1,4 @@
-"""What a page in docs/ shows of the vectors, between markers: frames in hex, and derived values.
+"""What frames.md, a page of the site, shows of the vectors between markers: hex, derived values.
 
 A frame has its bytes on the left and their meaning on the right; long fields show both ends. The
 first frames are whole; the others leave out what is the same there.
@@ -16,8 +16,7 @@ from typing import Any
 from hubbub.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.session.ask import Call
 
-DOCS = Path(__file__).parents[3] / "docs"
-PAGES = (DOCS / "reference" / "frames.md",)
+PAGES = (Path(__file__).parent / "frames.md",)
 _SIMPLE = {
     Tag.COMMIT: "commitment of silo 1",
     Tag.NONCE: "nonce of silo 1",

@@ -53,6 +53,11 @@ def check_auditable(study: Study) -> None:
             '"without-replacement": canaries in joint batches are no trials of their own; audit '
             "the same study with Poisson batches"
         )
+    if study.training.noise != "independent":
+        raise StudyError(
+            f'expected training.noise = "independent" for an audit, got "{study.training.noise}": '
+            "the scores of canaries know no correlation; audit the same study without"
+        )
     if study.training.projection:
         raise StudyError(
             f"expected training.projection = 0 for an audit, got {study.training.projection}: "

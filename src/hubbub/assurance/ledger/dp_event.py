@@ -21,8 +21,13 @@ def event_of(counts: Mapping[Kind, int]) -> dict[str, Any]:
     """All entries, by kind, as one composed event.
 
     Raises:
-        UserError: a kind is none of dp-accounting's.
+        UserError: a kind is none of dp-accounting's, or not all have the same unit.
     """
+    if len({kind.unit for kind in counts}) > 1:
+        raise UserError(
+            "expected entries of one unit, got some of records and some of patients; export the "
+            "entries or the curve instead"
+        )
     return _event("ComposedDpEvent", events=[_of(kind, n) for kind, n in sorted(counts.items())])
 
 

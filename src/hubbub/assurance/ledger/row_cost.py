@@ -7,10 +7,13 @@ This file knows no cap.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 
-from hubbub.assurance.ledger.entry import Entry, Kind
+from hubbub.assurance.ledger.entry import PATIENT, RECORD, Entry, Kind
+from hubbub.errors import StudyError
 from hubbub.planning import (
     BOUNDED,
     EXACT,
@@ -23,9 +26,11 @@ from hubbub.planning import (
     is_exact,
     mechanism_of,
     releases,
+    releases_of_units,
 )
 from hubbub.privacy import Certificate, Release, release
 from hubbub.protocol import Charge, Session
+from hubbub.study import Study
 
 
 def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
@@ -56,8 +61,16 @@ def kind_of(plan: Plan) -> Kind:
         dimension=how.dimension if how else 0,
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
+        unit=plan.study.data.unit,
+        most_per_patient=_most_per_patient(plan.study, mechanism),
         diameter=mechanism.diameter,
     )
+
+
+def _most_per_patient(study: Study, mechanism: Mechanism) -> int:
+    """As it is stated; 0 where records of one patient take part in several attempts of a row."""
+    data = study.data
+    return data.most_per_patient if data.patient or mechanism.epoch == 1 else 0
 
 
 def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
@@ -73,8 +86,32 @@ def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
     ]
 
 
-def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:
-    """What so many entries of a kind release to the stated adversary of their study."""
+def attempts_of(plan: Plan) -> dict[Kind, int]:
+    """How many rows of each kind a whole study writes."""
+    counts: Counter[Kind] = Counter()
+    for kind, rows, _ in rows_of(plan):
+        counts[kind] += rows
+    return dict(counts)
+
+
+def unit_of(kinds: Iterable[Kind]) -> str:
+    """What the epsilon of these entries is about: patients, if they are the unit of any (P21)."""
+    return PATIENT if any(kind.unit == PATIENT for kind in kinds) else RECORD
+
+
+def unknown_to_patients(kinds: Iterable[Kind]) -> bool:
+    """Whether some entries are of records, and do not say how many of them a patient has."""
+    return any(kind.unit == RECORD and not kind.most_per_patient for kind in kinds)
+
+
+def cost_of(kind: Kind, count: int, relation: str, unit: str = RECORD) -> list[Release]:
+    """What so many entries of a kind release to the stated adversary of their study.
+
+    Raises:
+        StudyError: they are of records, and have no account of a patient with several.
+    """
+    if unit == PATIENT and kind.unit == RECORD and kind.most_per_patient != 1:
+        return _cost_to_patient(kind, count, relation)
     joint = kind.sampling == WITHOUT_REPLACEMENT
     if joint and not (kind.records or kind.projection):
         return [release(kind.step(count), relation)]
@@ -107,6 +144,23 @@ def cost_of(kind: Kind, count: int, relation: str) -> list[Release]:
         diameter=kind.diameter,
     )
     return releases(mechanism, kind.noise_multiplier, count, kind.known_records)
+
+
+def _cost_to_patient(kind: Kind, count: int, relation: str) -> list[Release]:
+    """The same for a patient, each of whose records is clipped and sampled by itself (P20)."""
+    if not kind.most_per_patient or kind.records:
+        raise StudyError(
+            "expected studies of records to state data.most_per_patient and to sample by Poisson, "
+            "beside one of patients, got others; count them in ledgers of their own"
+        )
+    mechanism = Mechanism(
+        sampling=kind.sampling,
+        sample_rate=kind.sample_rate,
+        relation=relation,
+        records=0,
+        projected=_projected(kind, relation),
+    )
+    return releases_of_units(mechanism, kind.noise_multiplier, count, kind.most_per_patient)
 
 
 def _projected(kind: Kind, relation: str) -> Projected | None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hubbub.assurance.ledger.dp_event import event_of
-from hubbub.assurance.ledger.entry import Cap, Entry, Kind
-from hubbub.assurance.ledger.row_cost import cost_of, rows_of
+from hubbub.assurance.ledger.entry import PATIENT, Cap, Entry, Kind
+from hubbub.assurance.ledger.row_cost import cost_of, rows_of, unit_of, unknown_to_patients
 from hubbub.errors import BudgetError, StudyError
 from hubbub.planning import Plan
 from hubbub.privacy import MOST_EPSILON, Certificate, Composition
@@ -73,6 +73,16 @@ class Tally:
         """All studies, in the order in which they came."""
         return list(self._studies)
 
+    def counts(self, study: bytes | None = None) -> tuple[tuple[Kind, int], ...]:
+        """How many entries of each kind there are, of one study or of all."""
+        counted = self._kinds if study is None else self._studies.get(study, Counter())
+        return tuple(sorted(counted.items()))
+
+    @property
+    def certified(self) -> frozenset[Certified]:
+        """All sessions, with what they certify."""
+        return frozenset(self._sessions)
+
     def attempts(self, study: bytes, kind: Kind | None = None) -> int:
         """How many entries a study has; of one mechanism, to its last digits, if it is given."""
         counts = self._studies.get(study, Counter())
@@ -82,12 +92,22 @@ class Tally:
         """In how many sessions a study was run."""
         return len({one.session for one in self._sessions if one.study == study})
 
+    @property
+    def unit(self) -> str:
+        """What the epsilon of everything is about: "patient", if any study's unit is one."""
+        return unit_of(self._kinds)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether studies of records do not say how many a patient has, beside one of patients."""
+        return self.unit == PATIENT and unknown_to_patients(self._kinds)
+
     def epsilon(self, *, delta: float, relation: str, study: bytes | None = None) -> float:
         """Certified upper epsilon of everything, or of one study alone; inf past all bounds."""
         if study is None:
-            return _spent(self._kinds, self._sessions, delta, relation)
+            return spent(self._kinds, self._sessions, delta, relation)
         sessions = {one for one in self._sessions if one.study == study}
-        return _spent(self._studies.get(study, Counter()), sessions, delta, relation)
+        return spent(self._studies.get(study, Counter()), sessions, delta, relation)
 
     def after(self, plan: Plan) -> Tally:
         """What it would be once a study is over, in one more session of each kind."""
@@ -150,7 +170,7 @@ class Tally:
         counts = self._after(entry)
         least = counts[entry.kind]
         made = self.attempts(entry.study, entry.kind)
-        most = _rounded_up(least) if attempts is None else least - 1 + attempts - made
+        most = rounded_up(least) if attempts is None else least - 1 + attempts - made
         before = self._covered.counts if self._covered is not None else counts
 
         # With what other kinds were allowed before or, if that is too much, with what they took.
@@ -159,7 +179,13 @@ class Tally:
             if fits(least):
                 whole = Counter({**others, entry.kind: _largest(fits, least, most)})
                 return Covered(cap=cap, counts=whole, sessions=sessions)
-        after = _spent(counts, sessions, cap.delta, cap.relation)
+        if unit_of(counts) == PATIENT and unknown_to_patients(counts):
+            raise BudgetError(
+                "expected studies of records to state data.most_per_patient on a data set where "
+                "another's unit is the patient, found one that does not: what it tells of a "
+                "patient is not known; state it, or count the studies on different data sets"
+            )
+        after = spent(counts, sessions, cap.delta, cap.relation)
         raise BudgetError(
             f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this data set, "
             f"the next step would make it {after:.4g}; raise the cap with `hubbub budget set`, "
@@ -185,10 +211,10 @@ def _keeps(
 ) -> bool:
     """Whether so many entries of a kind, beside the others, keep a cap."""
     counts = {**others, kind: count}
-    return _spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
+    return spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
 
 
-def _spent(
+def spent(
     counts: Mapping[Kind, int], sessions: Set[Certified], delta: float, relation: str
 ) -> float:
     """Upper epsilon of kinds of steps, certificates included."""
@@ -212,14 +238,15 @@ def _bound(
     if not counts:
         return 0.0, 0.0
     try:
-        whole = [one for kind, count in counts for one in cost_of(kind, count, relation)]
+        unit = unit_of(kind for kind, _ in counts)
+        whole = [one for kind, count in counts for one in cost_of(kind, count, relation, unit)]
         found = Composition(whole).epsilon(delta, most=MOST_EPSILON)
     except StudyError:
         return float("inf"), float("inf")
     return found.lower, found.upper
 
 
-def _rounded_up(count: int) -> int:
+def rounded_up(count: int) -> int:
     """The next number on a geometric grid."""
     level = 1
     while level < count:

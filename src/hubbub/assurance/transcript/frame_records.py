@@ -46,6 +46,7 @@ from hubbub.protocol import (
     SIGNED_FIRST,
     Tag,
     hash_of,
+    short_of,
     shortened,
 )
 
@@ -107,13 +108,16 @@ def files(folder: Path) -> list[Path]:
 
 
 def record_of(
-    frame: bytes, head: bytes, *, full: bool
+    frame: bytes, head: bytes, *, full: bool, short: bytes = b""
 ) -> tuple[tuple[bytes | memoryview, ...], bytes]:
-    """A frame as a record, in pieces to be written one after another, and the head after it."""
+    """A frame as a record, in pieces to be written one after another, and the head after it.
+
+    `short` is what stands for its payload, where that is known.
+    """
     view = memoryview(frame)
     words, signature = view[:HEADER_BYTES], view[-SIGNATURE_BYTES:]
     payload = view[HEADER_BYTES:-SIGNATURE_BYTES]
-    short = shortened(words[1], payload)
+    short = short or short_of(frame)
     after = _next(head, words, hash_of(words[1], short), signature)
     if full or words[1] not in _VECTORS:
         start, content, end = bytes([_WHOLE]) + words, payload, signature.tobytes() + after

@@ -77,9 +77,12 @@ class Transcript:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def keep(self, frame: bytes) -> None:
-        """Append a frame; IntegrityError if the disk does not take it: nothing more is kept."""
-        pieces, head = record_of(frame, self._head, full=self._full)
+    def keep(self, frame: bytes, short: bytes = b"") -> None:
+        """Append a frame; IntegrityError if the disk does not take it: nothing more is kept.
+
+        `short` is what stands for its payload, from whoever has verified the frame.
+        """
+        pieces, head = record_of(frame, self._head, full=self._full, short=short)
         with self._reported(self.close):
             for piece in pieces:
                 write_all(self._open, piece)

@@ -23,6 +23,7 @@ from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import (
     EVERYBODY,
+    Attendance,
     Lift,
     Parameters,
     RoundParameters,
@@ -164,6 +165,7 @@ class Replay:
         self._anchors: list[bytes] = []
         self._seeds: SeedCheck | None = None
         self._last: Time = (0, 0)
+        self._row, self._attendance = 0, Attendance(terms)
         self._open: ReplayedAttempt | None = None
         self._played = Played()
 
@@ -221,6 +223,10 @@ class Replay:
             )
         model = unverified(_bytes(kept))
         active, parameters = self._terms.read_model(model, sender)
+        self._row += 1
+        if self._terms.correlation and self._terms.row_of(model) != self._row:
+            raise ProtocolError(f"expected attempt {self._row} of the session", culprit=sender)
+        self._attendance.stay(active, sender)
         if self._course is not None:
             self._course.arrive(kept.round) if self._last[0] else self._course.go_back(kept.round)
             self._course.expect(parameters, self._terms)
@@ -244,6 +250,8 @@ class Replay:
             attempt.add_link(kept, self._seeds, sender)
         elif kept.tag in (Tag.ARRIVED, Tag.REQUEST):
             attempt.check_request(kept, self._terms, sender)
+            if kept.tag is Tag.REQUEST:
+                self._attendance.stay(frozenset(attempt.summed), sender)
         else:
             if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != 0:
                 raise ProtocolError(

@@ -102,7 +102,7 @@ class Answering:
             return False
         while not self._requests.empty():  # nobody waits for the answers to the others
             request = self._requests.get()
-        key = hashlib.sha256(request.data).digest()
+        key = request.digest
         if is_bare(request.data):
             key += request.number.to_bytes(8, "little")
         answer = self._kept.get(key)

@@ -23,10 +23,11 @@ _PATIENCE, _MOST_PATIENCE = 10.0, 30.0  # seconds without news until the other e
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A whole message that has come."""
+    """A whole message that has come, and its SHA-256."""
 
     number: int
     data: bytes = field(repr=False)
+    digest: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(kw_only=True)
@@ -125,4 +126,8 @@ class Link:
         self._since = now
         whole = self._coming.take(packet) if packet.kind is PacketKind.PIECE else None
         self._words.append(self._coming.answer(again=packet.kind is PacketKind.ASK))
-        return None if whole is None else Message(number=packet.number, data=whole)
+        return (
+            None
+            if whole is None
+            else Message(number=packet.number, digest=packet.digest, data=whole)
+        )

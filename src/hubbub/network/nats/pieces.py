@@ -14,6 +14,7 @@ import hashlib
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from hubbub.errors import ProtocolError
 
@@ -177,8 +178,9 @@ class Incoming:
     digest: bytes = field(repr=False)
     size: int
     had: int = 0
-    _joined: bytearray = field(default_factory=bytearray, repr=False)
-    _ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
+    _joined: list[bytes | memoryview] = field(default_factory=list, repr=False)
+    _ahead: dict[int, bytes | memoryview] = field(default_factory=dict, repr=False)
+    _hash: Any = field(default_factory=hashlib.sha256, repr=False)  # of what is joined
     _asked: int = -1
 
     @classmethod
@@ -198,16 +200,17 @@ class Incoming:
     def take(self, packet: Packet) -> bytes | None:
         """Take a piece in, in whatever order they come; the message, once it is whole."""
         if self.had <= packet.place < min(self.count, self.had + WINDOW):
-            self._ahead[packet.place] = bytes(packet.data)
+            self._ahead[packet.place] = packet.data
         before = self.had
         while (piece := self._ahead.pop(self.had, None)) is not None:
-            self._joined += piece
+            self._joined.append(piece)
+            self._hash.update(piece)  # while the next one is on its way
             self.had += 1
         if self.had < self.count or before == self.count:
             return None
-        whole = bytes(self._joined)
-        self._joined.clear()
-        if hashlib.sha256(whole).digest() == self.digest:
+        whole, right = b"".join(self._joined), self._hash.digest() == self.digest
+        self._joined, self._hash = [], hashlib.sha256()
+        if right:
             return whole
         self.had, self._asked = 0, -1
         return None

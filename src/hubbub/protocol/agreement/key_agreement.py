@@ -25,6 +25,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from cryptography.exceptions import InvalidTag
 
 from hubbub.errors import ProtocolError, StudyError
+from hubbub.protocol.agreement import one_each
 from hubbub.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
 from hubbub.protocol.primitives import (
     EVERYBODY,
@@ -33,8 +34,6 @@ from hubbub.protocol.primitives import (
     Roster,
     SecureSource,
     Tag,
-    doubled_by,
-    parse,
 )
 
 SESSION_BYTES = 16
@@ -119,7 +118,7 @@ class Agreement:
         self._own_seed = source.bytes(SEED_BYTES)
         start = b"hubbub transcript v1" + study + session + roster.digest + context
         self._public = hashlib.sha256(start)
-        self._commits: dict[int, bytes] = {}
+        self._commits: Mapping[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
         self._sent: dict[int, bytes] = {}
@@ -277,50 +276,21 @@ class Agreement:
 
     def _one_each(
         self, frames: Sequence[bytes], tag: Tag, senders: Iterable[int], size: int
-    ) -> dict[int, bytes]:
+    ) -> Mapping[int, bytes]:
         """Payloads of a known size, exactly one from every expected sender."""
-        payloads = {}
-        for index, frame in self._frames(frames, tag, senders):
-            if len(frame.payload) != size:
-                raise ProtocolError(
-                    f"expected a {tag.name} of {size} bytes, got {len(frame.payload)}",
-                    culprit=self._roster.name(index),
-                )
-            payloads[index] = bytes(frame.payload)
-        return payloads
+        place = (tag, frozenset(senders), self._roster, self._study, self._session)
+        try:
+            return one_each.payloads(tuple(frames), size, EVERYBODY, *place)
+        except ProtocolError:  # it may be one for this party alone
+            return one_each.payloads(tuple(frames), size, self._index, *place)
 
     def _frames(
         self, frames: Sequence[bytes], tag: Tag, senders: Iterable[int]
     ) -> Iterable[tuple[int, Frame]]:
-        """Verified frames of one kind, exactly one from every expected sender."""
-        expected, taken = frozenset(senders), dict[int, bytes]()
-        for data in frames:
-            frame = parse(data, self._roster, study=self._study, session=self._session)
-            name = self._roster.name(frame.sender)
-            if frame.tag is not tag or frame.round or frame.attempt:
-                raise ProtocolError(
-                    f"expected a {tag.name}, got a {frame.tag.name} of attempt "
-                    f"{frame.round}.{frame.attempt}",
-                    culprit="relay",
-                )
-            if frame.receiver not in (self._index, EVERYBODY):
-                raise ProtocolError(
-                    f"expected a {tag.name} for me, got one for another party", culprit="relay"
-                )
-            if frame.sender not in expected:
-                raise ProtocolError(f"expected no {tag.name} of {name}, got one", culprit="relay")
-            if frame.sender in taken:
-                raise ProtocolError(
-                    f"expected one {tag.name} of {name}, got a second",
-                    culprit=doubled_by(frame, taken[frame.sender], name),
-                )
-            taken[frame.sender] = frame.digest
-            yield frame.sender, frame
-        if missing := expected.difference(taken):
-            raise ProtocolError(
-                f"expected a {tag.name}, got none; it has not answered",
-                culprit=self._roster.name(min(missing)),
-            )
+        """Verified frames of one kind for this party, exactly one from every expected sender."""
+        expected = frozenset(senders)
+        place = (tag, expected, self._roster, self._study, self._session)
+        return one_each.verified(frames, self._index, *place)
 
     def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:
         return Frame(

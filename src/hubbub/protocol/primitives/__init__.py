@@ -1,5 +1,6 @@
 """What every message is made of: frames, keys and signatures, residues, randomness, noise."""
 
+from hubbub.protocol.primitives.correlated_noise import UNIT, CorrelatedNoise
 from hubbub.protocol.primitives.identity import (
     ROLES,
     Identity,
@@ -8,7 +9,7 @@ from hubbub.protocol.primitives.identity import (
     identity_of,
     plain_identity,
 )
-from hubbub.protocol.primitives.noise import add_noise_and_round, standard_normal
+from hubbub.protocol.primitives.noise import add_and_round, add_noise_and_round, standard_normal
 from hubbub.protocol.primitives.randomness import (
     BLOCK_BYTES,
     CHUNK_BYTES,
@@ -35,6 +36,7 @@ from hubbub.protocol.primitives.wire import (
     parse,
     receiver_of,
     sender_of,
+    short_of,
     shortened,
     tag_of,
     unverified,

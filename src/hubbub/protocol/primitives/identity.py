@@ -13,7 +13,7 @@ import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -44,6 +44,8 @@ _MORE = {"transport", "relay", "relay_key"}
 _FIELD = 2**255 - 19
 _CURVE = -121665 * pow(121666, -1, _FIELD) % _FIELD
 _MLKEM_BYTES = 1184
+_MOST_KNOWN = 1 << 15  # signatures that are remembered, and the bytes of what one was made for
+_LONG = 512
 _SEALING_BYTES = _MLKEM_BYTES + 32
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
@@ -64,15 +66,42 @@ def _point_of(curve: bytes) -> int:
     return (int.from_bytes(curve, "little") & (2**255 - 1)) % _FIELD
 
 
-# What is broadcast is verified by every party of a process: once is enough, the answer is the same.
-@lru_cache(maxsize=1 << 15)
-def _is_signed(verifying: bytes, signature: bytes, content: bytes) -> bool:
-    """Whether the owner of a key signed the content."""
-    try:
-        Ed25519PublicKey.from_public_bytes(verifying).verify(signature, content)
-    except InvalidSignature:
-        return False
-    return True
+class TrueSignatures:
+    """Signatures that this process has made or verified: key, signature and content together.
+
+    Where all parties are in one process each of them looks at the same frames. Whether a signature
+    is true depends on these three alone, so it is found out once; one that is not true, or that
+    differs in a bit from what is here, is verified each time.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes, bytes], None] = {}
+
+    def add(self, verifying: bytes, signature: bytes, content: bytes) -> None:
+        """Remember one; where there are many, all are forgotten first."""
+        if len(content) > _LONG:
+            return
+        if len(self._known) >= _MOST_KNOWN:
+            self.forget()
+        self._known[verifying, signature, content] = None
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self._known = {}
+
+    def has(self, verifying: bytes, signature: bytes, content: bytes) -> bool:
+        """Whether the owner of a key signed the content."""
+        if (verifying, signature, content) in self._known:
+            return True
+        try:
+            Ed25519PublicKey.from_public_bytes(verifying).verify(signature, content)
+        except InvalidSignature:
+            return False
+        self.add(verifying, signature, content)
+        return True
+
+
+_TRUE = TrueSignatures()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +156,7 @@ class Identity:
 
     def verifies(self, signature: bytes, content: bytes) -> bool:
         """Whether this party signed the content."""
-        return _is_signed(self.verifying, bytes(signature), bytes(content))
+        return _TRUE.has(self.verifying, bytes(signature), bytes(content))
 
     def seal(self, plaintext: bytes, context: bytes) -> bytes:
         """A ciphertext that only this party opens, and only in the same context."""
@@ -232,7 +261,14 @@ class Keys:
 
     def sign(self, content: bytes) -> bytes:
         """An Ed25519 signature, 64 bytes."""
-        return self._signing.sign(content)
+        signature = self._signing.sign(content)
+        _TRUE.add(self._signing_for, signature, bytes(content))
+        return signature
+
+    @cached_property
+    def _signing_for(self) -> bytes:
+        """The public half of the key that signs, whatever the identity says."""
+        return self._signing.public_key().public_bytes_raw()
 
     def open(self, ciphertext: bytes, context: bytes) -> bytes:
         """What was sealed to this party in this context; InvalidTag or ValueError if nothing."""
@@ -272,6 +308,9 @@ class Roster:
                 "expected every transport key in the roster once, and none that signs, got one "
                 "that two stand for or that is a verifying key too; have each make its own"
             )
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @classmethod
     def of(cls, keys: Sequence[Keys]) -> Roster:

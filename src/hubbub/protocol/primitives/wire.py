@@ -103,7 +103,7 @@ class Frame:
         """The frame as signed bytes."""
         data = b"".join((self._header, self.payload, keys.sign(self.signed)))
         if type(self.payload) is bytes:  # no other kind is sure to be now what it was when hashed
-            _SEALED.remember(data, self._hash)
+            _SEALED.remember(data, self.short)
         return data
 
     @cached_property
@@ -112,10 +112,15 @@ class Frame:
         return SIGNED_FIRST + self._header + self._hash
 
     @cached_property
-    def _hash(self) -> bytes:
-        return hash_of(self.tag, shortened(self.tag, self.payload))
+    def short(self) -> bytes:
+        """What stands for the payload where it is not kept."""
+        return shortened(self.tag, self.payload)
 
-    @property
+    @cached_property
+    def _hash(self) -> bytes:
+        return hash_of(self.tag, self.short)
+
+    @cached_property
     def digest(self) -> bytes:
         """What stands for a frame that was taken or is answered: SHA-256 of what is signed."""
         return hashlib.sha256(self.signed).digest()
@@ -149,33 +154,35 @@ def hash_of(tag: int, short: bytes) -> bytes:
 
 
 class Sealed:
-    """The last large frames that this process has sealed and not yet parsed, and their hashes.
+    """The last large frames that this process has sealed and not parsed yet, and their hashes.
 
     Where all parties are in one process, a receiver is handed the very object that the sender has
     made. Bytes never change, so the hash of its payload is what the sender found, and the receiver
-    need not spend the time again; it verifies the signature all the same. Only the object itself is
-    recognised, which cannot be replaced while it is held here: an equal copy is hashed anew.
+    need not spend the time again; whether the signature is true it finds out all the same. Only the
+    object itself is recognised, which cannot be replaced while it is held here: an equal copy is
+    hashed anew.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._last: deque[tuple[bytes, bytes]] = deque(maxlen=_REMEMBERED)
 
-    def remember(self, data: bytes, hashed: bytes) -> None:
+    def remember(self, data: bytes, short: bytes) -> None:
         """Keep a frame until it is parsed, or until some more have been sealed."""
         if len(data) >= _LARGE:
             with self._lock:
-                self._last.append((data, hashed))
+                self._last.append((data, short))
 
-    def hash_of(self, data: bytes) -> bytes:
-        """The hash of this very frame's payload, which is then forgotten; nothing if unknown."""
+    def short_of(self, data: bytes, *, forget: bool = True) -> bytes:
+        """What stands for this very frame's payload, then forgotten; nothing if unknown."""
         if len(data) < _LARGE:
             return b""
         with self._lock:
-            for place, (sealed, hashed) in enumerate(self._last):
+            for place, (sealed, short) in enumerate(self._last):
                 if sealed is data:
-                    del self._last[place]
-                    return hashed
+                    if forget:
+                        del self._last[place]
+                    return short
         return b""
 
 
@@ -190,7 +197,7 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
             them for another study or session and somebody carried them here.
     """
     data = bytes(data)  # nobody may change what was verified
-    frame = _split_once(data) if _is_broadcast(data) else _hashed(data)
+    frame = _once(data) if _is_broadcast(data) else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
@@ -218,6 +225,12 @@ def unverified(data: bytes) -> Frame:
         ProtocolError: it is no frame of this version.
     """
     return _split(bytes(data))
+
+
+def short_of(data: bytes) -> bytes:
+    """What stands for a frame's payload; found anew unless this very frame was just sealed."""
+    known = _SEALED.short_of(data, forget=False)
+    return known or shortened(data[1], memoryview(data)[HEADER_BYTES:-SIGNATURE_BYTES])
 
 
 def tag_of(data: bytes) -> int:
@@ -284,11 +297,17 @@ def _split(data: bytes) -> Frame:
 def _hashed(data: bytes) -> Frame:
     """The frame, with the hash of its payload where its sender is in this process."""
     frame = _split(data)
-    if hashed := _SEALED.hash_of(data):
-        vars(frame)["_hash"] = hashed  # where the property would keep it
+    if short := _SEALED.short_of(data):
+        vars(frame)["short"] = short  # where the property would keep it
     return frame
 
 
-# In one process a thousand silos are handed one model: its hash is a property of the bytes and is
-# computed once. The signature is verified by each of them.
-_split_once = lru_cache(maxsize=1)(_hashed)
+# In one process a thousand silos are handed one model, or a thousand small frames each: what is in
+# them is a property of the bytes and is found once. Nothing is believed for that.
+_split_large = lru_cache(maxsize=1)(_hashed)
+_split_small = lru_cache(maxsize=1 << 12)(_hashed)
+
+
+def _once(data: bytes) -> Frame:
+    """What is in a frame that comes to everybody."""
+    return _split_large(data) if len(data) >= _LARGE else _split_small(data)

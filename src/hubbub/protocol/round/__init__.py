@@ -6,7 +6,10 @@ They do no I/O, read no clock and draw no global randomness; whoever runs them c
 from hubbub.protocol.round.aggregator import Aggregator
 from hubbub.protocol.round.batch_rows import (
     EMPTY,
+    Groups,
     Rows,
+    group_rate,
+    group_rows,
     injected,
     joint_rows,
     most_rows,
@@ -24,5 +27,5 @@ from hubbub.protocol.round.projected_sum import (
     draw_of,
     projection_of,
 )
-from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.protocol.round.round_parameters import Attendance, Parameters, RoundParameters
 from hubbub.protocol.round.silo import Charge, Silo

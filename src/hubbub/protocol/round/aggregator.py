@@ -44,7 +44,7 @@ class Aggregator:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._study, self._session = study, session
-        self._turn = round_parameters.Turn()
+        self._turn, self._row = round_parameters.Turn(), 0
         self._active: frozenset[int] = frozenset()
         self._model = b""  # the digest of the MODEL that is to be answered
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
@@ -65,8 +65,9 @@ class Aggregator:
     ) -> bytes:
         """Open an attempt: the MODEL for everybody."""
         silos = frozenset(active)
-        payload = self._terms.model_payload(silos, parameters)
+        payload = self._terms.model_payload(silos, parameters, self._row + 1)
         self._turn.advance(round, attempt, self._terms.steps)
+        self._row += 1
         self._active, self._seed = silos, None
         self._arrived, self._answered, self._asked = {}, {}, False
         self._shares, self._held = {node: {} for node in self._roster.nodes}, {}
@@ -75,10 +76,13 @@ class Aggregator:
         self._model = model.digest
         return model.sealed(self._keys)
 
-    def receive(self, message: bytes) -> None:
+    def receive(self, message: bytes) -> bytes:
         """Add a silo's masked vector, or take a compute node's total of masks away.
 
         Full shares are the other way round: the silo's answer is empty and the totals are added.
+
+        Returns:
+            What stands for the frame's payload where it is not kept.
 
         Raises:
             ProtocolError: it is not what this attempt waits for; the sum is as before.
@@ -100,6 +104,7 @@ class Aggregator:
             self._answered[frame.sender] = frame.digest
         else:
             raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+        return frame.short
 
     def check_shares(self, silo: int, shares: Sequence[bytes]) -> None:
         """See that a silo's SHAREs are of the open attempt, before its answer is received.

@@ -5,12 +5,17 @@ rows. Every place of the capacity tosses a coin, whether there is a record at it
 are tossed again while there are more heads than rows; the heads go to distinct rows by a fresh
 uniform injection. A row without a record is EMPTY. So how many rows there are follows from public
 sizes, and which are filled from secret coins, never from what a record says.
+
+Where noise is correlated over b attempts (P25), places are divided into b groups that take turns.
+Who is in which group is drawn once in a session, for places and not for records: a record that is
+exchanged for another stays in its group. A group's chance is b times as large, up to 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +64,53 @@ def poisson_rows(source: SecureSource, records: int, capacity: int, rate: float)
     while (heads := source.chosen(capacity, rate)).size > rows:
         pass
     return injected(source, np.where(heads < records, heads, EMPTY), rows)
+
+
+def group_rate(rate: float, bands: int) -> float:
+    """With which chance a record of the group whose turn it is comes into the batch."""
+    together = rate * bands
+    return 1.0 if together > 1 - 1e-9 else together
+
+
+def group_rows(capacity: int, rate: float, bands: int) -> int:
+    """The public number of rows in a batch of one of so many groups; one group is everybody."""
+    return most_rows(ceil(capacity / bands), group_rate(rate, bands))
+
+
+class Groups:
+    """In which group each place of one silo is, for one session.
+
+    Args:
+        source: of the groups.
+        capacity: the most records that the silo may hold.
+        bands: how many groups there are.
+    """
+
+    def __init__(self, source: SecureSource, capacity: int, bands: int) -> None:
+        self._groups, self._bands = source.permutation(capacity) % bands, bands
+
+    def __repr__(self) -> str:
+        return "Groups(<secret>)"
+
+    def heads(self, source: SecureSource, attempt: int, rate: float) -> NDArray[np.intp]:
+        """The places in the batch of an attempt, from 1, with or without a record (P1, P25).
+
+        Args:
+            source: of the coins.
+            attempt: in its session, from 1.
+            rate: of the study, as if all took part in every attempt.
+        """
+        turn = np.flatnonzero(self._groups == (attempt - 1) % self._bands)
+        most, each = group_rows(self._groups.size, rate, self._bands), group_rate(rate, self._bands)
+        while (heads := source.chosen(turn.size, each)).size > most:
+            pass
+        return np.asarray(turn[heads])
+
+    def rows(self, source: SecureSource, records: int, attempt: int, rate: float) -> Rows:
+        """The batch of an attempt in its rows (P19)."""
+        heads = self.heads(source, attempt, rate)
+        most = group_rows(self._groups.size, rate, self._bands)
+        return injected(source, np.where(heads < records, heads, EMPTY), most)
 
 
 def poisson_batches(

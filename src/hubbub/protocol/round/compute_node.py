@@ -31,6 +31,7 @@ class ComputeNode:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
         self._turn = round_parameters.Turn()
+        self._attendance = round_parameters.Attendance(terms)
         self._collection = additive_shares.Collection(session, terms.dimension, terms.word_bits)
 
     def keep(self, share: bytes) -> None:
@@ -78,8 +79,9 @@ class ComputeNode:
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this node and session, was
-                answered before, or names too few silos or unknown ones. Silos that do not use this
-                node may be named; they add nothing.
+                answered before, or names too few silos, unknown ones, or, where noise is
+                correlated, one that had left the session. Silos that do not use this node may be
+                named; they add nothing.
         """
         frame, sender, silos, place = self._asked(request, Tag.REQUEST)
         users = silos & set(self._session.secrets)
@@ -87,6 +89,7 @@ class ComputeNode:
         if self._terms.full_shares:
             collected = self._collection.total(place, users)
         self._turn.take(frame, self._terms.steps, sender)
+        self._attendance.stay(silos, sender)
         residues = self._masks(place, users) if collected is None else collected
         return self._frame(Tag.TOTAL, frame, ring.to_bytes(residues))
 

@@ -25,13 +25,17 @@ from hubbub.protocol.round import additive_shares, round_parameters
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """An accepted MODEL: one attempt at one round, who takes part in it, and the frame's digest."""
+    """An accepted MODEL: one attempt at one round, who takes part in it, and the frame's digest.
+
+    `row` is the number of the attempt in its session, from 1, where noise is correlated.
+    """
 
     round: int
     attempt: int
     active: frozenset[int]
     model: bytes
     parameters: round_parameters.Parameters = field(repr=False)
+    row: int = 0
 
     @property
     def place(self) -> additive_shares.Place:
@@ -63,7 +67,8 @@ class Masking:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn = round_parameters.Turn()
+        self._turn, self._row = round_parameters.Turn(), 0
+        self._attendance = round_parameters.Attendance(terms)
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}
@@ -73,7 +78,8 @@ class Masking:
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this session, not new, or names
-                too few silos.
+                too few silos; where noise is correlated, also if it names one that had left, or
+                leaves an attempt out.
         """
         frame = parse(model, self._roster, study=self._session.study, session=self._session.id)
         sender = self._roster.name(frame.sender)
@@ -93,13 +99,27 @@ class Masking:
                 culprit=sender,
             )
         self._turn.take(frame, self._terms.steps, sender)
+        self._follow(frame, active, sender)
         return Attempt(
             round=frame.round,
             attempt=frame.attempt,
             active=active,
             model=frame.digest,
             parameters=parameters,
+            row=self._row,
         )
+
+    def _follow(self, frame: Frame, active: frozenset[int], sender: str) -> None:
+        """Every attempt of the session in its order, and nobody who has missed one (P25)."""
+        row = self._terms.row_of(frame)
+        if self._terms.correlation and row != self._row + 1:
+            raise ProtocolError(
+                f"expected attempt {self._row + 1} of the session, got attempt {row}: this silo "
+                "has missed one, and answers again in the next session",
+                culprit="relay",
+            )
+        self._attendance.stay(active, sender)
+        self._row = row
 
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
         """The MASKED frame with these residues, which are overwritten by it; once per attempt.

@@ -1,7 +1,8 @@
 """What a party must know of the plan to play a round, and how the payloads of a round look.
 
 Lengths come from here, never from a sender. A MODEL payload is the bitmap of the active silos
-followed by the model; a MASKED is residues and the digest of the MODEL that it answers; a TOTAL is
+followed by the model, with the number of the attempt in its session between them where noise is
+correlated; a MASKED is residues and the digest of the MODEL that it answers; a TOTAL is
 residues; a SHARE is a sealed vector of residues, and the MASKED that goes with it has the digest
 alone. An ARRIVED and a REQUEST are a bitmap and the digest of the MODEL that was answered; a HELD
 is a bitmap and the digest of the shares that it speaks of.
@@ -21,6 +22,8 @@ from hubbub.protocol.agreement import SHARE_SEAL_BYTES, SeedCheck
 from hubbub.protocol.primitives import DIGEST_BYTES, Frame, Roster, doubled_by, ring
 
 Parameters = NDArray[np.float32]
+
+_ROW_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ class RoundParameters:
         records: of all silos, for joint batches.
         fresh_lists: whether every joint batch is drawn from a new shuffled token list.
         short_models: whether models go down as bfloat16, half as long.
+        correlation: the first column of the matrix by which noise is correlated over the attempts
+            of a session, in units of 1 / UNIT (P25); empty where noise is independent.
     """
 
     dimension: int
@@ -66,6 +71,16 @@ class RoundParameters:
     records: int = 0
     fresh_lists: bool = True
     short_models: bool = False
+    correlation: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """What was read from a file is a list."""
+        object.__setattr__(self, "correlation", tuple(self.correlation))
+
+    @property
+    def bands(self) -> int:
+        """In how many attempts a noise vector has a part."""
+        return max(1, len(self.correlation))
 
     @property
     def joint(self) -> bool:
@@ -100,11 +115,22 @@ class RoundParameters:
         flags[[index - 1 for index in chosen]] = True
         return np.packbits(flags).tobytes()
 
-    def model_payload(self, active: Iterable[int], parameters: Parameters) -> bytes:
-        """The payload of a MODEL."""
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of the number of an attempt in its session."""
+        return _ROW_BYTES if self.correlation else 0
+
+    def model_payload(self, active: Iterable[int], parameters: Parameters, row: int = 0) -> bytes:
+        """The payload of a MODEL; `row` is the number of the attempt in its session, from 1."""
+        head = self.bitmap(active) + row.to_bytes(_ROW_BYTES, "big")[: self._row_bytes]
         if self.short_models:
-            return self.bitmap(active) + _upper_halves(parameters).tobytes()
-        return self.bitmap(active) + parameters.astype("<f4", copy=False).tobytes()
+            return head + _upper_halves(parameters).tobytes()
+        return head + parameters.astype("<f4", copy=False).tobytes()
+
+    def row_of(self, frame: Frame) -> int:
+        """The number of a MODEL's attempt in its session; 0 where it has none."""
+        bits = (self.silos + 7) // 8
+        return int.from_bytes(frame.payload[bits : bits + self._row_bytes], "big")
 
     def sent(self, parameters: Parameters) -> Parameters:
         """The model as those read it to whom it is sent."""
@@ -114,8 +140,9 @@ class RoundParameters:
         """The active silos and the model in a MODEL."""
         bits = (self.silos + 7) // 8
         kind = np.dtype("<u2" if self.short_models else "<f4")
-        self._expect(frame, bits + kind.itemsize * self.parameters, sender)
-        words = np.frombuffer(frame.payload, dtype=kind, offset=bits)
+        start = bits + self._row_bytes
+        self._expect(frame, start + kind.itemsize * self.parameters, sender)
+        words = np.frombuffer(frame.payload, dtype=kind, offset=start)
         parameters = _widened(words) if self.short_models else words
         if not np.isfinite(parameters).all():
             raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
@@ -243,6 +270,34 @@ class Turn:
             )
         self._used += 1
         self.last = (round, attempt)
+
+
+class Attendance:
+    """Who has a part in all sums of a session so far (P25).
+
+    Noise that is correlated over the attempts of a session keeps its promise for those silos that
+    were in every sum of it. So whoever leaves does not come back before the next session.
+
+    Args:
+        terms: the numbers of the rounds; where noise is independent nothing is asked.
+    """
+
+    def __init__(self, terms: RoundParameters) -> None:
+        self._asked, self._present = bool(terms.correlation), frozenset(range(1, terms.silos + 1))
+
+    def stay(self, silos: frozenset[int], sender: str) -> None:
+        """Only these are left.
+
+        Raises:
+            ProtocolError: some of them had left; to blame is who has signed their names.
+        """
+        if self._asked and not silos <= self._present:
+            raise ProtocolError(
+                f"expected {', '.join(map(str, sorted(silos - self._present)))} to stay away until "
+                "the next session, got them back: their noise has a gap",
+                culprit=sender,
+            )
+        self._present = silos
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
-from hubbub.protocol.primitives import SecureSource, noise
+from hubbub.protocol.primitives import CorrelatedNoise, SecureSource, noise, ring
 from hubbub.protocol.projection import Draw
 from hubbub.protocol.round import batch_rows, joint_batch, projected_sum, round_parameters
 from hubbub.protocol.round.masking import Attempt, Masking
@@ -29,6 +29,7 @@ class Charge:
 
     round: int
     attempt: int
+    row: int = 0  # of the session, from 1, where noise is correlated (P25)
 
 
 class Silo:
@@ -56,6 +57,11 @@ class Silo:
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
         self._tokens: joint_batch.Tokens | None = None
+        self._noise: CorrelatedNoise | None = None
+        self._groups: batch_rows.Groups | None = None
+        if terms.correlation:  # P25: one block of the matrix, and one division, for each session
+            self._noise = CorrelatedNoise(terms.correlation, terms.dimension, terms.sigma_grid)
+            self._groups = batch_rows.Groups(source, task.capacity, terms.bands)
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -71,7 +77,7 @@ class Silo:
                 self.decline()
             raise
         self._accepted, self._seed = accepted, None
-        return Charge(round=accepted.round, attempt=accepted.attempt)
+        return Charge(round=accepted.round, attempt=accepted.attempt, row=accepted.row)
 
     def take_list(self, positions: NDArray[np.intp], first: int) -> None:
         """From now on, draw joint batches from a new shuffled token list.
@@ -124,12 +130,22 @@ class Silo:
         total = projected_sum.clipped_sum(
             terms, self._task, attempt.parameters, rows, draw
         )  # P14, P8
-        residues = noise.add_noise_and_round(  # P3, P5: this silo's share, before rounding
-            total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
-        )
+        residues = self._noised(total, attempt, source)
         masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
         self._source.renew()
         return masked
+
+    def _noised(
+        self, total: NDArray[np.float64], attempt: Attempt, source: SecureSource
+    ) -> ring.Residues:
+        """The sum with this silo's share of the noise, which is added before rounding (P3, P5)."""
+        terms = self._terms
+        if self._noise is None:
+            return noise.add_noise_and_round(
+                total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
+            )
+        share = self._noise.row(attempt.row, source)  # P25: each row once
+        return noise.add_and_round(total, share, terms.word_bits, grid_step=terms.grid_step)
 
     def _opened(self) -> Attempt:
         """The accepted attempt."""
@@ -140,6 +156,8 @@ class Silo:
     def _rows(self, attempt: Attempt, source: SecureSource) -> batch_rows.Rows:
         """The silo's records in the batch, in as many rows as are public (P19)."""
         terms, task = self._terms, self._task
+        if self._groups is not None:
+            return self._groups.rows(source, task.count, attempt.row, terms.sample_rate)
         if not terms.batch:  # P1
             return batch_rows.poisson_rows(source, task.count, task.capacity, terms.sample_rate)
         if self._tokens is None or self._seed is None:
@@ -160,6 +178,11 @@ class Silo:
     def decline(self) -> None:
         """Give up the accepted model, whose charge was refused: it cannot be answered any more."""
         self._accepted = self._seed = None
+
+    def forget(self) -> None:
+        """The session is over: erase what is kept of its noise (P25)."""
+        if self._noise is not None:
+            self._noise.erase()
 
     def shares(self) -> dict[int, bytes]:
         """With full shares, what goes to the compute nodes with the last answer; else nothing."""

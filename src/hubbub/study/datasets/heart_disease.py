@@ -6,8 +6,8 @@ says where the file comes from, under which licence, and what is fixed here.
 
 The columns below are what a consortium would write into its study: bounds are round figures that a
 physician expects before seeing any record, defaults are ordinary healthy or middling values, and
-neither is computed from the data. Nothing here is special: `docs/data.md` shows the same columns
-in a study file.
+neither is computed from the data. Nothing here is special: `docs/data.md` shows some of them in a
+study file.
 """
 
 from __future__ import annotations

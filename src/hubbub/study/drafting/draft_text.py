@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from hubbub.study.drafting.column_draft import ColumnDraft
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.quoting import key_of
 from hubbub.study.tabular import Column
+from hubbub.study.target import target_table
 
 
 def draft_text(made: Draft) -> str:
@@ -50,6 +52,7 @@ def _data(made: Draft) -> list[str]:
         *moved,
         f"files = {_text(files)}",
         *_target(made),
+        *_patients(made),
         f"records = {made.records}                    # from records, rounded: of all silos",
         f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
         "",
@@ -59,10 +62,23 @@ def _data(made: Draft) -> list[str]:
     ]
 
 
+def _patients(made: Draft) -> list[str]:
+    if not made.patient:
+        return []
+    return [
+        f"patient = {_text(made.patient)}   # whose a record is; below, records are patients",
+        f"most_per_patient = {made.most_per_patient}             # from records, rounded up",
+    ]
+
+
 def _target(made: Draft) -> list[str]:
     target = made.target
     notes = [f"# {_plain(note)}" for note in target.notes]
     guess = "   # guessed" if target.guessed else ""
+    if target.outcome is not None:
+        table = target_table(target.name, target.outcome).items()
+        parts = ", ".join(f"{key} = {_value(value)}" for key, value in table)
+        return [*notes, "# Bounds, times and spellings from records.", f"target = {{ {parts} }}"]
     named = f"target = {_text(target.name)}{guess}"
     if target.classes:
         return [named, *notes, f"classes = {_list(target.classes)}   # from records"]
@@ -122,7 +138,8 @@ def _training(made: Draft) -> list[str]:
 def _privacy(made: Draft) -> list[str]:
     return [
         "[privacy]",
-        "epsilon = 1.0                    # the promise to every record; smaller promises more",
+        f"epsilon = 1.0                    # the promise to every "
+        f"{'patient' if made.patient else 'record'}; smaller promises more",
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
     ]
@@ -131,6 +148,13 @@ def _privacy(made: Draft) -> list[str]:
 def _text(text: str) -> str:
     """A text as TOML has it."""
     return json.dumps(text, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    """A text, a number, or a list of either."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return _text(value) if isinstance(value, str) else _number(value)
 
 
 def _list(texts: Sequence[str]) -> str:

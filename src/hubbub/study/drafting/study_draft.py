@@ -13,16 +13,19 @@ from math import ceil, floor, log10
 from pathlib import Path
 
 from hubbub.errors import DataError
+from hubbub.study.drafting import outcome_draft
 from hubbub.study.drafting.cell_text import folded
 from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
 from hubbub.study.drafting.fault import Fault
 from hubbub.study.drafting.party_names import party_names
 from hubbub.study.drafting.raw_table import RawTable, read_raw
-from hubbub.study.drafting.target_draft import TargetDraft, target_draft
+from hubbub.study.drafting.target_draft import TargetDraft
+from hubbub.study.tabular import canonical
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _NAMED = 12  # columns, before the rest are counted
 _EVALUATED = 5000  # records from which on an evaluation costs little
+_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +39,10 @@ class Draft:
         columns: what becomes of every other column.
         tables: the files, all with the same names of columns.
         faults: names of columns that differ between files.
-        records: of all silos together, rounded.
-        capacity: the most records that a silo may hold, rounded up.
+        records: units of all silos together, rounded.
+        capacity: the most units that a silo may hold, rounded up.
+        patient: the column that says whose a record is; empty: each record is a unit.
+        most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
     """
 
     parties: tuple[str, ...]
@@ -48,6 +53,8 @@ class Draft:
     faults: tuple[Fault, ...] = field(default=(), repr=False)
     records: int
     capacity: int
+    patient: str = ""
+    most_per_patient: int = 0
 
     @property
     def used(self) -> tuple[ColumnDraft, ...]:
@@ -83,19 +90,31 @@ class Draft:
     def private(self) -> tuple[str, ...]:
         """The keys of the study whose values were taken from records."""
         spelled = "data.classes" if self.target.classes else "data.positive, data.negative"
+        spelled = "data.target" if self.target.outcome else spelled
         bounded = [one.name for one in self.used if one.column and not one.column.categories]
         listed = [one.name for one in self.used if one.column and one.column.categories]
         found = [spelled, "data.records", "data.capacity"]
+        found += ["data.most_per_patient"] if self.patient else []
         found += [f"bounds and missing of {_few(bounded)}"] if bounded else []
         return (*found, *([f"categories of {_few(listed)}"] if listed else []))
 
 
-def draft(paths: Sequence[Path], *, target: str | None = None) -> Draft:
+def draft(
+    paths: Sequence[Path],
+    *,
+    target: str | None = None,
+    kind: str | None = None,
+    event: str | None = None,
+    patient: str | None = None,
+) -> Draft:
     """A study of these files, one for each silo.
 
     Args:
         paths: of the files; of one alone if a silo drafts by itself.
         target: the column to be learned; None: it is guessed.
+        kind: of the target; None: it is guessed.
+        event: the column that says whether a time ends with the event.
+        patient: the column that says whose a record is; None: each record is a unit.
 
     Raises:
         DataError: a file cannot be read, or nothing in them can be learned.
@@ -113,14 +132,20 @@ def draft(paths: Sequence[Path], *, target: str | None = None) -> Draft:
     full = [table for table in tables if table.rows]
     common = [name for name in full[0].header if all(name in one.header for one in full)]
     cells = {name: [one.column(name) for one in full] for name in common}
-    _refuse_absent(target, full)
-    learned = target_draft(
-        {name: [cell for one in cells[name] for cell in one] for name in common},
-        target,
-        elsewhere=[one.name for one in _elsewhere(full, common)],
-    )
+    for stated in (target, patient):
+        _refuse_absent(stated, full)
+    whose = _whose(cells, patient)
     usual = next((one.usual_decimal for one in full if one.usual_decimal == ","), ".")
-    columns = [column_draft(name, cells[name], usual) for name in common if name != learned.name]
+    learned = outcome_draft.learned(
+        {name: [cell for one in found for cell in one] for name, found in cells.items()},
+        target,
+        kind=kind,
+        event=event,
+        elsewhere=[one.name for one in _elsewhere(full, common)],
+        usual=usual,
+    )
+    features = [name for name in cells if name not in learned.columns]
+    columns = [column_draft(name, cells[name], usual) for name in features]
     columns += _elsewhere(full, common)
     if not any(one.column for one in columns):
         why = "; ".join(f"{one.name}: {one.why}" for one in columns) or "there is no other"
@@ -129,9 +154,10 @@ def draft(paths: Sequence[Path], *, target: str | None = None) -> Draft:
             f"({why}); correct the files"
         )
     names, files = party_names(paths)
-    rows = [len(one.rows) for one in tables]
+    units = [len(set(one)) for one in whose] if patient else [len(one.rows) for one in tables]
+    most = max(max(Counter(one).values()) for one in whose) if patient else 0
     names += _STANDINS if len(names) == 1 else ()
-    total = sum(rows) * len(names) // len(rows)
+    total = sum(units) * len(names) // len(tables)
     return Draft(
         parties=names,
         files=files,
@@ -140,12 +166,29 @@ def draft(paths: Sequence[Path], *, target: str | None = None) -> Draft:
         tables=tuple(tables),
         faults=tuple(faults),
         records=max(_two_digits(total), len(names)),
-        capacity=_ample(max(rows)),
+        capacity=_ample(max(units)),
+        patient=patient or "",
+        most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if patient else 0,
     )
 
 
+def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:
+    """Each file's patients, one for each record that has one; taken out of the columns."""
+    if patient is None:
+        return []
+    if patient not in cells:
+        raise DataError(
+            f"expected --patient to name a column of every file, got {patient!r}; choose one of "
+            f"{', '.join(cells)}"
+        )
+    found = [[canonical(cell) for cell in one if cell] for one in cells.pop(patient)]
+    if not all(found):
+        raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
+    return found
+
+
 def _refuse_absent(target: str | None, tables: Sequence[RawTable]) -> None:
-    """Refuse a target that only some files have, by the names of those that lack it."""
+    """Refuse a column that only some files have, by the names of those that lack it."""
     lacking = [one for one in tables if target not in one.header]
     if target is None or not 0 < len(lacking) < len(tables):
         return

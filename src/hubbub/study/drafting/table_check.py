@@ -7,6 +7,7 @@ together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.fault import Fault
 from hubbub.study.drafting.raw_table import RawTable, read_raw
 from hubbub.study.study import Study
-from hubbub.study.tabular import Column, canonical, number_in
+from hubbub.study.tabular import Column, Outcome, canonical, number_in
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
@@ -47,21 +48,26 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
     """
     faults: list[Fault] = []
     tables: list[RawTable] = []
+    owned: list[RawTable] = []  # those of silos, where each record is somebody's
     for name in names:
         try:
             sources.check_file(study, name, folder)
             path = sources.file_of(study, name, folder)
             assert path is not None  # noqa: S101 (the study's records come from files)
             tables.append(read_raw(path))
+            owned += tables[-1:] if name != sources.TEST else []
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
-    return [*faults, *all_faults(tables, study.data)]
+    return [*faults, *all_faults(tables, study.data, owned)]
 
 
-def all_faults(tables: Sequence[RawTable], data: Data) -> list[Fault]:
-    """All faults of some files, each by itself and together."""
+def all_faults(
+    tables: Sequence[RawTable], data: Data, owned: Sequence[RawTable] = ()
+) -> list[Fault]:
+    """All faults of some files, each by itself and together; `owned` are those of silos."""
     each = [fault for table in tables for fault in table_faults(table, data)]
+    each += [fault for table in owned for fault in _patients(table, data)]
     classes = set[str]().union(*(_classes(table, data) for table in tables))
     return [*each, *_one_class([table.origin for table in tables], classes, data)]
 
@@ -73,18 +79,42 @@ def table_faults(table: RawTable, data: Data) -> list[Fault]:
     return [
         *table.faults,
         *_names(table, data),
-        *(_rows(table, data.target, _target_law(data)) if data.target else ()),
+        *_target(table, data),
         *(fault for column in _columns(table, data) for fault in _column(table, column)),
         *_plain(table, data),
         *_oddities(table, data),
     ]
 
 
+def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
+    """Records of nobody, and how many records of a patient a run leaves out."""
+    if not data.patient or not table.named or not table.rows:
+        return
+    if data.patient not in table.header:
+        yield from _absent(table, data.patient)
+        return
+    gap = Flaw("gap", "the cell is empty, so nobody's record it is", "fill it in, or remove it")
+    yield from _rows(table, data.patient, lambda cell: None if cell else gap)
+    counts = Counter(map(canonical, table.column(data.patient)))
+    if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
+        yield Fault(
+            file=table.origin,
+            column=data.patient,
+            what=f"{over} records are beyond the {data.most_per_patient} of a patient",
+            remedy="each patient's first ones are used: raise data.most_per_patient for more",
+            refused=False,
+        )
+
+
 def _names(table: RawTable, data: Data) -> Iterator[Fault]:
     """Columns that the study names and the file has not."""
-    for name in filter(None, (data.target, *(column.name for column in data.columns))):
-        if name in table.header:
-            continue
+    for name in (*_targets(data), *(column.name for column in data.columns)):
+        yield from _absent(table, name)
+
+
+def _absent(table: RawTable, name: str) -> Iterator[Fault]:
+    """That the file has no such column, if it has none."""
+    if name not in table.header:
         near = [one for one in table.header if folded(one) == folded(name)]
         said = f"there is no column of this name in the header ({', '.join(table.header)})"
         remedy = "rename the column in the file, or correct the study"
@@ -134,7 +164,7 @@ def _plain(table: RawTable, data: Data) -> Iterator[Fault]:
     if data.columns:
         return
     for name in table.header:
-        if name != data.target:
+        if name not in _targets(data):
             yield from _rows(table, name, _wrong_number)
 
 
@@ -218,11 +248,55 @@ def _gap(column: Column) -> Flaw | None:
     return Flaw("gap", said, "give it one in data.columns")
 
 
-def _target_law(data: Data) -> Law:
-    """Of the target."""
-    known = (*data.positive, *data.negative) or data.classes
+def _targets(data: Data) -> tuple[str, ...]:
+    """The columns of the target."""
+    target = (data.target,) if data.target else ()
+    return (*target, *(data.outcome.columns if data.outcome else ()))
+
+
+def _target(table: RawTable, data: Data) -> Iterator[Fault]:
+    """Cells of the target that a run refuses, and how many lie outside its bounds."""
+    outcome = data.outcome
+    if outcome is None:
+        lists = "data.positive nor data.negative" if data.positive else "data.classes"
+        known = (*data.positive, *data.negative) or data.classes
+        yield from _rows(table, data.target, _class_law(known, lists))
+        return
+    yield from _rows(table, data.target, _outcome_law(outcome))
+    lists = "data.target.positive nor data.target.negative"
+    for name in outcome.columns:
+        yield from _rows(table, name, _class_law((*outcome.positive, *outcome.negative), lists))
+    cells = table.column(data.target) if data.target in table.header else ()
+    numbers = [number for cell in cells if (number := number_in(cell)) is not None]
+    most = outcome.grid[-1] if outcome.grid else outcome.high
+    if outside := sum(not outcome.low <= number <= most for number in numbers):
+        yield Fault(
+            file=table.origin,
+            column=data.target,
+            what=f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {most:g}",
+            remedy="they will count as the nearer end: widen it if that is too many",
+            refused=False,
+        )
+
+
+def _outcome_law(outcome: Outcome) -> Law:
+    """Of a target that is no class."""
+
+    def law(cell: str) -> Flaw | None:
+        if not cell:
+            return Flaw("gap", "the record has no target", "remove it")
+        if not (problem := outcome.problem(cell)):
+            return None
+        if (flaw := _wrong_number(cell)) is not None:
+            return flaw._replace(remedy="remove the record") if is_missing(cell) else flaw
+        return Flaw(problem, f"{cell!r} is {problem}", "correct the cell or remove the record")
+
+    return law
+
+
+def _class_law(known: Sequence[str], lists: str) -> Law:
+    """Of a target that is a class, or says whether there was an event."""
     spelled = set(map(canonical, known))
-    lists = "data.positive nor data.negative" if data.positive else "data.classes"
 
     def law(cell: str) -> Flaw | None:
         if not cell:
@@ -253,7 +327,9 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield Fault(file=table.origin, what=said, remedy=remedy, refused=False)
-    used = [one.name for one in data.columns] or [n for n in table.header if n != data.target]
+    used = [one.name for one in data.columns] or [
+        n for n in table.header if n not in _targets(data)
+    ]
     for name in used:
         if name in table.header and is_key(name, [table.column(name)]):
             said = "it looks like a row's key, which tells nothing about others"
@@ -269,7 +345,7 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
 
 def _classes(table: RawTable, data: Data) -> set[str]:
     """The classes that occur, each by its first spelling."""
-    if data.target not in table.header:
+    if data.target not in table.header or data.outcome is not None:
         return set()
     found = set(map(canonical, table.column(data.target)))
     if not data.positive:

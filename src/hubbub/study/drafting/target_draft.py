@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import folded, is_missing, plain_number
-from hubbub.study.tabular.column import canonical
+from hubbub.study.tabular import Outcome, canonical
 
 _ANSWERS = (  # what counts as 1, and as 0
     *(("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("1", "0"), ("ja", "nein")),
@@ -53,6 +53,8 @@ class TargetDraft:
         guessed: whether nobody named the column.
         notes: what people should know of it.
         respelled: what a tidy copy writes for a spelling of a class that has several.
+        outcome: what the target is if it is no class.
+        decimal: the decimal sign in which it was read then.
     """
 
     name: str
@@ -62,6 +64,13 @@ class TargetDraft:
     guessed: bool = False
     notes: tuple[str, ...] = ()
     respelled: Mapping[str, str] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    decimal: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of it."""
+        return (self.name, *(self.outcome.columns if self.outcome else ()))
 
     @property
     def outputs(self) -> int:
@@ -141,7 +150,7 @@ def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
     what = "one value only" if len(found) == 1 else f"{len(found)} values"
     raise DataError(
         f"expected a target {name!r} of two to {_MOST_CLASSES} classes, found {what} in all files; "
-        "name another column with --target: predicting a number is not supported"
+        "name another column with --target, or say --kind amount, count or time-to-event"
     )
 
 

@@ -1,9 +1,9 @@
 """Copies of files of records as every program reads them: UTF-8, commas, decimal points.
 
-Only what the study names is copied, so no patient's number or name. Nothing is guessed but how a
-number is spelled, a limit such as <0.5 being its number, and no record is altered otherwise: those
-without a target are left out, and rows that have not as many cells as the header, and both are
-counted.
+Only what the study names is copied, so no patient's number or name: where the study says whose a
+record is, patients are numbered anew. Nothing is guessed but how a number is spelled, a limit such
+as <0.5 being its number, and no record is altered otherwise: those without a target or a patient
+are left out, and rows that have not as many cells as the header, and all are counted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hubbub.study.drafting.cell_text import measured
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.drafting.target_draft import is_absent
+from hubbub.study.tabular import canonical
 
 
 def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:
@@ -58,13 +59,27 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
         return []
     learned = made.target
     decimals = {one.name: one.decimal for one in made.used}
-    columns = [table.column(learned.name), *(table.column(name) for name in decimals)]
-    rows = (row for row in zip(*columns, strict=True) if not is_absent(row[0]))
+    columns = [table.column(name) for name in (*learned.columns, *decimals)]
+    own = len(learned.columns)
+    signs = (learned.decimal, *[""] * (own - 1), *decimals.values())
     return [
-        [learned.respelled.get(first, first)]
-        + [_cell(cell, sign) for cell, sign in zip(rest, decimals.values(), strict=True)]
-        for first, *rest in rows
+        ([number] if made.patient else [])
+        + [
+            _cell(learned.respelled.get(cell, cell), sign)
+            for cell, sign in zip(row, signs, strict=True)
+        ]
+        for number, *row in zip(_numbers(made, table), *columns, strict=True)
+        if number and not any(map(is_absent, row[:own]))
     ]
+
+
+def _numbers(made: Draft, table: RawTable) -> list[str]:
+    """Whose each row is, by a number of this copy alone; empty where the file does not say."""
+    if not made.patient:
+        return ["1"] * len(table.rows)
+    known: dict[str, str] = {}
+    cells = [canonical(cell) for cell in table.column(made.patient)]
+    return [known.setdefault(cell, str(1 + len(known))) if cell else "" for cell in cells]
 
 
 def _cell(cell: str, decimal: str) -> str:
@@ -76,6 +91,7 @@ def _cell(cell: str, decimal: str) -> str:
 def _text(made: Draft, rows: list[list[str]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([made.target.name, *(one.name for one in made.used)])
+    whose = [made.patient] if made.patient else []
+    writer.writerow([*whose, *made.target.columns, *(one.name for one in made.used)])
     writer.writerows(rows)
     return out.getvalue()

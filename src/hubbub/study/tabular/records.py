@@ -5,13 +5,15 @@ This file knows numpy and the error tree; it must not know where records come fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
+from hubbub.study.tabular.unit_rows import first_rows, numbered
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -24,7 +26,10 @@ class Records:
         inputs: finite numbers, float32, shape (n, features), or (n, ...) for images; the model sees
             them as they are.
         targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
-            several classes.
+            several classes, float64 for amounts and counts in their own unit; or float64 of shape
+            (n, 2) for times from 0, each with 1 if it ends with the event, else 0.
+        patients: shape (n,), whole numbers or texts: rows with the same one are one protected unit
+            (`data.patient`); kept as numbers from 0. None: each row is a unit.
 
     Raises:
         DataError: shapes, lengths or types differ from these, or a value is not finite.
@@ -38,6 +43,7 @@ class Records:
 
     inputs: NDArray[Any]
     targets: NDArray[Any]
+    patients: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuses what a step could not use safely; no message holds a value or a count."""
@@ -50,10 +56,77 @@ class Records:
         self._check_types()
         self._check_shapes()
         self._check_values()
+        if self.patients is not None:
+            self._check_patients(self.patients)
+            object.__setattr__(self, "patients", numbered(self.patients))
 
     def __len__(self) -> int:
         """How many records there are: itself private to the silo."""
         return len(self.targets)
+
+    @property
+    def units(self) -> int:
+        """How many protected units there are, patients or records: private to the silo too."""
+        return len(self) if self.patients is None else int(self.patients.max(initial=-1)) + 1
+
+    def part(self, chosen: NDArray[Any]) -> Records:
+        """Some of the records.
+
+        Args:
+            chosen: their numbers, or (n,) bool.
+
+        Returns:
+            The same arrays if all are chosen by True.
+        """
+        if chosen.dtype == bool and chosen.all():
+            return self
+        patients = None if self.patients is None else self.patients[chosen]
+        return Records(inputs=self.inputs[chosen], targets=self.targets[chosen], patients=patients)
+
+    def with_inputs(self, inputs: NDArray[Any]) -> Records:
+        """The same records with other inputs.
+
+        Args:
+            inputs: (n, ...) float32.
+
+        Returns:
+            They have the same targets and patients.
+        """
+        return replace(self, inputs=inputs)
+
+    def capped(self, most: int) -> Records:
+        """No more than the first so many records of each patient, in their order.
+
+        Args:
+            most: the public number.
+
+        Returns:
+            The other records are left out, whatever they hold.
+        """
+        if self.patients is None:
+            return self
+        return self.part(first_rows(self.patients, most))
+
+    @staticmethod
+    def together(several: Sequence[Records]) -> Records:
+        """The records of several silos; a patient of one is nobody of another.
+
+        Args:
+            several: at least one.
+
+        Returns:
+            One silo's after the other's.
+        """
+        known, ends = [], 0
+        for one in several:
+            if one.patients is not None:
+                known.append(one.patients + ends)
+                ends += one.units
+        return Records(
+            inputs=np.concatenate([one.inputs for one in several]),
+            targets=np.concatenate([one.targets for one in several]),
+            patients=np.concatenate(known) if known else None,
+        )
 
     def __repr__(self) -> str:
         """Shows the public shape of one record, neither values nor how many there are."""
@@ -65,17 +138,20 @@ class Records:
                 f"expected inputs of type float32, found {self.inputs.dtype}; convert them with "
                 ".astype(numpy.float32)"
             )
-        if self.targets.dtype not in (np.float32, np.int64):
+        if self.targets.dtype not in (np.float32, np.int64, np.float64):
             raise DataError(
-                "expected targets of type float32 (two classes) or int64 (several "
-                f"classes), found {self.targets.dtype}; convert them with .astype"
+                "expected targets of type float32 (two classes), int64 (several classes) or "
+                f"float64 (amounts, counts, times), found {self.targets.dtype}; convert them with "
+                ".astype"
             )
 
     def _check_shapes(self) -> None:
-        if self.inputs.ndim < 2 or self.targets.ndim != 1:
+        pairs = self.targets.dtype == np.float64 and self.targets.shape[1:] == (2,)
+        if self.inputs.ndim < 2 or (self.targets.ndim != 1 and not pairs):
             raise DataError(
-                "expected inputs of shape (n, features) and targets of shape (n,), found "
-                f"{self.inputs.ndim} and {self.targets.ndim} dimensions; reshape them"
+                "expected inputs of shape (n, features) and targets of shape (n,), or (n, 2) for "
+                f"times and events in float64, found {self.inputs.ndim} and {self.targets.ndim} "
+                "dimensions; reshape them"
             )
         if len(self.inputs) != len(self.targets):
             raise DataError(
@@ -91,9 +167,23 @@ class Records:
         if self.targets.dtype == np.float32 and not np.isin(self.targets, (0, 1)).all():
             raise DataError(
                 "expected targets of 0 and 1 in float32, found others; number several classes in "
-                "int64, and note that no model is trained to predict a number yet"
+                "int64, and give amounts and counts in float64"
             )
         if self.targets.dtype == np.int64 and (self.targets < 0).any():
             raise DataError(
                 "expected class numbers from 0 upwards, found a negative one; renumber the classes"
+            )
+        times, events = self.targets[..., :1], self.targets[..., 1:]
+        if self.targets.ndim == 2 and ((times < 0).any() or not np.isin(events, (0, 1)).all()):
+            raise DataError(
+                "expected times from 0 with 1 for an event and 0 for none, found others; correct "
+                "the records"
+            )
+
+    def _check_patients(self, patients: Any) -> None:
+        known = isinstance(patients, np.ndarray) and patients.dtype.kind in "iuU"
+        if not known or patients.shape != self.targets.shape[:1]:
+            raise DataError(
+                "expected patients as an array (n,) of whole numbers or texts, one for each "
+                "record, found something else; convert them with numpy.asarray"
             )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError, StudyError
 from hubbub.study.tabular.cells import at_row, read_cells
 from hubbub.study.tabular.column import Column, canonical, column_features, plain_feature
+from hubbub.study.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
 from hubbub.study.tabular.records import Records
 
 TWO_CLASSES = ("0", "1")
@@ -29,6 +30,8 @@ def read_table(
     positive: Sequence[str] = (),
     negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
+    patient: str = "",
+    outcome: Outcome | None = None,
 ) -> Records:
     """Reads the records of one silo from a `.csv` or `.parquet` file.
 
@@ -45,19 +48,26 @@ def read_table(
         negative: beside `positive`, the spellings that count as 0; any other is refused.
         classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
             give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        patient: beside `columns`, the column that says whose record it is; empty: none.
+        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
+            then say nothing about; its targets are float64.
 
     Raises:
         DataError: the file cannot be read or does not fit the declared columns.
         StudyError: the arguments contradict each other.
     """
     path = Path(path)
+    whose = [patient] if patient else []
+    named = [*_named(target, outcome), *whose, *(column.name for column in columns)]
     return encode_table(
-        read_cells(path, [target, *(column.name for column in columns)] if columns else ()),
+        read_cells(path, named if columns else ()),
         target=target,
         columns=columns,
         positive=positive,
         negative=negative,
         classes=classes,
+        patient=patient,
+        outcome=outcome,
         origin=path.name,
     )
 
@@ -70,6 +80,8 @@ def encode_table(
     positive: Sequence[str] = (),
     negative: Sequence[str] = (),
     classes: Sequence[str] = TWO_CLASSES,
+    patient: str = "",
+    outcome: Outcome | None = None,
     origin: str = "table",
 ) -> Records:
     """Encodes a table that is already in memory; see `read_table` for the arguments.
@@ -78,14 +90,34 @@ def encode_table(
         cells: for each column the text of its cells; "" is a missing cell.
         origin: what error messages call the table.
     """
-    _check_declared_once(target, columns)
-    _check_present([target, *(column.name for column in columns)], cells, origin)
+    named = _named(target, outcome)
+    _check_declared_once(named, columns)
+    _check_present([*named, *(column.name for column in columns)], cells, origin)
     if not cells[target]:
         raise DataError(f"expected at least one record in {origin}, found none; check the file")
     where = f"{origin}, column {target!r}"
-    targets = _targets(cells[target], positive, negative, classes, where)
-    inputs = encode_inputs(cells, target=target, columns=columns, origin=origin)
-    return Records(inputs=inputs, targets=targets)
+    if outcome is None:
+        targets = _targets(cells[target], positive, negative, classes, where)
+    else:
+        targets = outcomes(outcome, target, cells, origin)
+    inputs = encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
+    if not patient:
+        return Records(inputs=inputs, targets=targets)
+    _check_present([patient], cells, origin)
+    patients = _patients(cells[patient], f"{origin}, column {patient!r}")
+    return Records(inputs=inputs, targets=targets, patients=patients)
+
+
+def _patients(texts: Sequence[str], where: str) -> NDArray[Any]:
+    """Whose each record is: one spelling for one patient."""
+    blank = next((row for row, text in enumerate(texts) if not text), None)
+    if blank is not None:
+        raise DataError(
+            f"expected a patient {at_row(where, blank)}, found an empty cell; fill it in or "
+            "remove the record"
+        )
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(canonical(text), len(known)) for text in texts])
 
 
 def encode_inputs(
@@ -93,6 +125,7 @@ def encode_inputs(
     *,
     target: str,
     columns: Sequence[Column] = (),
+    outcome: Outcome | None = None,
     origin: str = "table",
 ) -> NDArray[np.float32]:
     """The features of a table in memory, whose target may be missing; see `encode_table`.
@@ -109,7 +142,7 @@ def encode_inputs(
             column_features(c, cells[c.name], f"{origin}, column {c.name!r}") for c in columns
         ]
     else:
-        names = [name for name in cells if name != target]
+        names = [name for name in cells if name not in _named(target, outcome)]
         blocks = [plain_feature(cells[name], f"{origin}, column {name!r}") for name in names]
     if not blocks:
         raise DataError(
@@ -119,13 +152,19 @@ def encode_inputs(
     return np.hstack(blocks).astype(np.float32)
 
 
-def _check_declared_once(target: str, columns: Sequence[Column]) -> None:
+def _named(target: str, outcome: Outcome | None) -> tuple[str, ...]:
+    """The columns of the target."""
+    return (target, *(outcome.columns if outcome else ()))
+
+
+def _check_declared_once(targets: Sequence[str], columns: Sequence[Column]) -> None:
     names = [column.name for column in columns]
-    if target in names:
-        raise StudyError(
-            f"expected the target {target!r} not to be a feature too, found it among the columns; "
-            "remove it from data.columns"
-        )
+    for target in targets:
+        if target in names:
+            raise StudyError(
+                f"expected the target {target!r} not to be a feature too, found it among the "
+                "columns; remove it from data.columns"
+            )
     if len(set(names)) < len(names):
         raise StudyError("expected every column once, found a name twice; remove one of the two")
 
@@ -146,31 +185,13 @@ def _targets(
     classes: Sequence[str],
     where: str,
 ) -> NDArray[Any]:
-    blank = next((row for row, text in enumerate(texts) if not text), None)
-    if blank is not None:
-        raise DataError(
-            f"expected a target {at_row(where, blank)}, found an empty cell; remove the record"
-        )
+    refuse_blank(texts, where)
     if positive:
-        return np.array(_two_classes(texts, positive, negative, where), dtype=np.float32)
+        return np.array(two_classes(texts, positive, negative, where), dtype=np.float32)
     if not classes:
         return plain_feature(texts, where)[:, 0].astype(np.float32)
     indices = _class_indices(texts, classes, where)
     return np.array(indices, dtype=np.float32 if len(classes) == 2 else np.int64)
-
-
-def _two_classes(
-    texts: Sequence[str], positive: Sequence[str], negative: Sequence[str], where: str
-) -> list[int]:
-    index = dict.fromkeys(map(canonical, negative), 0) | dict.fromkeys(map(canonical, positive), 1)
-    found = [index.get(canonical(text), -1) for text in texts]
-    if -1 in found:
-        raise DataError(
-            "expected a target that data.positive or data.negative lists "
-            f"{at_row(where, found.index(-1))}, found something else; correct the cell, or add its "
-            "spelling to one of the two"
-        )
-    return found
 
 
 def _class_indices(texts: Sequence[str], classes: Sequence[str], where: str) -> list[int]:

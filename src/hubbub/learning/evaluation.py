@@ -1,0 +1,136 @@
+"""A model scored on public records: its loss, and the metrics of what it is trained for.
+
+This file knows no training.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hubbub.errors import DataError, StudyError
+from hubbub.learning.batches import Loss, Tensors, batch_of
+from hubbub.learning.goals import CLASSES, Goal
+from hubbub.learning.models import outputs_of
+from hubbub.learning.torch_settings import (
+    device_of,
+    device_under,
+    exact_products,
+    is_on,
+    plain_attention,
+)
+from hubbub.study import Records, attempted, named_object
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensors,
+    targets: torch.Tensor,
+    *,
+    chunk: int = 1024,
+    goal: Goal = CLASSES,
+    own: Sequence[str] = (),
+) -> dict[str, float]:
+    """Mean loss, and the metrics of what a model is trained for, in eval mode.
+
+    Args:
+        model: gives outputs (n,) or (n, outputs); its mode is put back afterwards.
+        loss: one value per record, shape (n,).
+        inputs: public records, (n, ...), or a tuple of such tensors, on any device.
+        targets: (n, ...).
+        chunk: records evaluated at once, where the model is.
+        goal: what the model is trained for; that of a classifier if it is left out.
+        own: functions "python:module:name" that score targets and predictions.
+
+    Returns:
+        "loss" (in the loss's own unit) and the goal's metrics; of a classifier "accuracy" (a share
+        in [0, 1]) and, for two classes, "auc" (a probability), "brier" and "calibration_slope".
+        Those of own functions stand under their names. Each where it is defined and finite.
+
+    Raises:
+        DataError: there is no record, or inputs and targets do not hold the same number.
+        StudyError: a function is not there, raises, or gives no number.
+
+    >>> import functools
+    >>> loss = functools.partial(nn.functional.cross_entropy, reduction="none")
+    >>> evaluate(nn.Identity(), loss, torch.eye(3), torch.arange(3))["accuracy"]
+    1.0
+    """
+    batch, training = batch_of(inputs, targets), model.training
+    device = device_under(model)
+    outputs, losses = [], []
+    model.eval()
+    try:
+        with exact_products(), plain_attention():
+            for start in range(0, batch.size, chunk):
+                piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
+                outputs.append(model(*piece.inputs))
+                losses.append(loss(outputs[-1], piece.labels()))
+    finally:
+        model.train(training)
+    if not outputs:
+        raise DataError("expected at least one record to evaluate, found none; check the test set")
+    logits, truth = torch.cat(outputs).cpu().numpy(), targets.cpu().numpy()
+    found = {"loss": float(torch.cat(losses).double().mean()), **goal.scored(logits, truth)}
+    predicted = goal.predicted(torch.from_numpy(logits)).numpy()
+    found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _scored(name: str, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """What a user's metric says; it sees public records only."""
+    metric = named_object(name, "training.metrics")
+    found, raised = attempted(partial(metric, targets, predicted), quotes=True)
+    if not raised:
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            raised = type(found).__name__
+    raise StudyError(
+        f"expected {name} to give a number for targets and predictions of the public test "
+        f"records, got {raised}; correct the function"
+    )
+
+
+def evaluate_records(
+    model: nn.Module,
+    records: Records,
+    *,
+    device: str = "cpu",
+    goal: Goal = CLASSES,
+    own: Sequence[str] = (),
+) -> dict[str, float]:
+    """Metrics of a model on public records.
+
+    Args:
+        model: gives outputs of shape (n,) or (n, classes); left as it is.
+        records: public, such as the test set; at least one.
+        device: where they are computed, a name that `hubbub.learning.device_of` takes.
+        goal, own: as for `evaluate`.
+
+    Returns:
+        What `evaluate` gives with the goal's loss.
+
+    Raises:
+        DataError: there are no records.
+        ModelError: the outputs have another shape.
+        UserError: there is no such device.
+
+    >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
+    >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
+    1.0
+    """
+    place = device_of(device)
+    model = model if is_on(model, place) else copy.deepcopy(model).to(place)
+    inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
+    loss = goal.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
+    return evaluate(model, loss, inputs, targets, goal=goal, own=own)

@@ -1,0 +1,111 @@
+"""What a study promises a patient, as a whole and not record by record (docs/privacy.md P20, P21).
+
+Where the study says whose records they are, a patient of a silo is the unit, and the study's
+epsilon is the patient's; who is a patient of two silos is two units. Where it only says how many
+records a patient may have, each is a unit of its own, and the patient's epsilon is larger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import exp, inf
+from typing import Any
+
+from hubbub.errors import StudyError
+from hubbub.planning import auxiliary_queries, exposure, pairing
+from hubbub.privacy import Certificate
+from hubbub.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatientPromise:
+    """Epsilon of a patient, against the stated adversary at the study's delta.
+
+    Args:
+        records: the most that a patient has, public; in one silo where the patient is the unit.
+        is_unit: whether all of a patient's records in a silo are one unit.
+        epsilon: of a patient; inf past 50, None where there is no account.
+        in_two_silos: of one who has records in two silos, which are two units; the same.
+    """
+
+    records: int
+    is_unit: bool
+    epsilon: float | None
+    in_two_silos: float | None
+
+    @property
+    def who(self) -> str:
+        """Whose epsilon it is."""
+        return f"a patient with up to {self.records} records"
+
+    def warning(self, stated: float, delta: float) -> str:
+        """What a reader should know who expects that much of epsilon at that delta."""
+        if self.is_unit:
+            both = f"epsilon of both is {_told(self.in_two_silos)}"
+            if self.in_two_silos is None:
+                larger = min(1.0, (1 + exp(stated)) * delta)
+                both = f"epsilon of both is at most {2 * stated:.4g}, at delta {larger:.2g}"
+            return (
+                f"the unit is a patient, with up to {self.records} records in a silo; who is a "
+                f"patient of two silos is two units: {both}"
+            )
+        return (
+            f"each record is a unit: epsilon of {self.who} is {_told(self.epsilon)}, that of a "
+            f"record {stated:.4g}; data.patient makes the patient the unit"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values; past 50 it is None."""
+        plain = asdict(self)
+        return {k: None if v == inf else v for k, v in plain.items()} | {"who": self.who}
+
+
+def patient_promise(
+    study: Study,
+    stated: exposure.Exposure,
+    certificate: Certificate,
+    queries: tuple[auxiliary_queries.PricedQuery, ...],
+) -> PatientPromise | None:
+    """What a patient is promised; None if the study says nothing of patients."""
+    data = study.data
+    if not data.most_per_patient:
+        return None
+    is_unit = bool(data.patient)
+    many = 2 if is_unit else data.most_per_patient
+    found = stated.epsilon if many == 1 else _of_many(study, stated, certificate, queries, many)
+    return PatientPromise(
+        records=data.most_per_patient,
+        is_unit=is_unit,
+        epsilon=stated.epsilon if is_unit else found,
+        in_two_silos=found if is_unit else None,
+    )
+
+
+def _of_many(
+    study: Study,
+    stated: exposure.Exposure,
+    certificate: Certificate,
+    queries: tuple[auxiliary_queries.PricedQuery, ...],
+    many: int,
+) -> float | None:
+    """Epsilon of a unit with so many parts in every sum (P20); None if it has no account."""
+    asked, steps = study.privacy, study.training.steps
+    try:
+        whole = pairing.releases_of_units(
+            pairing.mechanism_of(study), stated.noise_multiplier, steps, many
+        )
+        whole += auxiliary_queries.released(queries, steps, 1.0, asked.relation, many)
+    except StudyError:
+        return None
+
+    def ideal(delta: float) -> float:
+        found = pairing.epsilon_of(whole, delta)
+        return found.upper if found else inf
+
+    return stated.certified(certificate).claim(ideal, asked.delta, near=stated.epsilon)
+
+
+def _told(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "not known (there is no account of it)"
+    return "more than 50" if epsilon == inf else f"{epsilon:.4g}"

@@ -1,0 +1,375 @@
+"""Clipped sums by patient (P21): against a plain loop in float64, and against whoever would cheat.
+
+A patient's rows are one unit: the mean of their gradients, clipped once. Whatever a patient's rows
+hold, all of them together move the sum by at most C, and nobody else's part at all.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hubbub.errors import DataError
+from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, on_units
+from hubbub.learning.models import default_loss
+from hubbub.learning.per_record import Outer, Products, Stack, from_positions
+from hubbub.study import FeatureSums, Records
+
+torch.set_num_threads(1)
+MARGIN = 2.0**-9
+EMPTY = -1
+
+
+class Attentive(nn.Module):
+    """Words, attention and normalisation: every kind of site that vmap knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(self.words(words.long())).mean(1))
+
+
+def mlp(width: int, hidden: list[int], outputs: int = 3) -> nn.Module:
+    return build_model("mlp", inputs=(width,), hidden=hidden, outputs=outputs, seed=b"units")
+
+
+# By name: the model, the shape of a record, and the methods that take it.
+MODELS = {
+    "logistic": (
+        build_model("logistic", inputs=(6,), outputs=1, seed=b""),
+        (6,),
+        "chain vmap loop",
+    ),
+    "small": (mlp(6, [8]), (6,), "chain vmap loop"),
+    "wide": (mlp(60, [70, 80]), (60,), "chain vmap loop"),
+    "images": (
+        build_model("cnn", inputs=(1, 13, 13), outputs=3, hidden=[5], seed=b""),
+        (1, 13, 13),
+        "vmap loop",
+    ),
+    "words": (Attentive(), (5,), "vmap loop"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _as_they_were() -> Iterator[None]:
+    """Tasks write parameters into the model that they are given."""
+    before = {name: vector_of(model) for name, (model, *_) in MODELS.items()}
+    yield
+    for name, vector in before.items():
+        nn.utils.vector_to_parameters(torch.from_numpy(vector), MODELS[name][0].parameters())
+
+
+def vector_of(model: nn.Module) -> np.ndarray:
+    return nn.utils.parameters_to_vector(model.parameters()).detach().numpy().copy()
+
+
+def records_for(name: str, patients: np.ndarray, seed: int = 0) -> Records:
+    generator = np.random.default_rng(seed)
+    size = (len(patients), *MODELS[name][1])
+    inputs = generator.integers(0, 9, size) if name == "words" else generator.normal(size=size)
+    targets = generator.integers(0, 2 if name == "logistic" else 3, len(patients))
+    kind = np.float32 if name == "logistic" else np.int64
+    return Records(
+        inputs=inputs.astype(np.float32), targets=targets.astype(kind), patients=patients
+    )
+
+
+def task_of(name: str, records: Records, most: int, **options: object) -> TrainingTask:
+    known = {"clip": 1.0, "margin": MARGIN, "method": "auto"} | options
+    return TrainingTask(on_units(MODELS[name][0], most), records.capped(most), **known)
+
+
+def looped(model: nn.Module, records: Records, most: int, clip: float) -> np.ndarray:
+    """Patient by patient, row by row, in float64; nothing shared with the code under test."""
+    model = copy.deepcopy(model).double()
+    parameters = list(model.parameters())
+    total = np.zeros(sum(p.numel() for p in parameters))
+    for patient in np.unique(records.patients):
+        rows = np.flatnonzero(records.patients == patient)[:most]
+        gradient = np.zeros_like(total)
+        for row in rows:
+            outputs = model(torch.from_numpy(records.inputs[row : row + 1]).double())
+            target = torch.from_numpy(records.targets[row : row + 1])
+            target = target.double() if target.is_floating_point() else target
+            loss = default_loss(1 if outputs.dim() == 1 else outputs.shape[1], target.dtype)
+            found = torch.autograd.grad(loss(outputs, target).sum(), parameters)
+            gradient += np.concatenate([g.reshape(-1).numpy() for g in found]) / len(rows)
+        total += gradient * min(1.0, clip / max(np.linalg.norm(gradient), 1e-300))
+    return total
+
+
+# Against the loop ---------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("name", MODELS)
+def test_sums_by_patient_are_those_of_a_plain_loop(name: str, most: int) -> None:
+    generator = np.random.default_rng(most)
+    model, _, methods = MODELS[name]
+    records = records_for(name, generator.integers(0, 7, 23), most)
+    typical = np.linalg.norm(looped(model, records, most, 1e30)) / 7
+    for clip in (0.3 * typical, 3 * typical):
+        expected = looped(model, records, most, clip)
+        for method in methods.split():
+            task = task_of(name, records, most, clip=clip, method=method)
+            found = task.clipped_sum(vector_of(model), generator.permutation(task.count))
+            assert np.linalg.norm(found - expected) <= 4e-6 * np.linalg.norm(expected)
+
+
+def test_every_way_to_hold_a_layer_is_among_these_models() -> None:
+    ones = torch.ones
+    assert isinstance(from_positions(ones(2, 1, 70), ones(2, 1, 60)), Outer)
+    assert isinstance(from_positions(ones(2, 5, 70), ones(2, 5, 80)), Products)
+    assert isinstance(from_positions(ones(2, 5, 3), ones(2, 5, 8)), Stack)
+
+
+def test_a_record_of_each_patient_is_a_record() -> None:
+    records = records_for("wide", np.arange(12))
+    plain = Records(inputs=records.inputs, targets=records.targets)
+    model = MODELS["wide"][0]
+    alone = TrainingTask(model, plain, clip=0.5, margin=MARGIN, method="chain")
+    expected = alone.clipped_sum(vector_of(model), np.arange(12))
+    for most in (1, 4):  # places without a row count nothing
+        found = task_of("wide", records, most, clip=0.5).clipped_sum(
+            vector_of(model), np.arange(12)
+        )
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+# Whoever would cheat ------------------------------------------------------------------------------
+
+HOSTILE = (0.0, 1.0, -1.0, 1e-45, -1e-38, 1e-30, 3e4, -1e10, 1e18, -3e19, 1e30, 3e38, -3.4e38)
+
+
+def hostile_rows(generator: np.random.Generator, rows: int, width: int) -> np.ndarray:
+    """Rows of extremes, of rows that all but cancel each other, and of both."""
+    picked = generator.choice(np.array(HOSTILE), (rows, width))
+    turned = np.repeat(generator.choice(np.array(HOSTILE), (1, width)), rows, 0)
+    turned *= 1 + 1e-6 * generator.normal(size=(rows, 1))
+    kind = generator.integers(3)
+    found = picked if kind == 0 else turned if kind == 1 else np.where(picked > 0, picked, turned)
+    return np.clip(found, -3.4e38, 3.4e38).astype(np.float32)
+
+
+def changed(records: Records, rows: np.ndarray, targets: np.ndarray) -> Records:
+    """The first patient's rows exchanged for others."""
+    inputs, labels = records.inputs.copy(), records.targets.copy()
+    inputs[: len(rows)], labels[: len(rows)] = rows, targets
+    return Records(inputs=inputs, targets=labels, patients=records.patients)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("wide", "chain"), ("wide", "vmap"), ("small", "chain")]
+)
+def test_all_rows_of_a_patient_together_move_the_sum_by_at_most_the_clip(
+    name: str, method: str
+) -> None:
+    generator = np.random.default_rng(11)
+    model, (width,), _ = MODELS[name]
+    patients = np.repeat(np.arange(4), 3)
+    benign, rows = records_for(name, patients), np.array([2, EMPTY, 0, 3, 1])
+    without = np.where(rows == 0, EMPTY, rows)
+    moved, exchanged, base = [], [], None
+    for trial in range(24):
+        scale = float(generator.choice([1e-20, 1.0, 1e6, 1e15]))
+        parameters = (scale * generator.normal(size=vector_of(model).size)).astype(np.float32)
+        parameters = vector_of(model) if trial % 2 else parameters
+        mine, labels = hostile_rows(generator, 3, width), generator.integers(0, 3, 3)
+        task = task_of(name, changed(benign, mine, labels), 3, method=method)
+        there, absent = (task.clipped_sum(parameters, one) for one in (rows, without))
+        base = task_of(name, benign, 3, method=method).clipped_sum(parameters, rows)
+        assert np.isfinite(there).all()
+        moved.append(np.linalg.norm(there - absent))
+        exchanged.append(np.linalg.norm(there - base))
+    assert max(moved) <= 1 + MARGIN
+    assert max(exchanged) <= 2 + MARGIN
+    assert max(moved) > 0.5
+
+
+def test_rows_that_cancel_are_clipped_by_what_is_left_of_them() -> None:
+    """Two rows pull with 1e9 times the clip each, against each other: float32 would not add up."""
+    model = nn.Sequential(nn.Linear(64, 64, bias=False))
+    inputs = np.random.default_rng(3).normal(size=(2, 64)).astype(np.float32)
+    inputs[1] = -inputs[0]
+    inputs *= np.float32(1e9)
+    inputs[1, :7] *= np.float32(1 + 2**-12)
+    records = Records(inputs=inputs, targets=np.array([0, 0]), patients=np.array([5, 5]))
+    weights = np.zeros(64 * 64, np.float32)
+    task = TrainingTask(on_units(model, 2), records, clip=1.0, margin=MARGIN, method="chain")
+    found = task.clipped_sum(weights, np.array([0]))
+    expected = looped(_with(model, weights), records, 2, 1.0)
+    assert np.linalg.norm(found) <= 1 + 1e-6
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+def _with(model: nn.Module, weights: np.ndarray) -> nn.Module:
+    model = copy.deepcopy(model)
+    nn.utils.vector_to_parameters(torch.from_numpy(weights), model.parameters())
+    return model
+
+
+def exact_square(left: np.ndarray, right: np.ndarray) -> Fraction:
+    """|sum_t left_t (x) right_t|^2, exactly."""
+    rows = [[Fraction(float(x)) for x in row] for row in left]
+    columns = [[Fraction(float(x)) for x in row] for row in right]
+    entries = (
+        sum(rows[t][i] * columns[t][j] for t in range(len(rows)))
+        for i in range(left.shape[1])
+        for j in range(right.shape[1])
+    )
+    return sum((entry**2 for entry in entries), Fraction(0))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_norm_of_products_is_never_too_small(kind: type) -> None:
+    generator = np.random.default_rng(5)
+    far = 1e37 if kind is np.float32 else 1e120
+    for trial in range(60):
+        left, right = (generator.normal(size=(3, 4)).astype(kind) for _ in range(2))
+        if trial % 3 == 1:  # what cancels but for the last digits
+            left[1], right[1] = -left[0], right[0] * kind(1 + 2.0**-20)
+            left[2] *= kind(1e-9)
+        if trial % 3 == 2:
+            left *= generator.choice([far, 1.0, 1 / far], size=(3, 1)).astype(kind)
+            right *= generator.choice([far, 1.0, 1 / far], size=(3, 1)).astype(kind)
+        sides = (torch.from_numpy(one[None]) for one in (left, right))
+        found = Fraction(float(Products.of(*sides).norms()[0]))
+        assert found**2 >= exact_square(left, right) * Fraction(1 - 2.0**-40)
+        if trial % 3 == 0:
+            assert found**2 <= exact_square(left, right) * Fraction(1 + 2.0**-30)
+
+
+# Nobody else --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("wide", "chain"), ("small", "chain"), ("words", "vmap")]
+)
+def test_a_patients_part_is_the_same_whoever_else_is_there(name: str, method: str) -> None:
+    """Bit for bit: others' rows, their number and the order of the file do not matter."""
+    mine = records_for(name, np.zeros(3, dtype=np.int64), seed=1)
+    found = set()
+    for seed, others in ((2, [1, 1, 2, 2, 2, 2]), (3, [1, 2, 3, 3, 4]), (4, [7])):
+        whose = np.concatenate([np.zeros(3, dtype=np.int64), others])
+        more = records_for(name, whose, seed)
+        inputs, targets = more.inputs.copy(), more.targets.copy()
+        inputs[:3], targets[:3] = mine.inputs, mine.targets
+        order = np.argsort(np.random.default_rng(seed).uniform(size=len(whose)))
+        order[np.isin(order, range(3))] = range(3)  # a patient's own order is the patient's
+        records = Records(inputs=inputs[order], targets=targets[order], patients=whose[order])
+        task = task_of(name, records, 4, method=method, capacity=9, rows=6)
+        rows = np.array([EMPTY, EMPTY, 0, EMPTY, EMPTY, EMPTY])
+        found.add(task.clipped_sum(vector_of(MODELS[name][0]), rows).tobytes())
+    assert len(found) == 1
+
+
+def test_rows_beyond_the_cap_are_left_out_unseen() -> None:
+    records = records_for("small", np.array([4, 1, 4, 4, 1, 4]))
+    model, found = MODELS["small"][0], set()
+    for value in (0.0, 1e20):
+        inputs = records.inputs.copy()
+        inputs[[3, 5]] = value  # the third and fourth of patient 4
+        other = Records(inputs=inputs, targets=records.targets, patients=records.patients)
+        task = task_of("small", other, 2)
+        assert task.count == 2
+        found.add(task.clipped_sum(vector_of(model), np.arange(2)).tobytes())
+    assert len(found) == 1
+    assert len(records.capped(2)) == 4
+    assert len(records.capped(1000)) == 6
+
+
+class Refusing(nn.Module):
+    """Raises on a row whose first number is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if bool((rows[..., 0] > 100).any()):
+            raise ValueError("no")
+        return self.layer(rows)
+
+
+def test_a_patient_with_a_row_at_which_the_model_raises_adds_nothing() -> None:
+    model = Refusing()
+    records = records_for("small", np.repeat(np.arange(3), 2))
+    inputs = records.inputs.copy()
+    inputs[3, 0] = 1000.0
+    spoiled = Records(inputs=inputs, targets=records.targets, patients=records.patients)
+    units, parameters = on_units(model, 2), vector_of(model)
+    options = {"clip": 1.0, "margin": MARGIN, "method": "loop"}
+    found = TrainingTask(units, spoiled, **options).clipped_sum(parameters, np.arange(3))
+    others = TrainingTask(units, records, **options).clipped_sum(parameters, np.array([0, 2]))
+    np.testing.assert_allclose(found, others, rtol=0, atol=1e-7)
+
+
+def test_a_model_on_rows_takes_no_patients_and_one_on_units_nothing_else() -> None:
+    """What is clipped must be what the plan says: never silently the other of the two."""
+    model = MODELS["small"][0]
+    records = records_for("small", np.array([0, 0, 1]))
+    plain = Records(inputs=records.inputs, targets=records.targets)
+    for given, units in ((records, model), (plain, on_units(model, 2))):
+        with pytest.raises(DataError, match=r"data\.patient"):
+            TrainingTask(units, given, clip=1.0, margin=MARGIN, method="chain")
+
+
+# Other sums ---------------------------------------------------------------------------------------
+
+
+def test_an_evaluation_counts_patients_by_the_mean_of_their_rows() -> None:
+    model, most = MODELS["small"][0], 3
+    records = records_for("small", np.array([0, 0, 0, 1, 2, 2]))
+    task = EvaluationTask(on_units(model, most), records)
+    found = task.clipped_sum(vector_of(model), np.arange(3))
+    with torch.no_grad():
+        outputs = model(torch.from_numpy(records.inputs))
+        targets = torch.from_numpy(records.targets)
+        losses = nn.functional.cross_entropy(outputs, targets, reduction="none").numpy() / 5
+        right = (outputs.argmax(1) == targets).numpy()
+    means = [[v[records.patients == p].mean() for p in range(3)] for v in (right, losses)]
+    np.testing.assert_allclose(found, [3, *np.sum(means, axis=1)], atol=1e-6)
+
+
+def test_standardisation_counts_patients_by_the_mean_of_their_rows() -> None:
+    records = records_for("small", np.array([0, 0, 0, 1, 2, 2]))
+    found = FeatureSums(records, 2.0, most=3).clipped_sum(np.zeros(0, np.float32), np.arange(3))
+    scaled = np.clip(records.inputs / 2.0, -1, 1)
+    means = [[v[records.patients == p].mean(0) for p in range(3)] for v in (scaled, scaled**2)]
+    np.testing.assert_allclose(found, [3, *np.sum(means, axis=1).reshape(-1)], atol=1e-6)
+
+
+def test_a_patient_is_held_back_whole_and_by_no_other() -> None:
+    records = records_for("small", np.repeat(np.arange(200), 3))
+    back = held_back(records, 0.3, b"study")
+    whole = back.reshape(200, 3)
+    assert (whole.all(1) | ~whole.any(1)).all()
+    assert 25 < whole.all(1).sum() < 95  # 60 are expected, with a deviation of 6.5
+    order = np.random.default_rng(0).permutation(200)
+    rows = (3 * order[:90, None] + np.arange(3)).reshape(-1)  # some of them, in another order
+    assert (held_back(records.part(rows), 0.3, b"study") == back[rows]).all()
+
+
+def test_records_know_their_patients() -> None:
+    records = records_for("small", np.array(["b", "a", "b"]))
+    assert records.units == 2
+    assert records.patients is not None
+    together = Records.together([records, records.part(np.array([1]))])
+    assert together.units == 3
+    assert len(together) == 4
+    for wrong in (np.zeros(2, np.int64), np.zeros(3), np.zeros((3, 1), np.int64), ["b", "a", "b"]):
+        with pytest.raises(DataError, match="expected patients as an array"):
+            Records(inputs=records.inputs, targets=records.targets, patients=wrong)  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""The ledger knows what each study protects: records, or patients with all of theirs (P21)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from hubbub.assurance.ledger.dp_event import event_of
+from hubbub.assurance.ledger.privacy_ledger import Cap, Entry, Ledger
+from hubbub.assurance.ledger.row_cost import kind_of
+from hubbub.assurance.ledger.tally import Tally
+from hubbub.cli import main
+from hubbub.errors import BudgetError, UserError
+from hubbub.planning import plan
+from hubbub.privacy import Composition, Step, release
+from hubbub.study import Study
+from ledger.book import DELTA, OTHER, RELATION, entry
+
+STEP = {"noise_multiplier": 4.0, "sample_rate": 0.1, "sampling": "poisson"}
+OF_PATIENTS = {"unit": "patient", "most_per_patient": 5}
+
+
+def tally(*entries: Entry) -> Tally:
+    found = Tally()
+    for one in entries:
+        found.add(one)
+    return found
+
+
+def epsilon(found: Tally, relation: str = RELATION) -> float:
+    return found.epsilon(delta=DELTA, relation=relation)
+
+
+def record_rows(count: int, **more: object) -> list[Entry]:
+    return [entry(number, **STEP, **more) for number in range(1, count + 1)]
+
+
+def patient_rows(count: int) -> list[Entry]:
+    rows = range(1, count + 1)
+    return [entry(number, study=OTHER, **STEP, **OF_PATIENTS) for number in rows]
+
+
+def test_a_row_of_records_is_written_as_ever_and_read_as_ever() -> None:
+    plain = entry(1).to_dict()
+    assert not {"unit", "most_per_patient"} & set(plain)
+    assert Entry.of(json.loads(json.dumps(plain))) == entry(1)
+    for kind in (OF_PATIENTS, {"most_per_patient": 3}):
+        one = entry(1, **kind)
+        assert Entry.of(json.loads(json.dumps(one.to_dict()))) == one
+    with pytest.raises(Exception, match="unit"):
+        entry(1, unit="visit")
+
+
+def test_a_studys_rows_say_what_its_unit_is() -> None:
+    made = Study.from_table(
+        {
+            "study": {"name": "p"},
+            "parties": {"silos": 3, "colluders": 0},
+            "data": {"source": "in-memory", "patient": "pid", "most_per_patient": 4, "records": 90},
+            "model": {"kind": "logistic", "inputs": [3]},
+            "training": {"steps": 3, "sample_rate": 0.2, "evaluate": {"every": 1, "epsilon": 0.2}},
+            "privacy": {"epsilon": 2.0, "delta": 1e-5},
+        }
+    )
+    whole = plan(made)
+    for one in (whole, *(query.plan for query in whole.queries)):
+        assert (kind_of(one).unit, kind_of(one).most_per_patient) == ("patient", 4)
+    alone = replace(made, toml="", data=replace(made.data, patient=""))
+    assert (kind_of(plan(alone)).unit, kind_of(plan(alone)).most_per_patient) == ("record", 4)
+
+
+def test_studies_of_one_unit_cost_what_they_ever_did() -> None:
+    records, patients = tally(*record_rows(20)), tally(*patient_rows(20))
+    assert epsilon(records) == epsilon(patients)
+    assert (records.unit, patients.unit) == ("record", "patient")
+    capped = tally(*record_rows(20, most_per_patient=5))  # no patient is promised anything here
+    assert epsilon(capped) == epsilon(records)
+
+
+def test_records_count_for_a_patient_as_often_as_a_patient_has_some() -> None:
+    """Beside a study of patients, 20 steps on records are 20 steps on units of up to 3 (P20)."""
+    found = tally(*record_rows(20, most_per_patient=3), *patient_rows(10))
+    whole = [
+        release(Step(**STEP, count=20, records_per_unit=3), RELATION),
+        release(Step(**STEP, count=10), RELATION),
+    ]
+    exact = Composition(whole).epsilon(DELTA)
+    assert exact.lower <= epsilon(found) <= exact.upper * (1 + 1e-9)
+    assert epsilon(found) > 1.5 * epsilon(tally(*record_rows(30)))
+    single = tally(*record_rows(20, most_per_patient=1), *patient_rows(10))
+    assert epsilon(single) == pytest.approx(epsilon(tally(*patient_rows(30))), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("more", "relation"),
+    [
+        ({}, RELATION),
+        ({"most_per_patient": 3}, "substitute"),
+        ({"most_per_patient": 3, "projection": "gaussian", "dimension": 9}, RELATION),
+        ({"most_per_patient": 3, "sampling": "without-replacement", "records": 99}, "substitute"),
+    ],
+)
+def test_nothing_is_promised_to_patients_where_there_is_no_account(
+    more: dict[str, object], relation: str
+) -> None:
+    kind = STEP | more
+    found = tally(entry(1, **kind), *patient_rows(1))
+    assert epsilon(found, relation) == float("inf")
+    assert epsilon(tally(*patient_rows(1)), relation) < 50
+
+
+def test_a_cap_refuses_to_mix_units_that_cannot_be_compared(tmp_path) -> None:
+    """Whichever study comes first; nothing is written."""
+    for number, (first, second) in enumerate(permutations((*record_rows(1), *patient_rows(1)))):
+        with Ledger(tmp_path / f"{number}.sqlite") as ledger:
+            ledger.set_cap(Cap(epsilon=20.0, delta=DELTA, relation=RELATION))
+            ledger.charge(first)
+            with pytest.raises(BudgetError, match=r"to state data\.most_per_patient"):
+                ledger.charge(second)
+            assert len(ledger) == 1
+    with Ledger(tmp_path / "stated.sqlite") as ledger:
+        ledger.set_cap(Cap(epsilon=20.0, delta=DELTA, relation=RELATION))
+        for one in (*record_rows(1, most_per_patient=3), *patient_rows(1)):
+            ledger.charge(one)
+        assert len(ledger) == 2
+
+
+def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.charge(patient_rows(1)[0])
+    assert main(["ledger", "show", str(path)]) == 0
+    assert "that of a patient" in capsys.readouterr().out
+    with Ledger(path) as ledger:
+        ledger.charge(record_rows(1)[0])
+    assert main(["ledger", "show", str(path)]) == 0
+    assert "nothing is promised to patients" in capsys.readouterr().out
+    assert main(["ledger", "show", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["unit"], found["epsilon"]) == ("patient", None)
+
+
+def test_events_of_two_units_are_no_event_of_dp_accounting() -> None:
+    kinds = {one.kind: 1 for one in (*record_rows(1, most_per_patient=3), *patient_rows(1))}
+    with pytest.raises(UserError, match="entries of one unit"):
+        event_of(kinds)
+    assert event_of({patient_rows(1)[0].kind: 2})["events"]

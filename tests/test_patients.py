@@ -1,0 +1,298 @@
+"""A study whose unit is the patient: what it may say, what it plans, and what is read of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hubbub
+from hubbub import Study, plan
+from hubbub.cli import main
+from hubbub.errors import DataError, StudyError
+from hubbub.study import Records, sources
+from hubbub.training import PreparedStudy
+
+SILOS = ("north", "south", "west")
+
+
+def study(**changes: dict[str, Any]) -> Study:
+    made: dict[str, Any] = {
+        "study": {"name": "patients"},
+        "parties": {"names": list(SILOS), "colluders": 0},
+        "data": {
+            "files": "{name}.csv",
+            "target": "ill",
+            "records": 60,
+            "patient": "pid",
+            "most_per_patient": 3,
+            "columns": {"dose": {"low": 0, "high": 1}},
+        },
+        "model": {"kind": "logistic"},
+        "training": {"steps": 3, "sample_rate": 0.3},
+        "privacy": {"epsilon": 4.0, "delta": 1e-5},
+    }
+    for key, values in changes.items():
+        made[key] |= values
+    made["data"] = {key: value for key, value in made["data"].items() if value is not None}
+    return Study.from_table(made)
+
+
+def table(rows: list[tuple[str, float, int]]) -> str:
+    return "\n".join(["pid,dose,ill", *(f"{who},{dose},{ill}" for who, dose, ill in rows)]) + "\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twenty patients of each silo with one to four rows, which are not beside each other."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(SILOS):
+        rng = np.random.default_rng(number)
+        rows = [
+            (f"P{p}", round(rng.uniform(), 3), p % 2) for p in range(20) for _ in range(1 + p % 4)
+        ]
+        Path(f"{name}.csv").write_text(table([rows[i] for i in rng.permutation(len(rows))]))
+    return tmp_path
+
+
+# What a study may say -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"most_per_patient": None}, "the key data.most_per_patient, a whole number, got nothing"),
+        ({"most_per_patient": 0}, "data.most_per_patient to be a whole number from 1 to 1000"),
+        ({"most_per_patient": 1001}, "data.most_per_patient to be a whole number from 1 to 1000"),
+        ({"patient": "ill"}, "data.patient to be a column that is neither the target nor"),
+        ({"patient": "dose"}, "data.patient to be a column that is neither the target nor"),
+        ({"patient": ""}, "data.patient to be a column that is neither the target nor"),
+        ({"columns": None}, "data.patient to be beside data.columns"),
+        (
+            {"files": None, "columns": None, "source": "hubbub.datasets:heart"},
+            "data.patient to be absent for a built-in source",
+        ),
+    ],
+)
+def test_a_patient_is_a_column_of_its_own_with_a_public_cap(
+    data: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(StudyError, match=says):
+        study(data=data)
+
+
+def test_a_study_without_patients_keeps_its_id_and_one_with_them_its_text() -> None:
+    plain = study(data={"patient": None, "most_per_patient": None})
+    assert b"patient" not in plain.canonical.replace(b'"name":"patients"', b"")
+    whole, alone = study(), study(data={"patient": None})
+    assert len({plain.id, whole.id, alone.id, study(data={"most_per_patient": 4}).id}) == 4
+    for one in (whole, alone):
+        assert Study.parse(one.as_toml()).id == one.id
+
+
+# What it plans ------------------------------------------------------------------------------------
+
+
+def test_the_promise_to_a_patient_is_the_studys_own() -> None:
+    made = plan(study())
+    assert made.patient is not None
+    assert made.noise_multiplier == plan(study(data={"patient": None})).noise_multiplier
+    assert made.patient.epsilon == made.stated.epsilon
+    assert made.patient.who == "a patient with up to 3 records"
+    twice = made.patient.in_two_silos
+    assert twice is not None
+    assert made.stated.epsilon < twice < 50
+    step = {"noise_multiplier": made.noise_multiplier, "sample_rate": 0.3, "steps": 3}
+    exact = hubbub.epsilon(delta=1e-5, records_per_unit=2, **step)
+    assert exact.lower <= twice <= exact.upper * 1.001  # what finite precision adds
+    assert any("a patient of two silos is two units" in one for one in made.warnings)
+    assert made.to_dict()["unit"] == "patient"
+
+
+def test_the_cap_alone_shows_what_a_patient_is_promised() -> None:
+    """Each record is a unit: the patient's row is that of P20."""
+    made = plan(study(data={"patient": None}))
+    assert made.patient is not None
+    step = {"noise_multiplier": made.noise_multiplier, "sample_rate": 0.3, "steps": 3}
+    exact = hubbub.epsilon(delta=1e-5, records_per_unit=3, **step)
+    assert made.patient.epsilon is not None
+    assert exact.lower <= made.patient.epsilon <= exact.upper * 1.001
+    assert made.to_dict()["unit"] == "record"
+    assert any("data.patient makes the patient the unit" in one for one in made.warnings)
+    one = plan(study(data={"patient": None, "most_per_patient": 1}))
+    assert one.patient is not None
+    assert one.patient.epsilon == one.stated.epsilon
+
+
+def test_evaluation_and_standardisation_are_in_a_patients_row() -> None:
+    asked = {"training": {"evaluate": {"every": 1, "epsilon": 1.0}}}
+    found = []
+    for changes in ({}, asked):
+        made = plan(study(**changes, data={"patient": None}))
+        assert made.patient is not None
+        assert made.patient.epsilon is not None
+        found.append(made.patient.epsilon / made.stated.epsilon)
+    assert found[1] > 1.5
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"sampling": "without-replacement", "sample_rate": 0.3},
+        {"sample_rate": 0.3},
+    ],
+)
+def test_a_patients_row_without_an_account_is_left_open(training: dict[str, Any]) -> None:
+    changes = {"training": training, "privacy": {"relation": "substitute"}}
+    alone = plan(study(data={"patient": None}, **changes)).patient
+    whole = plan(study(**changes))
+    assert alone is not None
+    assert alone.epsilon is None
+    assert whole.patient is not None
+    assert whole.patient.epsilon == whole.stated.epsilon  # one unit has the study's account
+    assert whole.patient.in_two_silos is None
+    assert any("epsilon of both is at most" in one for one in whole.warnings)
+
+
+def test_the_plan_and_the_report_show_the_row(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("study.toml").write_text(study().as_toml())
+    assert main(["plan", "study.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "about one patient" in said
+    assert "about a patient" in said
+    assert "with up to 3 records" in said
+    result = hubbub.run(study(), out=home / "run")
+    page = result.report().read_text()
+    assert "a patient with up to 3 records" in page
+    assert "any single patient" in page
+    alone = hubbub.run(study(data={"patient": None}), out=home / "alone")
+    assert "weaker: each record is a unit" in alone.report().read_text()
+
+
+# What is read -------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_patient_are_one_unit_and_no_more_than_the_cap(home: Path) -> None:
+    found = sources.records(study(), "north")
+    assert found.units == 20
+    assert found.patients is not None
+    assert np.bincount(found.patients).max() == 3
+    assert len(found) == 5 * (1 + 2 + 3 + 3)
+    whole = PreparedStudy.of(study())
+    assert [task.count for task in whole.tasks] == [20, 20, 20]
+    assert "patients" not in repr(found)
+    with pytest.raises(DataError, match=r"state data\.capacity as large as it is"):
+        PreparedStudy.of(study(data={"capacity": 19}))
+    PreparedStudy.of(study(data={"capacity": 20}))  # of patients, not of rows
+
+
+def test_a_spelling_is_a_patient_and_a_gap_is_nobody(home: Path) -> None:
+    Path("north.csv").write_text(table([("7", 0.1, 0), ("7.0", 0.2, 1), ("07", 0.3, 1)]))
+    assert sources.records(study(), "north").units == 2
+    Path("north.csv").write_text(table([("7", 0.1, 0), ("", 0.2, 1)]))
+    with pytest.raises(DataError, match=r"a patient in north\.csv, column 'pid', row 2"):
+        sources.records(study(), "north")
+    Path("north.csv").write_text("dose,ill\n0.1,1\n")
+    with pytest.raises(DataError, match="expected a column 'pid'"):
+        sources.records(study(), "north")
+
+
+def test_a_functions_records_say_whose_they_are_where_the_study_does() -> None:
+    plain = Records(inputs=np.ones((2, 1), np.float32), targets=np.zeros(2, np.float32))
+    whose = Records(inputs=plain.inputs, targets=plain.targets, patients=np.array([1, 1]))
+    with_patients, without = study().data, study(data={"patient": None}).data
+    assert sources.units_of(with_patients, "north", whose).units == 1
+    assert sources.units_of(with_patients, "test", whose).patients is None
+    for data, records in ((with_patients, plain), (without, whose)):
+        with pytest.raises(DataError, match=r"as data\.patient says"):
+            sources.units_of(data, "north", records)
+
+
+# Whole runs ---------------------------------------------------------------------------------------
+
+
+def test_everything_that_trains_knows_patients(home: Path) -> None:
+    changes = {
+        "data": {"standardise": {"epsilon": 0.5}},
+        "training": {"evaluate": {"every": 1, "epsilon": 0.5}},
+    }
+    one = study(**changes)
+    assert hubbub.run(one).final["step"] == 3
+    for baseline in ("trusted", "local-dp", "alone", "non-private"):
+        assert hubbub.run(one, baseline=baseline).final["step"] == 3
+    assert hubbub.rehearse(one)[0].final["step"] == 3
+    assert hubbub.audit(one, runs=2, canaries=50).canaries == 50  # each is a unit
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training": {"projection": 2, "projection_kind": "layers"}},
+        {
+            "training": {"sampling": "without-replacement", "sample_rate": 0.2},
+            "privacy": {"relation": "substitute"},
+        },
+    ],
+)
+def test_patients_are_projected_and_drawn_jointly(home: Path, changes: dict[str, Any]) -> None:
+    assert hubbub.run(study(**changes)).final["step"] == 3
+
+
+def test_fit_takes_patients_beside_the_records() -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(-1, 1, (30, 2))
+    silos = {name: (inputs, (inputs[:, 0] > 0).astype(int)) for name in SILOS}
+    whose = dict.fromkeys(SILOS, np.repeat([f"p{k}" for k in range(10)], 3))
+    result = hubbub.fit(silos, epsilon=8, steps=2, patients=whose, most_per_patient=3)
+    assert result.plan.study.data.records == 30
+    assert result.plan.study.data.unit == "patient"
+    with pytest.raises(StudyError, match=r"data\.most_per_patient"):
+        hubbub.fit(silos, epsilon=8, patients=whose)
+    lacking, gaps = {name: whose[name] for name in SILOS[:2]}, whose | {"north": [None] * 30}
+    with pytest.raises(DataError, match="expected the patients of west"):
+        hubbub.fit(silos, epsilon=8, patients=lacking, most_per_patient=3)
+    with pytest.raises(DataError, match="expected a patient for every record of north"):
+        hubbub.fit(silos, epsilon=8, patients=gaps, most_per_patient=3)
+
+
+# Drafts and checks --------------------------------------------------------------------------------
+
+
+def test_a_draft_of_patients_is_ready_and_its_tidy_copies_name_nobody(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [f"{name}.csv" for name in SILOS]
+    options = ["--target", "ill", "--patient", "pid", "--tidy", "tidy"]
+    assert main(["init", *files, *options, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ready"]
+    assert "data.most_per_patient" in found["private"]
+    drafted = Study.load("study.toml")
+    assert drafted.data.patient == "pid"
+    assert drafted.data.most_per_patient == 5  # four, rounded up
+    assert drafted.data.records == 60
+    assert drafted.data.capacity == (30,)
+    assert "P1" not in Path("tidy/north.csv").read_text()
+    assert sources.records(drafted, "north").units == 20
+    assert main(["init", *files, "--patient", "who", "--out", "other.toml"]) == 2
+    assert "expected --patient to name a column" in capsys.readouterr().err
+
+
+def test_a_check_says_what_is_wrong_with_patients(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("study.toml").write_text(study(data={"test": "test.csv"}).as_toml())
+    Path("test.csv").write_text("dose,ill\n" + "0.5,1\n0.1,0\n" * 10)  # needs no patients
+    assert main(["check", "study.toml"]) == 0
+    assert "records are beyond the 3 of a patient" in capsys.readouterr().out
+    Path("west.csv").write_text(table([("", 0.1, 0), ("P1", 0.2, 1)]))
+    Path("south.csv").write_text("dose,ill\n0.1,1\n")
+    assert main(["check", "study.toml"]) == 2
+    said = capsys.readouterr().out
+    assert "nobody's record" in said
+    assert "south.csv" in said
