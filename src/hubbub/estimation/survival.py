@@ -129,7 +129,7 @@ class Survival:
             named.insert(0, ("", _together(courses)))
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self._sets.bins]
-        tested = self.test and len(blocks) > 1 and all(course.length for course in courses)
+        tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return Answer(
             kind=self.kind,
             title=self.title,

@@ -31,6 +31,7 @@ from hubbub.planning.exposure import (
 from hubbub.planning.joint_batches import as_table
 from hubbub.planning.mask_degree import is_sparse
 from hubbub.planning.model_size import is_dimension, record_shape, told_shape
+from hubbub.planning.noise_correlation import Correlation
 from hubbub.planning.pairing import (
     BOUNDED,
     EXACT,
@@ -40,8 +41,10 @@ from hubbub.planning.pairing import (
     Mechanism,
     Projected,
     attempts_of_list,
+    epsilon_of,
     is_exact,
     joint_batch,
+    least_certified,
     mechanism_of,
     releases,
     releases_of_units,

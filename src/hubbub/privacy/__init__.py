@@ -17,7 +17,16 @@ from hubbub.privacy.arguments import (
     SAMPLINGS,
     whole,
 )
-from hubbub.privacy.canary_guesses import Rates, Trials, chosen_rule, lower_bound, rates_of
+from hubbub.privacy.canary_guesses import (
+    Rates,
+    Rule,
+    Trials,
+    chosen_rule,
+    lower_bound,
+    rates_of,
+    widest_rule,
+    worst_rates,
+)
 from hubbub.privacy.certificate import Certificate
 from hubbub.privacy.effort import limited
 from hubbub.privacy.mechanism import (

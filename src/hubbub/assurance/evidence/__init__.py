@@ -7,10 +7,13 @@ one thing that was checked.
 from hubbub.assurance.evidence.audit_result import (
     AUDIT,
     SIDES,
+    SMALL_SHARE,
     audit_to_dict,
     bounds_of,
     check_auditable,
     check_size,
+    choosing_runs,
+    epsilon_shown,
     read_audit,
     remedy,
     write_audit,
