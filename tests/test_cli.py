@@ -224,6 +224,8 @@ def test_demo_compares_every_mode(ask):
     assert found["many"]["auc"].keys() == set(MODES) - {"alone"}
     assert found["many"]["adversary"] == "aggregator + 5 silos"
     assert (Path(found["many"]["out"]) / "report.html").exists()
+    assert found["statistics"]["baseline"]["rows"]
+    assert "Quantiles of age" in Path("demo/statistics/report.html").read_text()
 
 
 @pytest.mark.usefixtures("short_demo")

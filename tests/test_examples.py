@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 WARDS = ROOT / "examples" / "wards.py"
-SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS})
+FOLLOWUP = ROOT / "examples" / "followup.py"
+SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS, FOLLOWUP})
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 COMMAND = "import sys; from hubbub.cli import main; sys.exit(main())"
 NEW = "patient,age,sex,systolic,smoker\nn1,71,F,162,yes\nn2,34,M,118,no\n"
@@ -45,6 +46,26 @@ def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> N
     assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     python("-c", code, folder=tmp_path)
+
+
+def test_the_page_of_statistics_shows_the_study_of_its_example() -> None:
+    page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    shown = re.findall(r"(?ms)^```toml\n(.*?)^```", page)[0].splitlines()
+    assert set(shown) <= set(FOLLOWUP.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.slow
+def test_the_page_of_statistics_can_be_followed(tmp_path: Path) -> None:
+    """Its commands, in order, on the made-up clinics."""
+    python(FOLLOWUP, folder=tmp_path)
+    page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    commands = re.findall(r"(?m)^\$ hubbub (.+)$", page)
+    assert len(commands) == 3
+    for command in commands:
+        python("-c", COMMAND, *shlex.split(command), folder=tmp_path)
+    run = tmp_path / "runs" / "followup"
+    assert json.loads((run / "statistics.json").read_text())["statistics"]["hazards"]["rows"]
+    assert (run / "tables" / "survival-curves.csv").exists()
 
 
 @pytest.mark.slow

@@ -97,6 +97,11 @@ def _rehearse(options: argparse.Namespace) -> int:
     from hubbub.training import rehearse
 
     study, repeats = Study.load(options.study), _repeats(options)
+    if not study.trains:
+        raise UserError(
+            "expected a study that trains a model, got one of statistics alone; hubbub plan says "
+            "how exact they will be, and hubbub.rehearse gives answers to made-up records"
+        )
     if not sources.has_test_set(study) and study.training.evaluate is None:
         raise UserError(
             "expected something to measure a rehearsal by, got a study without; state data.test, "

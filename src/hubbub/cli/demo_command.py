@@ -1,4 +1,4 @@
-"""`hubbub demo`: two stories from real hospitals, or the first of them among processes."""
+"""`hubbub demo`: stories from real hospitals, or the first of them among processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.cli.answer_output import show_answers
 from hubbub.cli.output import add_command, bar, emit, number, say, table
 from hubbub.cli.training_commands import margin, new_folder, show_plan
 from hubbub.errors import DataError, UserError
@@ -80,9 +81,17 @@ _DEALT = replace(
 )
 
 
+# Statistics of the same places: of those whose records are shipped, and of those that are fetched.
+_ASKED = ("heart_statistics.toml", "dialysis_statistics.toml")
+_SAID = (
+    "{silos} silos answered in one noisy sum, epsilon {epsilon}: intervals and tests include the "
+    "noise"
+)
+
+
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    words = "two studies of real hospitals, end to end, beside what else could be done"
+    words = "studies of real hospitals, end to end, beside what else could be done"
     demo = add_command(commands, "demo", words, _demo)
     demo.add_argument("--out", type=Path, help="folder for the runs; default runs/demo-<time>")
     demo.add_argument(
@@ -112,17 +121,34 @@ def _demo(options: argparse.Namespace) -> int:
             f"expected an empty or new folder for the runs, got {out} with files in it; choose "
             "another --out"
         )
-    found = {}
-    for story in (_FEW, _many(options)):
+    found, many = {}, _many(options)
+    for story in (_FEW, many):
         found[story.key] = told = _told(story, out, options)
         if not options.json:
             _show(story, told)
+    answers = _asked(_ASKED[many is _MANY], out / "statistics", options)
     seconds = time.perf_counter() - start
     if options.json:
-        emit({**_content(found["few"]), "many": _content(found["many"]), "seconds": seconds})
+        more = {"many": _content(found["many"]), "statistics": answers}
+        emit({**_content(found["few"]), **more, "seconds": seconds})
     else:
-        say(f"{seconds:.0f} s; open {out / 'few' / 'report.html'}")
+        pages = " and ".join(str(out / key / "report.html") for key in ("few", "statistics"))
+        say(f"{seconds:.0f} s; open {pages}")
     return 0
+
+
+def _asked(file: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """A study of statistics alone: its answers as plain values, by name."""
+    from hubbub.training import run
+
+    study = Study.parse(study_text(file))
+    with bar(study.name, study.training.steps, quiet=options.json) as progress:
+        found = run(study, out, progress=lambda step, _: progress.reach(step))
+    answers = {name: one.to_dict() for name, one in found.statistics.items()}
+    if not options.json:
+        show_answers(answers)
+        say(_SAID.format(epsilon=number(found.epsilon, 3), silos=study.parties.silos))
+    return answers
 
 
 def _many(options: argparse.Namespace) -> _Story:

@@ -117,7 +117,7 @@ def _histogram(answer: Answer) -> markup.Html:
     rows = [row for row in answer["rows"] if row["quantity"] == "share"]
     bins = [row for row in rows if row["level"] != "missing"]
     items = [
-        charts.Bar(name=row["level"], value=row["value"], ends=(row["low"], row["high"]))
+        charts.BinShare(name=row["level"], value=row["value"], ends=(row["low"], row["high"]))
         for row in bins
     ]
     tops = [0.0, *(end for one in items for end in one.ends)]

@@ -68,8 +68,8 @@ class Steps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
-    """A bar with the ends of its interval."""
+class BinShare:
+    """A bar of a histogram with the ends of its interval."""
 
     name: str
     value: float
@@ -221,7 +221,7 @@ def _stairs(
 
 
 def bars(
-    items: Sequence[Bar], up: scales.Scale, *, labels: tuple[str, str], described: str
+    items: Sequence[BinShare], up: scales.Scale, *, labels: tuple[str, str], described: str
 ) -> markup.Html:
     """Bars side by side, each with a line for its interval; every few of them are named."""
     across = scales.Scale(low=0, high=len(items), start=LEFT, end=RIGHT, ticks=())

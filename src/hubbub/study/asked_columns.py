@@ -28,7 +28,7 @@ def columns_of(data: Data) -> dict[str, Column]:
             f"{data.source or 'no columns'}; declare the columns with their bounds and categories"
         )
     found = {column.name: column for column in data.columns}
-    if data.files and data.target:
+    if data.files and data.target and data.outcome is None:
         found[data.target] = Column(name=data.target, categories=spellings_of(data))
     return found
 

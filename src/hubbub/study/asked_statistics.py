@@ -179,7 +179,7 @@ def _question(name: str, table: Mapping[str, Any], columns: Columns) -> Question
     path = f"statistics.{key_of(name)}"
     section = Section(path, table, (*_COMMON, *_MORE))
     kind = section.text("kind", None, options=tuple(_KEYS))
-    reader = _Reader(section, kind, columns)
+    reader = _AskedKeys(section, kind, columns)
     for key in (key for key in _MORE if key not in _KEYS[kind]):
         reader.section.absent(key, f'for kind = "{kind}"')
     return Question(
@@ -192,7 +192,7 @@ def _question(name: str, table: Mapping[str, Any], columns: Columns) -> Question
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _AskedKeys:
     """The keys of one question, held against the columns."""
 
     section: Section
@@ -288,7 +288,7 @@ def _numbers(value: object) -> tuple[float, ...]:
     return tuple(float(one) + 0.0 for one in value)
 
 
-def _table(reader: _Reader) -> dict[str, Any]:
+def _table(reader: _AskedKeys) -> dict[str, Any]:
     by = reader.group()
     names = reader.section.texts("columns", tuple(one for one in reader.columns if one != by))
     wrong = [one for one in names if one not in reader.columns or one == by]
@@ -299,12 +299,12 @@ def _table(reader: _Reader) -> dict[str, Any]:
     return {"columns": names, "by": by}
 
 
-def _histogram(reader: _Reader) -> dict[str, Any]:
+def _histogram(reader: _AskedKeys) -> dict[str, Any]:
     column = reader.of("column", numeric=True)
     return {"column": column.name, "bins": reader.edges(column)}
 
 
-def _quantiles(reader: _Reader) -> dict[str, Any]:
+def _quantiles(reader: _AskedKeys) -> dict[str, Any]:
     column = reader.of("column", numeric=True)
     at = _numbers(reader.section.content.get("at", [0.25, 0.5, 0.75]))
     ends = (0.0, *at, 1.0)
@@ -315,14 +315,14 @@ def _quantiles(reader: _Reader) -> dict[str, Any]:
     return {"column": column.name, "at": at, "bins": reader.edges(column)}
 
 
-def _crosstab(reader: _Reader) -> dict[str, Any]:
+def _crosstab(reader: _AskedKeys) -> dict[str, Any]:
     rows, columns = (reader.name(key, numeric=False) for key in ("rows", "columns"))
     if rows == columns:
         raise reader.section.refusal("columns", "another column than rows", "name two")
     return {"rows": rows, "columns": (columns,), "test": reader.test()}
 
 
-def _survived(reader: _Reader) -> dict[str, Any]:
+def _survived(reader: _AskedKeys) -> dict[str, Any]:
     """Time, event, and the grid from 0 to the horizon."""
     time = reader.of("time", numeric=True)
     if time.bounds[0] < 0:
@@ -331,20 +331,20 @@ def _survived(reader: _Reader) -> dict[str, Any]:
     return {"time": time.name, "event": event, "bins": reader.edges(time, start=0.0)}
 
 
-def _survival(reader: _Reader) -> dict[str, Any]:
+def _survival(reader: _AskedKeys) -> dict[str, Any]:
     by, test = reader.group(), reader.test()
     if test and not by:
         raise reader.section.refusal("test", "absent without by, which says the groups", "add by")
     return _survived(reader) | {"by": by, "test": test}
 
 
-def _regression(reader: _Reader) -> dict[str, Any]:
+def _regression(reader: _AskedKeys) -> dict[str, Any]:
     pair = reader.kind == "logistic"
     outcome = reader.name("outcome", numeric=None if pair else True, pair=pair)
     return {"outcome": outcome, "on": reader.covariates((outcome,))}
 
 
-def _cox(reader: _Reader) -> dict[str, Any]:
+def _cox(reader: _AskedKeys) -> dict[str, Any]:
     found = _survived(reader)
     on = reader.covariates((found["time"], found["event"]))
     if any(how == NUMBER for _, how in on):
@@ -354,7 +354,7 @@ def _cox(reader: _Reader) -> dict[str, Any]:
     return found | {"on": on}
 
 
-_READERS: Mapping[str, Callable[[_Reader], dict[str, Any]]] = {
+_READERS: Mapping[str, Callable[[_AskedKeys], dict[str, Any]]] = {
     "table": _table,
     "histogram": _histogram,
     "quantiles": _quantiles,

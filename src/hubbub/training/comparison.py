@@ -154,6 +154,11 @@ def _setting(study: Study, split: int | None, first: Result | None) -> prepared_
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))
         study = replace(study, toml="", data=data)
+    if not study.trains:
+        raise StudyError(
+            "expected a study that trains a model, whose arrangements are compared, got one of "
+            "statistics alone; hubbub plan says how exact they will be"
+        )
     setting = prepared_study.PreparedStudy.of(study, first.plan if first else None, "auto")
     if setting.test is None:
         raise StudyError(

@@ -177,6 +177,11 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
     """
     path = Path(folder)
     found = _study_in(path)
+    if not found.trains:
+        raise UserError(
+            f"expected a run that trained a model in {folder}, got one of statistics alone; its "
+            "answers are in statistics.json"
+        )
     module, shape = _read_model(
         path, lambda shape: learning.model_of(found, shape) if model is None else model
     )

@@ -59,6 +59,11 @@ _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 def check_auditable(study: Study) -> None:
     """StudyError for what cannot be run, and what canaries of a coordinate each cannot test."""
+    if not study.trains:
+        raise StudyError(
+            "expected a study that trains a model for an audit, whose canaries are gradients, got "
+            "one of statistics alone; audit a training with the same privacy"
+        )
     if study.parties.trust != "none":
         raise StudyError(
             f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": an '

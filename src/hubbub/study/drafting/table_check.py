@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,7 +125,14 @@ def _absent(table: RawTable, name: str) -> Iterator[Fault]:
 
 
 def _columns(table: RawTable, data: Data) -> list[Column]:
-    return [column for column in data.columns if column.name in table.header]
+    return [_with_gaps(column, data) for column in data.columns if column.name in table.header]
+
+
+def _with_gaps(column: Column, data: Data) -> Column:
+    """The column; where only statistics see it, cells may be missing."""
+    if column.feature and data.target:
+        return column
+    return replace(column, default=column.categories[0] if column.categories else column.low)
 
 
 def _column(table: RawTable, column: Column) -> Iterator[Fault]:
@@ -242,7 +250,8 @@ def _gap(column: Column) -> Flaw | None:
 
 def _targets(data: Data) -> tuple[str, ...]:
     """The columns of the target."""
-    return (data.target, *(data.outcome.columns if data.outcome else ()))
+    target = (data.target,) if data.target else ()
+    return (*target, *(data.outcome.columns if data.outcome else ()))
 
 
 def _target(table: RawTable, data: Data) -> Iterator[Fault]:
