@@ -14,14 +14,28 @@ import pytest
 from scipy.stats import binom, ks_2samp, norm
 
 import hubbub
+from hubbub.assurance.audit import canaries as canaries_module
 from hubbub.assurance.audit import canary_audit
-from hubbub.assurance.audit.canaries import Canaries, losses
-from hubbub.assurance.audit.canary_audit import played
+from hubbub.assurance.audit.canaries import Canaries
+from hubbub.assurance.audit.canary_audit import Played, played
+from hubbub.assurance.audit.scores import losses, scores_of
+from hubbub.assurance.evidence import epsilon_shown
 from hubbub.cli import main
 from hubbub.errors import StudyError
-from hubbub.privacy.canary_guesses import Rates, Rule, Trials, chosen_rule, lower_bound, rates_of
+from hubbub.privacy.canary_guesses import (
+    Rates,
+    Rule,
+    Trials,
+    chosen_rule,
+    lower_bound,
+    rates_of,
+    widest_rule,
+)
+from hubbub.protocol import Masking
+from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.round import batch_rows
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999
@@ -87,11 +101,24 @@ KINDS = {
     "some nodes each": {"silos": 12, "nodes": 4, "parties": "nodes_per_silo = 3"},
     "nodes and drop-outs": {"silos": 5, "colluders": 1, "nodes": 2, "dropouts": 1, "clip": 1e9},
 }
+CORRELATED = {
+    "sampling": "\n".join(
+        (
+            "sample_rate = 0.1",
+            'noise = "correlated"',
+            "bands = 3",
+            'optimizer = {name = "sgd", lr = 1}',
+        )
+    ),
+    "steps": 9,
+}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "correlated", "correlated, exchanged"])
 def test_a_sound_study_is_not_contradicted(kind: str) -> None:
-    found = hubbub.audit(study(**KINDS[kind]), runs=6, canaries=2000, confidence=SURE)
+    more = {"correlated": CORRELATED, "correlated, exchanged": CORRELATED | KINDS["substitute"]}
+    asked = study(**(KINDS | more)[kind])
+    found = hubbub.audit(asked, runs=6, canaries=2000, confidence=SURE)
     assert not found.contradicted
     assert 0 <= found.lower < found.audited == found.promised
 
@@ -102,7 +129,7 @@ def test_canaries_are_as_strong_as_the_account_takes_records_to_be(kind: str) ->
     made, generator, count = hubbub.plan(study(**KINDS[kind])), np.random.default_rng(3), 50_000
     z, rate = made.stated.noise_multiplier, made.study.training.sample_rate
     exchanged = made.study.privacy.relation == "substitute"
-    trials = played(made, 3000, 0, lambda _: None)
+    trials = played(made, 3000, 0, lambda _: None).trials[0]
     for side in (True, False):
         mean, expected = (1.0 if side else -1.0 * exchanged), np.zeros(count)
         for _ in range(made.study.training.steps):
@@ -123,6 +150,13 @@ def _less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 def _sampled_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = SecureSource.chosen
     monkeypatch.setattr(SecureSource, "chosen", lambda at, count, q: honest(at, count, 8 * q))
+    _with_room_for_all(monkeypatch)
+
+
+def _with_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches have a row for everybody, or too many heads would be tossed again for ever."""
+    monkeypatch.setattr(batch_rows, "most_rows", lambda capacity, _: capacity)
+    monkeypatch.setattr(canaries_module, "group_rows", lambda capacity, *_: capacity)
 
 
 def _long_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +192,65 @@ def _noise_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noise, "_fill", again)
 
 
+def _half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    _with_sigma(monkeypatch, 0.5)
+
+
+def _a_share_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the two shares that the stated adversary does not know."""
+    honest = noise.add_noise_and_round
+
+    def weak(vector: Any, sigma: float, *rest: Any, **options: Any) -> Any:
+        calls.append(0)
+        return honest(vector, sigma if len(calls) % 3 else 0.0, *rest, **options)
+
+    calls: list[int] = [0]  # silo 1's is the second call, silo 2's the third
+    monkeypatch.setattr(noise, "add_noise_and_round", weak)
+
+
+def _with_sigma(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    honest = noise.add_noise_and_round
+
+    def weak(vector: Any, sigma: float, *rest: Any, **options: Any) -> Any:
+        return honest(vector, factor * sigma, *rest, **options)
+
+    monkeypatch.setattr(noise, "add_noise_and_round", weak)
+
+
+def _one_batch_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kept list of tokens is, charged as if each step had a fresh one."""
+    honest, drawn = batch_rows.poisson_rows, {}
+
+    def again(source: Any, records: int, capacity: int, rate: float) -> Any:
+        return drawn.setdefault((records, capacity), honest(source, records, capacity, rate))
+
+    monkeypatch.setattr(batch_rows, "poisson_rows", again)
+
+
+def _a_mask_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = PairSecret.mask_key
+
+    def constant(secret: Any, **named: Any) -> Any:
+        return honest(secret, **{**named, "round": 1, "attempt": 0, "model": bytes(32)})
+
+    monkeypatch.setattr(PairSecret, "mask_key", constant)
+
+
+def _no_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Masking, "_add_masks", lambda *_: None)
+
+
+def _groups_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every place has its turn in every attempt, at the rate of its group."""
+    monkeypatch.setattr(
+        batch_rows.Groups,
+        "heads",
+        lambda groups, source, _, rate: source.chosen(groups._groups.size, rate * groups._bands),
+    )
+    monkeypatch.setattr(batch_rows, "group_rows", lambda capacity, *_: capacity)
+    _with_room_for_all(monkeypatch)
+
+
 @pytest.mark.parametrize(
     ("defect", "changed"),
     [
@@ -168,6 +261,13 @@ def _noise_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         (_long_gradients, {"sampling": 'sampling = "none"', "steps": 2, "records": 1000}),
         (_colluders_forgotten, {"silos": 6, "colluders": 4}),
         (_noise_once_and_for_all, {"silos": 3, "steps": 4}),
+        (_half_the_noise, {}),
+        (_a_share_left_out, {}),
+        (_one_batch_for_ever, {"sampling": "sample_rate = 0.1", "steps": 12}),
+        (_a_mask_used_again, {}),
+        pytest.param(_a_mask_used_again, {"nodes": 2}, marks=pytest.mark.slow),
+        pytest.param(_no_masks, {}, marks=pytest.mark.slow),
+        (_groups_forgotten, CORRELATED),
     ],
     ids=[
         "less noise",
@@ -176,6 +276,13 @@ def _noise_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         "no clipping",
         "colluders forgotten",
         "noise that cancels",
+        "half the noise",
+        "a share left out",
+        "one batch for ever",
+        "mask used again",
+        "mask used again, nodes",
+        "no masks",
+        "groups forgotten",
     ],
 )
 def test_a_defect_is_found(
@@ -186,6 +293,74 @@ def test_a_defect_is_found(
     defect(monkeypatch)
     found = hubbub.audit(study(**changed), runs=6, canaries=2000, confidence=0.99)
     assert found.contradicted
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
+def test_most_of_an_epsilon_is_shown_by_what_a_sound_study_has(epsilon: float) -> None:
+    """By scores drawn from the pairs of the account, as many as an audit judges by default."""
+    asked = study(epsilon=epsilon, steps=60, sampling="sample_rate = 0.05")
+    made, generator = hubbub.plan(asked), np.random.default_rng(11)
+    trials = []
+    for count in (10_000, 20_000):
+        coins = generator.random(count) < 0.5
+        batch = (generator.random((60, count)) < 0.05) & coins
+        seen = batch + made.stated.noise_multiplier * generator.standard_normal((60, count))
+        scores = scores_of(seen, made.stated.noise_multiplier, 0.05, exchanged=False)
+        trials.append(Trials(scores=scores, coins=coins))
+    rates = rates_of(widest_rule(trials[0], 0.95), trials[1])
+    shown = epsilon_shown(asked, rates, 0.95)
+    assert 0.6 * epsilon < shown <= epsilon
+
+
+def test_a_batch_that_is_drawn_twice_is_told_by_scores_that_expect_it() -> None:
+    """Sums as a study has them whose every second attempt has the coins of the one before."""
+    asked = study(epsilon=4.0, steps=24, sampling="sample_rate = 0.05")
+    made, generator = hubbub.plan(asked), np.random.default_rng(13)
+    z, count = made.stated.noise_multiplier, 60_000
+    coins = generator.random(count) < 0.5
+    batch = np.repeat(generator.random((12, count)) < 0.05, 2, axis=0) & coins
+    seen = batch + z * generator.standard_normal((24, count))
+    shown = {}
+    for same in (1, 2):
+        scores = scores_of(seen, z, 0.05, exchanged=False, same=same)
+        first, second = (
+            Trials(scores=scores[half], coins=coins[half])
+            for half in (slice(20_000), slice(20_000, None))
+        )
+        rates = rates_of(chosen_rule(first, 1e-3, 0.95), second)
+        shown[same] = epsilon_shown(asked, rates, 0.95)
+    assert shown[2] > 1.1 * made.epsilon()
+    assert shown[2] > shown[1]
+
+
+def test_what_is_shown_needs_less_than_the_noise_there_is() -> None:
+    """Rates that the account's pair has with more noise are not shown to need less."""
+    asked = study(steps=10)
+    weak = Rates(true=5000, positives=10_000, false=5000, negatives=10_000)
+    assert epsilon_shown(asked, weak, 0.95) == 0
+    strong = Rates(true=8000, positives=10_000, false=1000, negatives=10_000)
+    shown = epsilon_shown(asked, strong, 0.95)
+    assert shown > 1.5
+    assert epsilon_shown(asked, strong, 0.999999) < shown
+
+
+def test_correlated_scores_are_those_of_the_whole_covariance() -> None:
+    """The likelihood ratio by the inverse of the covariance matrix, all coins being 1."""
+    asked = study(**CORRELATED)
+    correlation = hubbub.plan(asked).correlation
+    assert correlation is not None
+    steps, z, generator = 9, 1.7, np.random.default_rng(2)
+    c = sum(one * np.eye(steps, k=-lag) for lag, one in enumerate(correlation.column))
+    seen = generator.standard_normal((steps, 5))
+    wanted = []
+    for first in range(3):
+        canary = (np.arange(steps) % 3 == first).astype(float)
+        # Each turn apart: c times the turn's unit vector has no place in common with the others'.
+        pull, length = c @ canary, (c @ canary) @ (c @ canary)
+        wanted.append((2 * pull @ (c @ seen) - length) / (2 * z * z))
+    ratio = np.log(np.mean(np.exp(wanted), axis=0))
+    found = scores_of(seen, z, 1 / 3, exchanged=False, correlation=correlation)
+    np.testing.assert_allclose(found, ratio)
 
 
 def test_the_loss_is_the_log_ratio_of_the_densities() -> None:
@@ -290,7 +465,9 @@ def test_the_rule_is_chosen_on_runs_that_do_not_judge_it(monkeypatch: pytest.Mon
     """The first runs call for one rule, the others would call for its opposite."""
     first, others = planted(true=[1], false=[0]), planted(true=[0], false=[1])
     monkeypatch.setattr(
-        canary_audit, "played", lambda _m, _c, before, _p: others if before else first
+        canary_audit,
+        "played",
+        lambda _m, _c, before, _p: Played(trials=(others if before else first,)),
     )
     found = hubbub.audit(study(), runs=2, confidence=0.9)
     assert found.rates == Rates(true=0, positives=500, false=500, negatives=500)
@@ -300,10 +477,12 @@ def test_the_rule_is_chosen_on_runs_that_do_not_judge_it(monkeypatch: pytest.Mon
 def test_the_bound_has_the_studys_delta_and_the_callers_confidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(canary_audit, "played", lambda *_: planted(true=[0, 0, 0, 1], false=[0]))
+    one = Played(trials=(planted(true=[0, 0, 0, 1], false=[0]),))
+    monkeypatch.setattr(canary_audit, "played", lambda *_: one)
     found = hubbub.audit(study(), runs=2, confidence=0.9)
     assert found.rates == Rates(true=500, positives=2000, false=0, negatives=500)
-    assert found.lower == lower_bound(found.rates, 1e-3, 0.9)
+    assert found.lower == epsilon_shown(study(), found.rates, 0.9)
+    assert found.lower >= lower_bound(found.rates, 1e-3, 0.9)
     assert lower_bound(found.rates, 1e-3, 0.9) < lower_bound(found.rates, 0.0, 0.9)
     assert lower_bound(found.rates, 1e-3, 0.9) > lower_bound(found.rates, 1e-3, 0.95)
 
@@ -312,9 +491,8 @@ def test_other_releases_do_not_cover_for_the_trainings_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = study(sampling="sample_rate = 0.3", extra="standardise = { epsilon = 1.2 }")
-    monkeypatch.setattr(
-        canary_audit, "played", lambda *_: planted(true=[0, 1], false=[0, 0, 0, 0, 0, 1])
-    )
+    one = Played(trials=(planted(true=[0, 1, 0], false=[0, 0, 0, 0, 1]),))
+    monkeypatch.setattr(canary_audit, "played", lambda *_: one)
     found = hubbub.audit(asked, runs=2)
     assert found.audited < found.lower < found.promised
     assert found.contradicted

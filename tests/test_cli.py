@@ -272,7 +272,7 @@ def test_ledger_export_is_json_either_way(command, ledger, flag):
 
 
 def test_budget_set_is_kept(ask, ledger):
-    cap = {"epsilon": 9.0, "delta": 1e-6, "relation": "substitute"}
+    cap = {"epsilon": 9.0, "delta": 1e-6, "relation": "substitute", "studies": "adaptive"}
     options = ("--epsilon", "9", "--delta", "1e-6", "--relation", "substitute")
     assert ask("budget", "set", ledger, *options) == {"cap": cap}
     assert ask("ledger", "show", ledger)["cap"] == cap
@@ -386,7 +386,9 @@ def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name,
     drawn = picture.read_text()
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")
-    assert drawn.count("<polyline") == drawn.count("<circle") == 1
+    assert (drawn.count("<polyline"), drawn.count("<circle")) == (4, 2)  # two in the legend
+    assert "from above" in drawn
+    assert "from below" in drawn
     assert not re.search(r"href|url\(|<script", drawn)  # it loads nothing
     ticks = re.findall(r'<g class="tick-up">.*?<text[^>]*>([^<]+)</text>', drawn)
     assert {"1", "1e-6", "1e-12"} <= set(ticks)
@@ -395,8 +397,11 @@ def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name,
     across, down = (
         float(one) for one in re.search(r'<circle cx="(\S+)" cy="(\S+)"', drawn).groups()
     )
-    path = re.search(r'points="([^"]+)"', drawn).group(1)
-    curve = [tuple(float(one) for one in pair.split(",")) for pair in path.split()]
+    paths = re.findall(r'points="([^"]+)"', drawn)[:2]
+    both = [[tuple(map(float, at.split(","))) for at in path.split()] for path in paths]
+    curve = both[0]
+    for above, below in zip(*both, strict=False):  # which may leave the picture a point sooner
+        assert above == pytest.approx(below, abs=2)  # of a Gaussian step both sides are one
     assert all(72 <= x <= 442 and 44 <= y <= 284 for x, y in [*curve, (across, down)])
     if name != "delta" or point[-1] != "40":  # there the curve has left the picture
         nearest = min(curve, key=lambda at: abs(at[0] - across))

@@ -12,7 +12,7 @@ effective_rate = pytest.importorskip(
     "experiments.effective_rate", reason="experiments/ is not part of this copy of hubbub"
 )
 
-# docs/privacy.md P10: malicious records to the rates at slack 1e-15, 1e-10 and 1e-5.
+# docs/privacy.md P10: malicious records to the effective rates at slack 1e-15, 1e-10 and 1e-5.
 PAPER = {
     500: {
         500: (0.01010, 0.01010, 0.01010),

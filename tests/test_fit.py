@@ -141,7 +141,7 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(silos, more, error, wor
     [
         (np.nan, "a target for every record of north, found none at 3"),
         (None, "a target for every record of north, found none at 3"),
-        (0.25, "a number with a fraction at 3; predicting a number is not supported"),
+        (0.25, "a number with a fraction at 3; to predict a number say"),
     ],
 )
 def test_what_is_no_class_does_not_become_a_public_one(value, words):

@@ -19,18 +19,16 @@ from scipy.stats import binom, chi2, kstest, norm
 from hubbub.errors import HubbubError
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.noise import (
-    _EDGE,
-    _INNER,
-    _SCALE,
-    _TAIL_START,
     _tail,
     add_noise_and_round,
+    layers,
     standard_normal,
 )
 from hubbub.protocol.primitives.randomness import SecureSource
 
 Array = NDArray[np.float64]
 
+_SCALE, _INNER, _EDGE, _TAIL_START = layers()
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))  # 6.1
 DRAWS = 30_000_000

@@ -141,7 +141,9 @@ def test_evaluation_and_standardisation_are_in_a_patients_row() -> None:
 @pytest.mark.parametrize(
     "training",
     [
-        {"sampling": "without-replacement", "sample_rate": 0.3},
+        pytest.param(
+            {"sampling": "without-replacement", "sample_rate": 0.3}, marks=pytest.mark.slow
+        ),
         {"sample_rate": 0.3},
     ],
 )

@@ -390,8 +390,8 @@ def masked_by(monkeypatch) -> dict[str, list[int]]:
     return sent
 
 
-def set_cap(home: Path, name: str, epsilon: float) -> None:
-    cap = Cap(epsilon=epsilon, delta=1e-5, relation="add-remove")
+def set_cap(home: Path, name: str, epsilon: float, studies: str = "fixed") -> None:
+    cap = Cap(epsilon=epsilon, delta=1e-5, relation="add-remove", studies=studies)
     ledger(home, name, lambda book: book.set_cap(cap))
 
 
@@ -414,6 +414,17 @@ def test_a_cap_at_the_promised_epsilon_lets_the_study_finish(tmp_path):
     assert ledger(tmp_path, "hungary", len) == 20
     with pytest.raises(BudgetError):
         run(heart(), ledgers=tmp_path, plan=planned())
+
+
+def test_p24_under_an_adaptive_cap_a_study_runs_to_its_end_or_does_not_begin(tmp_path):
+    set_cap(tmp_path, "hungary", 8.0, "adaptive")
+    run(heart(), ledgers=tmp_path, plan=planned())
+    with pytest.raises(BudgetError, match=r"hungary: .*as a whole would need a cap of"):
+        run(heart(), ledgers=tmp_path, plan=planned())
+    assert ledger(tmp_path, "hungary", len) == 20
+    set_cap(tmp_path, "hungary", 20.0, "adaptive")
+    run(heart(), ledgers=tmp_path, plan=planned())
+    assert ledger(tmp_path, "hungary", len) == 40
 
 
 # Records of one's own -------------------------------------------------------------------------

@@ -6,8 +6,19 @@ None is shipped: they are read from the folder of downloaded data, and fetched o
 
 from __future__ import annotations
 
+from experiments.datasets.flamby_sets import BRCA_SILOS, flamby_brca, flamby_heart
 from experiments.datasets.images import cifar10, mnist
 from experiments.datasets.rand_insurance import RAND_COLUMNS, RAND_SITES, rand
 from experiments.datasets.spam_mails import spam
 
-__all__ = ["RAND_COLUMNS", "RAND_SITES", "cifar10", "mnist", "rand", "spam"]
+__all__ = [
+    "BRCA_SILOS",
+    "RAND_COLUMNS",
+    "RAND_SITES",
+    "cifar10",
+    "flamby_brca",
+    "flamby_heart",
+    "mnist",
+    "rand",
+    "spam",
+]

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     )
     from hubbub.session import PrivateSum, private_sum, secure_sum
     from hubbub.study import Column, Records, Study
-    from hubbub.training import Result, TrainedModel, fit, load, rehearse, resume, run
+    from hubbub.training import (
+        Result,
+        TrainedModel,
+        fit,
+        load,
+        rehearse,
+        resume,
+        run,
+        statistics,
+    )
 
 __version__ = VERSION
 
@@ -65,6 +74,7 @@ __all__ = [
     "resume",
     "run",
     "secure_sum",
+    "statistics",
     "trade_off",
 ]
 
@@ -88,7 +98,10 @@ _ROOMS = {
     ),
     "session": ("PrivateSum", "private_sum", "secure_sum"),
     "study": ("Column", "Records", "Study"),
-    "training": ("Result", "TrainedModel", "fit", "load", "rehearse", "resume", "run"),
+    "training": (
+        *("Result", "TrainedModel", "fit", "load", "rehearse", "resume", "run"),
+        "statistics",
+    ),
 }
 _ROOM_OF = {name: f"hubbub.{room}" for room, names in _ROOMS.items() for name in names}
 

@@ -82,7 +82,7 @@ def test_show_counts_as_the_cap_does_unless_told_otherwise(path, ask):
     ask("budget", "set", path, "--epsilon", 20, "--delta", "1e-7", "--relation", "substitute")
     found = ask("ledger", "show", path)
     assert (found["delta"], found["relation"]) == (1e-7, "substitute")
-    assert found["left"] == pytest.approx(20 - found["epsilon"])
+    assert found["left"] == pytest.approx(20 - found["epsilon"], rel=1e-4)
     looser = ask("ledger", "show", path, "--delta", DELTA, "--relation", RELATION)
     assert (looser["delta"], looser["relation"]) == (DELTA, RELATION)
     assert looser["epsilon"] < found["epsilon"]
@@ -95,6 +95,25 @@ def test_show_says_when_nothing_is_left_and_when_nothing_is_capped(path, command
     shown = command("ledger", "show", path)[1]
     assert "cap: epsilon 1 at delta 1e-05 (add-remove), nothing left" in shown
     assert STUDY.hex()[:16] in shown
+
+
+def test_show_says_which_promise_a_cap_is_and_what_both_would_count(path, command, ask):
+    wide = ("--epsilon", 20, "--delta", DELTA)
+    with Ledger(path) as ledger:
+        ledger.set_cap(cap_for(9))
+    assert "promised if all studies were fixed" in command("ledger", "show", path)[1]
+    assert "promised if" in command("budget", "set", path, *wide, "--fixed-studies")[1]
+    assert "promised however later studies are chosen" in command("budget", "set", path, *wide)[1]
+    sampled = {"noise_multiplier": 1.0, "sample_rate": 0.1, "sampling": "poisson"}
+    with Ledger(path) as ledger:
+        ledger.charge(entry(study=OTHER, **sampled), attempts=1)
+    found = ask("ledger", "show", path)
+    assert found["cap"]["studies"] == "adaptive"
+    assert found["epsilon"] < found["least_cap"] < 1.2 * found["epsilon"]
+    assert found["left"] == pytest.approx(20 - found["least_cap"])
+    shown = command("ledger", "show", path)[1]
+    assert "over all studies, if they were fixed before the first" in shown
+    assert f"epsilon {found['least_cap']:.4g} at delta 1e-05 (add-remove) over all that" in shown
 
 
 def test_the_curve_that_is_exported_holds_what_is_spent_between_its_sides(path, ask):

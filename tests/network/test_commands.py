@@ -256,6 +256,10 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
     assert "above the cap" not in flat
     assert command("budget", "set", ledger, "--epsilon", 0.5, "--delta", 1e-5)[0] == 0
     _, out, _ = command(*approval(home))
+    assert "above the cap: the ledger will refuse it" in " ".join(out.split())
+    narrow = ("--epsilon", 0.5, "--delta", 1e-5, "--fixed-studies")
+    assert command("budget", "set", ledger, *narrow)[0] == 0
+    _, out, _ = command(*approval(home))
     assert "above the cap: the ledger will refuse its last steps" in " ".join(out.split())
 
 

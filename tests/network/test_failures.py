@@ -254,6 +254,17 @@ def test_a_silo_at_its_cap_stops_the_run_before_others_pay_for_nothing(gather: A
     assert max(paid.values()) <= 3
 
 
+def test_p24_a_silo_under_an_adaptive_cap_takes_all_of_a_study_or_none(gather: Any) -> None:
+    parties = gather()
+    endpoint = parties.seats["bob"]
+    assert isinstance(endpoint, SiloEndpoint)
+    cap = Cap(epsilon=13.0, delta=1e-5, relation="add-remove", studies="adaptive")
+    endpoint._ledger.set_cap(cap)
+    with pytest.raises(BudgetError, match="bob"):
+        parties.serve(timeouts=HASTY)
+    assert parties.rows("bob") == []
+
+
 def test_a_silo_whose_ledger_cannot_be_written_sends_nothing(gather: Any) -> None:
     parties = gather()
     endpoint = parties.seats["bob"]

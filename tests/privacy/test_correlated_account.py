@@ -11,7 +11,7 @@ import pytest
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.planning import mechanism_of, noise_correlation, releases
+from hubbub.planning import mechanism_of, noise_correlation, releases, releases_of_units
 from hubbub.planning.noise_correlation import best_column, error_of, inverse_of, workload
 from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.protocol import UNIT
@@ -112,6 +112,13 @@ def test_p25_a_study_is_charged_one_step_of_the_group_rate_for_each_part() -> No
     assert made.epsilon() == pytest.approx(known.upper, abs=1e-4)
     assert made.epsilon() <= 4.0
     assert made.epsilon_after(5) == made.epsilon_after(8) > made.epsilon_after(4)
+
+
+def test_p25_several_records_of_one_person_have_no_account() -> None:
+    """Their groups take turns that are closer than the matrix has bands."""
+    made = hubbub.plan(study(bands=4))
+    with pytest.raises(StudyError, match="units of several records"):
+        releases_of_units(mechanism_of(made.study), made.noise_multiplier, 40, 2)
 
 
 def test_p25_its_epsilon_is_that_of_an_independent_calculation() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from mpmath import binomial, erfc, exp, log, mp, mpf, ncdf, npdf, pi, quad, sqrt
 
-from hubbub.protocol.primitives.noise import _EDGE, _INNER, _TAIL_START
+from hubbub.protocol.primitives.noise import layers
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +17,8 @@ def fifty_digits():
 
 
 # Rounding after noise (P5) ----------------------------------------------------------------------
+
+_, _INNER, _EDGE, _TAIL_START = layers()
 
 
 def kappa(shares):

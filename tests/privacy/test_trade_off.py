@@ -41,6 +41,10 @@ def test_the_curve_is_never_below_the_exact_values_and_close_to_them(
         exact = hubbub.delta(epsilon=float(curve.epsilon[at]), **setting)
         assert curve.delta[at] >= exact.lower
         assert curve.delta[at] <= 1.03 * exact.upper
+        assert curve.lower[at] <= exact.upper
+        assert curve.lower[at] >= 0.97 * exact.lower
+    assert np.all(curve.lower <= curve.delta)
+    assert np.all(np.diff(curve.lower) <= 0)
 
 
 def test_the_curve_agrees_with_epsilon_at_a_delta() -> None:

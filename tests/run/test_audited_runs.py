@@ -15,7 +15,13 @@ from unittest.mock import Mock
 import pytest
 
 import hubbub
-from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding, bounds_of, read_audit
+from hubbub.assurance.evidence.audit_result import (
+    AUDIT,
+    audit_finding,
+    bounds_of,
+    epsilon_shown,
+    read_audit,
+)
 from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import load, with_signature
@@ -25,7 +31,7 @@ from hubbub.assurance.verification.checking import verify
 from hubbub.cli import main
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.privacy.canary_guesses import Rates, lower_bound
+from hubbub.privacy.canary_guesses import Rates
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.training import run_study as local
 from hubbub.training.local_venue import LocalVenue
@@ -115,7 +121,7 @@ def test_an_unchanged_audit_holds_whoever_signs(lied: Callable[..., str]) -> Non
         ({"contradicted": True}, "contradicted is True"),
         ({"contradicted": 0}, "contradicted is 0"),
         ({"study": "00" * 32}, "of another study"),
-        ({"format": "hubbub audit 2"}, "another format"),
+        ({"format": "hubbub audit 3"}, "another format"),
         ({"version": 7}, "TypeError"),
         ({"version": "1.0 (re-derived: all sound)"}, "words that are in no audit"),
         ({"seconds": "long"}, "finite number"),
@@ -152,11 +158,11 @@ def test_an_audit_with_something_left_out_is_wrong(lied: Callable[..., str], nam
     assert "audit" in lied(lambda audit: audit.pop(name))
 
 
-def contradicting(found: dict[str, Any]) -> dict[str, Any]:
+def contradicting(found: dict[str, Any], steps: int = 3) -> dict[str, Any]:
     """An audit that has found every canary, with all that follows from it."""
     half = found["canaries"] // 2
     rule = {"true": half, "positives": half, "false": 0, "negatives": half}
-    lower = lower_bound(Rates(**rule), found["delta"], found["confidence"])
+    lower = epsilon_shown(a_study(steps=steps), Rates(**rule), found["confidence"])
     assert lower > found["epsilon_audited"]
     more = {"rule": {**rule, "says": "there"}, "epsilon_lower": lower, "contradicted": True}
     return {**found, **more}
@@ -288,7 +294,7 @@ def test_an_audit_that_this_runs_plan_makes_a_contradiction_is_refused(
     )
     assert plan.epsilon_of_training < 0.3
     found = {**json.loads((made / "found.json").read_text()), "study": plan.study.id.hex()}
-    rule, lower = _between(found, 0.3, 0.5)
+    rule, lower = _between(found, plan.study, plan.epsilon_of_training, 0.5)
     bounds = {"epsilon_audited": 0.5, "epsilon_promised": 0.5}
     text = json.dumps({**found, **bounds, "rule": rule, "epsilon_lower": lower})
     (tmp_path / "audit.json").write_text(text)
@@ -296,11 +302,13 @@ def test_an_audit_that_this_runs_plan_makes_a_contradiction_is_refused(
         read_audit(tmp_path / "audit.json", plan)
 
 
-def _between(found: dict[str, Any], least: float, most: float) -> tuple[dict[str, Any], float]:
+def _between(
+    found: dict[str, Any], study: hubbub.Study, least: float, most: float
+) -> tuple[dict[str, Any], float]:
     """Counts from which a bound within these two follows."""
-    for true in range(1, 251):
+    for true in range(20, 251, 2):
         rule = {"true": true, "positives": 250, "false": 20, "negatives": 250}
-        lower = lower_bound(Rates(**rule), found["delta"], found["confidence"])
+        lower = epsilon_shown(study, Rates(**rule), found["confidence"])
         if least < lower < most:
             return {**rule, "says": "there"}, lower
     raise AssertionError
@@ -314,7 +322,7 @@ def test_where_no_plan_can_be_made_an_audit_is_held_against_the_studys_epsilon(
     own = {"epsilon_audited": 0.4999, "epsilon_promised": 0.5, "study": study.id.hex()}
     found = {**json.loads((made / "found.json").read_text()), **own}
     assert audit_finding(found, study, None).verdict == SIGNED
-    seen = contradicting(found)
+    seen = contradicting(found, steps=6)
     assert not audit_finding(seen, study, None).holds
     with pytest.raises(StudyError, match="epsilon_audited"):
         audit_finding({**seen, "epsilon_audited": bound, "contradicted": False}, study, None)

@@ -15,7 +15,6 @@ import pytest
 import hubbub
 from hubbub.assurance import Ledger
 from hubbub.assurance.verification.checking import verify
-from hubbub.errors import StudyError
 from hubbub.protocol import CorrelatedNoise, RoundParameters
 from hubbub.training import baselines
 from run.finished import a_study
@@ -125,8 +124,3 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
 def test_baselines_have_the_batches_and_the_noise_of_the_study(baseline: str) -> None:
     result = hubbub.run(study(4), baseline=baseline)
     assert np.isfinite(result.final["loss"])
-
-
-def test_an_audit_of_correlated_noise_is_refused_until_there_is_one() -> None:
-    with pytest.raises(StudyError, match="noise"):
-        hubbub.audit(study(4), runs=2, canaries=10)

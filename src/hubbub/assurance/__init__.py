@@ -5,11 +5,14 @@
 
 from hubbub.assurance.attestation import Attester, MachineAttester, StudyEvidence
 from hubbub.assurance.evidence import (
+    ANSWERS,
     AUDIT,
     FILE,
     MODEL,
     STANDARDISED,
+    SUMS,
     Finding,
+    answers_to_dict,
     check,
     check_content,
     checked_part,
@@ -20,18 +23,23 @@ from hubbub.assurance.evidence import (
     read_audit,
     read_whole,
     remedy,
+    sums_in,
+    write_answers,
     write_audit,
+    write_sums,
 )
 from hubbub.assurance.ledger import (
     Cap,
     Entry,
     Kind,
     Ledger,
+    PrivacyFilter,
     Progress,
     Statement,
     Tally,
     Witness,
     Witnessed,
+    attempts_of,
     entry_of,
     kind_of,
 )

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import hubbub
 from hubbub.cli.output import add_command, answer, writing
 from hubbub.errors import UserError
 from hubbub.privacy import RELATIONS, SAMPLINGS
 
+Array = NDArray[np.float64]
 Point = tuple[float, float]  # of epsilon and delta
 
 _HEIGHT = 330
@@ -23,7 +25,8 @@ _LEAST_DELTA, _LOWEST = 1e-12, 1e-16
 _DELTA = "1e-15 to below 1"
 _UNIT = "most records of one protected unit, such as a patient; default 1"
 _PLOT = (
-    "also write the whole curve, delta against epsilon, with the answer as a dot, as an SVG file"
+    "also write the whole curve, delta against epsilon from above and below, with the answer as a "
+    "dot, as an SVG file"
 )
 
 
@@ -122,12 +125,19 @@ def _write_curve(path: Path, mechanism: dict[str, Any], asked: Point) -> None:
     if asked[0] > last:
         last = min(1.1 * asked[0], 50.0)
         curve = hubbub.trade_off(**mechanism, epsilons=np.linspace(0, last, _POINTS))
-    points = list(zip(curve.epsilon.tolist(), curve.delta.tolist(), strict=True))
+    lower = np.zeros_like(curve.delta) if curve.lower is None else curve.lower
+    sides = [_drawn(curve.epsilon, one, last) for one in (curve.delta, lower)]
     with writing(path):
-        path.write_text(_picture(points, last, asked), encoding="utf-8")
+        path.write_text(_picture(sides, last, asked), encoding="utf-8")
 
 
-def _picture(points: list[Point], last: float, asked: Point) -> str:
+def _drawn(epsilons: Array, deltas: Array, last: float) -> list[Point]:
+    """The points of a curve that are in the picture."""
+    points = zip(epsilons.tolist(), deltas.tolist(), strict=True)
+    return [one for one in points if one[0] <= last and one[1] > _LOWEST]
+
+
+def _picture(sides: list[list[Point]], last: float, asked: Point) -> str:
     """The SVG text: epsilon from 0 to `last` or a little more, delta on a logarithmic axis."""
     epsilon, delta = asked
     lowest = max(min(delta, _LEAST_DELTA), _LOWEST)
@@ -135,17 +145,19 @@ def _picture(points: list[Point], last: float, asked: Point) -> str:
 
     across = linear([0.0, last], charts.LEFT, charts.RIGHT)
     up = bounds([lowest, 1.0], *charts.vertical(_HEIGHT))
-    inside = [one for one in points if one[0] <= last and one[1] > lowest]
+    inside = [tuple(one for one in side if one[1] > lowest) for side in sides]
     words = f"epsilon {epsilon:.4g} at delta {delta:.4g}"
-    above = "No mechanism with this noise is above the curve (certified)."
+    above = "No mechanism with this noise is above the upper curve (certified)."
     chart = charts.lines(
-        [charts.Series(name="delta", points=tuple(inside), marked=False)],
+        [
+            charts.Series(name=name, points=points, marked=False)
+            for name, points in zip(("from above", "from below"), inside, strict=True)
+        ],
         across,
         up,
         labels=("epsilon (smaller is more private)", "delta (logarithmic)"),
         described=f"{above} {words}.",
         extra=[
-            tag("text", above, x=charts.LEFT, y=16),
             tag("text", f"Dot: {words}", x=charts.LEFT, y=34),
             charts.dot((epsilon, max(delta, lowest)), words, across, up),
         ],

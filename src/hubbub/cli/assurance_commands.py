@@ -33,9 +33,12 @@ def add_commands(commands: Any) -> None:
     report.add_argument("--with", type=Path, nargs="+", default=[], metavar="RUN", help=_WITH)
     audit = add_command(commands, "audit", _AUDIT, _audit)
     audit.add_argument("study", type=Path, help="the study's TOML file; no silo's data is read")
-    audit.add_argument("--runs", type=int, default=20, help="trainings to play; default 20")
+    audit.add_argument("--runs", type=int, default=3, help="trainings to play; default 3")
     audit.add_argument(
-        "--canaries", type=int, default=5000, help="in each of them, at most 10000; default 5000"
+        "--canaries",
+        type=int,
+        default=10_000,
+        help="in each of them, at most 10000, which is the default",
     )
     audit.add_argument(
         "--confidence", type=float, default=0.95, help="of the lower bound; default 0.95"
@@ -137,6 +140,9 @@ def _show_audit(study: Study, found: Audit) -> None:
             ("and of so many wrongly", _share(rates.false, rates.negatives)),
         ],
     )
+    numbers, small = found.masked
+    if numbers:
+        say(f"masked vectors: {100 * small / numbers:.3f} % of their numbers small; 6.25 expected")
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
     if found.contradicted:
         say(f"CONTRADICTED: more was seen than these sums may tell; {remedy(found.confidence)}")

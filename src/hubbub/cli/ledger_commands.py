@@ -5,11 +5,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import Cap, Ledger, Progress, Statement, Tally, Witness, Witnessed
+from hubbub.assurance import (
+    Cap,
+    Ledger,
+    PrivacyFilter,
+    Progress,
+    Statement,
+    Tally,
+    Witness,
+    Witnessed,
+    attempts_of,
+)
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, UserError
@@ -60,6 +72,12 @@ def add_commands(commands: Any) -> None:
     setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
     setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
     setter.add_argument("--new", action="store_true", help="make the ledger, which is not there")
+    setter.add_argument(
+        "--fixed-studies",
+        action="store_true",
+        help="all studies were fixed before the first: the cap goes further, and promises nothing "
+        "if one was chosen in view of earlier results",
+    )
     _add_relation(setter, "add-remove", default="add-remove")
 
 
@@ -89,6 +107,7 @@ def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | No
 
 def _show(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
+        books = _Books.of(ledger)
         tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
     usual = cap.delta if cap else 1e-5
     delta = arguments.delta(usual if options.delta is None else options.delta)
@@ -102,7 +121,8 @@ def _show(options: argparse.Namespace) -> int:
             | counted
             | {
                 "cap": None if cap is None else cap.to_dict(),
-                "left": None if cap is None else _left(tally, cap),
+                "left": books.left,
+                "least_cap": books.least_cap,
                 "studies": {one["study"]: one["steps"] for one in studies},
                 "by_study": studies,
                 "head": head,
@@ -115,7 +135,8 @@ def _show(options: argparse.Namespace) -> int:
     ]
     if rows:
         table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
-    say(f"epsilon {number(spent)} at delta {delta:g} ({relation}) over all studies")
+    counted_as = f"at delta {delta:g} ({relation}) over all studies"
+    say(f"epsilon {number(spent)} {counted_as}, if they were fixed before the first")
     if tally.unit == "patient":
         say("it is that of a patient, all of whose records in the data set are one unit")
     if tally.is_mixed:
@@ -123,7 +144,8 @@ def _show(options: argparse.Namespace) -> int:
             "a study of records does not say how many a patient has (data.most_per_patient), so "
             "nothing is promised to patients"
         )
-    say("no cap is set: any number of studies may be run" if cap is None else capped(tally, cap))
+    for line in books.words:
+        say(line)
     say(f"head {head}")
     return 0
 
@@ -138,35 +160,76 @@ def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> dict[s
     }
 
 
-def capped(tally: Tally, cap: Cap) -> str:
-    """The cap and what is left of it."""
-    left = _left(tally, cap)
-    rest = f"{left:.4g} left" if left else "nothing left"
-    return f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
+@dataclass(frozen=True, kw_only=True)
+class _Books:
+    """What a ledger has spent, and what it allows."""
+
+    tally: Tally
+    cap: Cap | None
+    filter: PrivacyFilter | None
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> _Books:
+        """What stands in a ledger."""
+        return cls(tally=ledger.tally, cap=ledger.cap, filter=ledger.filter)
+
+    @cached_property  # it takes a second for a dozen studies
+    def least_cap(self) -> float | None:
+        """The least adaptive cap that would have let all studies in; None without such a cap."""
+        return None if self.filter is None else finite(self.filter.epsilon(self.tally))
+
+    @property
+    def left(self) -> float | None:
+        """By how much epsilon may still grow, counted as the cap counts it."""
+        if self.cap is None:
+            return None
+        if self.filter is not None:
+            return 0.0 if self.least_cap is None else max(0.0, self.cap.epsilon - self.least_cap)
+        spent = self.tally.epsilon(delta=self.cap.delta, relation=self.cap.relation)
+        return max(0.0, self.cap.epsilon - spent)
+
+    def after(self, plan: Plan) -> float:
+        """What the cap, or the plan's goal without one, counts once a plan's study is over."""
+        if self.filter is not None:
+            rows = self.filter.wanted(plan.study.id, attempts_of(plan))
+            return self.filter.epsilon(self.tally, rows)
+        goal = self.cap or plan.study.privacy
+        return self.tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
+
+    @property
+    def words(self) -> list[str]:
+        """The cap, the promise that it is, and what is left of it."""
+        if self.cap is None:
+            return ["no cap is set: any number of studies may be run"]
+        cap, left = self.cap, self.left
+        rest = f"{left:.4g} left" if left else "nothing left"
+        words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation})"
+        if self.filter is None:
+            return [f"{words}, {rest}; promised if all studies were fixed before the first"]
+        promise = f"{words}, {rest}; promised however later studies are chosen"
+        if self.least_cap == 0:
+            return [promise]
+        needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
+        return [f"{needed} over all that were let in, however each was chosen", promise]
 
 
 def standing(path: Path) -> str:
     """What a ledger allows: its cap and what is left of it, or that there is none."""
     with Ledger(path) as ledger:
-        tally, cap = ledger.tally, ledger.cap
-    return capped(tally, cap) if cap else "no cap is set"
+        return _Books.of(ledger).words[-1]
 
 
 def after(path: Path, plan: Plan) -> str:
     """What the records will have spent in all studies, once that of a plan is over."""
     with Ledger(path) as ledger:
-        tally, cap = ledger.tally, ledger.cap
-    goal = cap or plan.study.privacy
-    epsilon = tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
+        books = _Books.of(ledger)
+    goal = books.cap or plan.study.privacy
+    epsilon = books.after(plan)
     words = f"with it, all studies come to epsilon {epsilon:.4g} at delta {goal.delta:g}"
-    if cap is None or epsilon <= cap.epsilon:
+    if books.cap is None or epsilon <= books.cap.epsilon:
         return f"{words} ({goal.relation})"
-    return f"{words} ({goal.relation}), above the cap: the ledger will refuse its last steps"
-
-
-def _left(tally: Tally, cap: Cap) -> float:
-    """By how much epsilon may still grow, counted as the cap counts it."""
-    return max(0.0, cap.epsilon - tally.epsilon(delta=cap.delta, relation=cap.relation))
+    refused = "its last steps" if books.filter is None else "it"
+    return f"{words} ({goal.relation}), above the cap: the ledger will refuse {refused}"
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -266,13 +329,18 @@ def _kept(path: Path) -> Statement | Witnessed:
 
 
 def _set(options: argparse.Namespace) -> int:
-    cap = Cap(epsilon=options.epsilon, delta=options.delta, relation=options.relation)
+    cap = Cap(
+        epsilon=options.epsilon,
+        delta=options.delta,
+        relation=options.relation,
+        studies="fixed" if options.fixed_studies else "adaptive",
+    )
     if options.new and options.ledger.is_file():
         raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
     with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
         ledger.set_cap(cap)
-        tally = ledger.tally
-    answer(options, {"cap": cap.to_dict()}, capped(tally, cap))
+        books = _Books.of(ledger)
+    answer(options, {"cap": cap.to_dict()}, *books.words)
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
+from hubbub.cli.answer_output import read_answers, show_answers
 from hubbub.cli.output import (
     AUDIT_WORDS,
     Bar,
@@ -140,9 +141,17 @@ def _served(options: argparse.Namespace) -> int:
                 site, study, event_log, url=options.relay, data=options.data, timeouts=timeouts
             )
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    answers = read_answers(out)
+    if not options.json:
+        show_answers(answers)
     answer(
         options,
-        {"out": str(out), "final": final, "seconds": time.monotonic() - began},
+        {
+            "out": str(out),
+            "final": final,
+            "seconds": time.monotonic() - began,
+            **({"statistics": answers} if answers else {}),
+        },
         f"{study.name}: epsilon {number(final['epsilon'])} at delta {study.privacy.delta:g}",
         f"written to {out}; open {out / 'report.html'}, and check it with hubbub verify {out}",
     )

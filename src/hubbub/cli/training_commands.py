@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.assurance.attestation import policy_of
+from hubbub.cli.answer_output import expected_to_dict, show_answers, show_expected
 from hubbub.cli.output import (
     AUDIT_WORDS,
     INTERRUPTED,
@@ -67,6 +67,8 @@ def _plan(options: argparse.Namespace) -> int:
     if options.json:
         asked = made.study.attestation
         more = {"attestation": asked.to_dict()} if asked else {}
+        if made.study.statistics:
+            more["statistics"] = expected_to_dict(made)
         emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
         show_plan(made)
@@ -86,7 +88,11 @@ def _run(options: argparse.Namespace) -> int:
     who = promised_against(result.plan.stated.adversary, options.baseline)
     asked, made = study.training.steps, result.steps
     stopped = result.is_copied and made < asked
-    said = f"{made} steps" if made == asked else f"{made} of {asked} steps"
+    what = "steps" if study.trains else "sum" if asked == 1 else "sums"
+    said = f"{made} {what}" if made == asked else f"{made} of {asked} {what}"
+    answers = {name: one.to_dict() for name, one in result.statistics.items()}
+    if not options.json:
+        show_answers(answers)
     answer(
         options,
         {
@@ -99,9 +105,10 @@ def _run(options: argparse.Namespace) -> int:
             "is_copied": result.is_copied,
             "baseline": options.baseline,
             "adversary": who,
+            **({"statistics": answers} if answers else {}),
         },
         f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
-        *([] if _is_scored(study) else [_NOT_SCORED]),
+        *([] if _is_scored(study) or not study.trains else [_NOT_SCORED]),
         _NO_NOISE if who is None else _promise(result, options.baseline, who),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
@@ -229,8 +236,12 @@ def show_plan(made: Plan) -> None:
             ),
         ],
     )
-    for role, asked in (study.attestation.asked() if study.attestation else {}).items():
-        say(f"evidence of every {role}: {policy_of(asked).words()}")
+    show_expected(made)
+    if study.attestation:
+        from hubbub.assurance.attestation import policy_of
+
+        for role, asked in study.attestation.asked().items():
+            say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:

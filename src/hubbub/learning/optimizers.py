@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, StudyError
+from hubbub.learning.sum_keeper import SumKeeper
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},
@@ -202,8 +203,11 @@ class Optimizer:
         return {"velocity"} if self._options["momentum"] else set()
 
 
+Stepper = Optimizer | SumKeeper  # what moves the numbers that go down to the silos
+
+
 def stepped(
-    optimizer: Optimizer,
+    optimizer: Stepper,
     parameters: NDArray[np.float32],
     gradient: NDArray[np.float64],
     divisor: float,
@@ -211,7 +215,7 @@ def stepped(
     """The model after a step along a noisy sum; whoever verifies a run takes the same one.
 
     Args:
-        optimizer: its state goes one step on.
+        optimizer: its state goes one step on; it may be what keeps sums in place of one.
         parameters: (d,) float32; not changed.
         gradient: (d,) float64, the noisy sum over records, in units of the gradient.
         divisor: number of records by which the sum is divided, above 0.

@@ -9,12 +9,18 @@ from typing import Any
 
 import hubbub.learning as learning
 from hubbub.learning import goals
+from hubbub.planning import Plan, layout_of_sums, sigma_of_sums
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import Study
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:
-    """The study's model with its first weights, for records of this shape."""
+    """The study's model with its first weights, for records of this shape.
+
+    Where no model is trained, it is what is kept of sums.
+    """
+    if not study.trains:
+        return learning.vector_model(layout_of_sums(study).start)
     return learning.build_model(
         study.model.kind,
         inputs=shape,
@@ -31,8 +37,11 @@ def goal_of(study: Study) -> goals.Goal:
     return goals.goal_for(study.data.outcome, study.model)
 
 
-def optimizer_of(study: Study) -> learning.Optimizer:
-    """A fresh optimizer."""
+def optimizer_of(plan: Plan) -> learning.Stepper:
+    """A fresh optimizer, or what keeps sums in its place."""
+    study = plan.study
+    if not study.trains:
+        return learning.SumKeeper(layout_of_sums(study), sigma_of_sums(plan))
     options: dict[str, Any] = dict(study.training.optimizer)
     kind = str(options.pop("name"))
     return learning.Optimizer(kind, steps=study.training.steps, **options)

@@ -178,7 +178,7 @@ def _try_records(study: Study, party: str, folder: Path) -> None:
             f"expected to read {path.resolve()}, got: {error.strerror}; see who may read it"
         ) from None
     if path.stat().st_size <= _READ_WHOLE:
-        sources.records(study, party, folder=folder)
+        sources.check_readable(study, party, folder)
 
 
 def _evidence(site: PartyFolder) -> Iterator[Checked]:

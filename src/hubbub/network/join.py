@@ -98,7 +98,7 @@ def check(site: PartyFolder, machine: Machine) -> list[str]:
     for study in studies:
         check_records(site, study, machine)
         if site.role == "silo" and study.data.files:  # code of others runs when it is asked for
-            sources.records(study, site.name, folder=machine.data or site.home)
+            sources.check_readable(study, site.name, machine.data or site.home)
     return [study.name for study in studies]
 
 

@@ -22,6 +22,7 @@ from hubbub.session import (
     check_apart,
     part_of_plan,
     round_parameters_of,
+    sent_down,
 )
 from hubbub.study import Study
 
@@ -47,7 +48,8 @@ class NodeEndpoint(Endpoint):
                 'records or code for it; state model.inputs, or use kind = "logistic" or "mlp"',
             )
         part, numbers = part_of_plan(whole, offer.purpose)
-        return part, round_parameters_of(part, numbers or parameters, parameters=parameters)
+        down = sent_down(whole, offer.purpose) or parameters
+        return part, round_parameters_of(part, numbers or parameters, parameters=down)
 
     def party(
         self, study: Study, _offer: SessionOffer, _plan: Plan, membership: Membership

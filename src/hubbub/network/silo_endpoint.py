@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.assurance import Ledger, entry_of, kind_of, part_of
+from hubbub.assurance import Ledger, attempts_of, entry_of, kind_of, part_of
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState
 from hubbub.planning import (
     EVALUATION,
     STANDARDISATION,
+    STATISTICS,
     TRAINING,
     Plan,
     attempts_of_list,
@@ -55,11 +56,13 @@ from hubbub.session import (
     part_of_plan,
     purposes_of,
     round_parameters_of,
+    sent_down,
 )
 from hubbub.study import Study
-from hubbub.training import PreparedStudy, run_folder, standardised
+from hubbub.training import PreparedStudy, run_folder, standardised, write_statistics
 
 _TELL_EVERY = 5.0
+_AS_THEY_ARE = (STANDARDISATION, STATISTICS)  # what is summed of records that nothing was done to
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
 
@@ -113,9 +116,9 @@ class SiloEndpoint(Endpoint):
         """The plan from the records here; they are read once."""
         known = self._known(study)
         plan, numbers = part_of_plan(known.plain.plan, offer.purpose)
-        parameters = known.plain.initial.size
         self._featured(known.plain, offer)  # refuses what cannot be used
-        return plan, round_parameters_of(plan, numbers or parameters, parameters=parameters)
+        down = sent_down(known.plain.plan, offer.purpose) or known.plain.initial.size
+        return plan, round_parameters_of(plan, numbers or known.plain.numbers, parameters=down)
 
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
@@ -123,14 +126,14 @@ class SiloEndpoint(Endpoint):
             plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.site.name], folder=self._data
             )
-            _check_count(study, self.site.name, plain.records[0].units)
+            _check_count(study, self.site.name, plain.counts[0])
             self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 
     def _featured(self, plain: PreparedStudy, offer: SessionOffer) -> PreparedStudy:
         """The records as the session wants them: with standardised features, or as they are."""
         found, asked = offer.standardisation, plain.study.data.standardise
-        if offer.purpose == STANDARDISATION or (asked is None and found is None):
+        if offer.purpose in _AS_THEY_ARE or (asked is None and found is None):
             return plain
         shape = plain.records[0].inputs.shape[1:]
         fits = asked and found and found.shift.shape == shape and found.is_within(asked.bound)
@@ -158,8 +161,11 @@ class SiloEndpoint(Endpoint):
             task = _task(self._featured(self._known(study).plain, offer), offer)
             return Silo(terms=me.terms, task=task, masking=masking, source=me.source, seeds=seeds)
 
+        whole = attempts_of(self._known(study).plain.plan)
+
         def record(session: Session, charge: Charge) -> None:
-            self._ledger.charge(entry_of(plan, session, charge, kind), attempts=most)
+            entry = entry_of(plan, session, charge, kind)
+            self._ledger.charge(entry, attempts=most, study=whole)
 
         counts = study.data.counts
         return SiloParty(
@@ -211,7 +217,7 @@ class SiloEndpoint(Endpoint):
         known = self._known(state.study)
         whole = known.plain.plan
         spent = min(self._accounted(known), whole.study.training.steps)
-        epsilon = whole.epsilon_after(spent)
+        epsilon = whole.epsilon_after(max(spent, 1))  # before the training what is next is told
         self.event_log.progress(
             spent,
             whole.study.training.steps,
@@ -252,7 +258,7 @@ class SiloEndpoint(Endpoint):
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(self, state: SessionState, plan: Plan, known: _Study, payload: bytes) -> None:
-        """The trained model, in the silo's own folder."""
+        """The trained model, or the statistics, in the silo's own folder."""
         size = known.plain.initial.size
         if len(payload) != 4 * size:
             raise ProtocolError(
@@ -271,6 +277,8 @@ class SiloEndpoint(Endpoint):
         run_folder.write_model(folder, plan, trained, known.plain.shape)
         if (found := state.offer.standardisation) is not None:
             run_folder.write_standardisation(folder, found)
+        if not plan.study.trains:
+            write_statistics(folder, plan, parameters)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:
@@ -289,6 +297,8 @@ def _task(setting: PreparedStudy, offer: SessionOffer) -> LocalTask:
         return setting.tasks[0]
     if offer.purpose == EVALUATION:
         return setting.evaluation_tasks[0]
+    if offer.purpose == STATISTICS:
+        return setting.statistic_tasks[0]
     return setting.feature_sums[0]
 
 

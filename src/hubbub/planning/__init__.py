@@ -6,7 +6,20 @@ how much), `joint_batches` (what they cost) and `study_plan` (how all of it beco
 `model_size` knows how large the model is.
 """
 
-from hubbub.planning.auxiliary_queries import EVALUATION, STANDARDISATION, TRAINING, features_of
+from hubbub.planning.auxiliary_queries import (
+    EVALUATION,
+    STANDARDISATION,
+    STATISTICS,
+    TRAINING,
+    features_of,
+)
+from hubbub.planning.expected_answers import (
+    answers_of,
+    check_expected,
+    expected_answers,
+    plan_of_sums,
+    sigma_of_sums,
+)
 from hubbub.planning.exposure import (
     Exposure,
     epsilon_against,
@@ -18,6 +31,7 @@ from hubbub.planning.exposure import (
 from hubbub.planning.joint_batches import as_table
 from hubbub.planning.mask_degree import is_sparse
 from hubbub.planning.model_size import is_dimension, record_shape, told_shape
+from hubbub.planning.noise_correlation import Correlation
 from hubbub.planning.pairing import (
     BOUNDED,
     EXACT,
@@ -27,12 +41,15 @@ from hubbub.planning.pairing import (
     Mechanism,
     Projected,
     attempts_of_list,
+    epsilon_of,
     is_exact,
     joint_batch,
+    least_certified,
     mechanism_of,
     releases,
     releases_of_units,
 )
+from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_of_sums
 from hubbub.planning.precision import SUM_MARGIN, largest_batch
 from hubbub.planning.silo_capacity import capacity_of
 from hubbub.planning.study_plan import Plan, PlannedQuery, plan

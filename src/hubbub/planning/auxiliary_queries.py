@@ -1,8 +1,9 @@
 """What a study asks of the silos besides gradients, each query planned as a study of its own.
 
-An auxiliary query is a sum over records with its own noise: an evaluation, or the sums that
-standardise features (P16). What it sums, its grid and its certificate are planned as for any
-study; its epsilon is part of the main study's, in which all mechanisms are composed (P2).
+An auxiliary query is a sum over records with its own noise: an evaluation, the sums that
+standardise features (P16), or statistics beside a training (P23). What it sums, its grid and its
+certificate are planned as for any study; its epsilon is part of the main study's, in which all
+mechanisms are composed (P2).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from hubbub.errors import StudyError
-from hubbub.planning import model_size, precision
-from hubbub.privacy import Release, Step, release
-from hubbub.study import Privacy, Study, Training
+from hubbub.planning import model_size, pairing, planned_statistics, precision
+from hubbub.privacy import Release
+from hubbub.study import NO_MODEL, Privacy, Study, Training, whole_sums
 
 TRAINING, EVALUATION, STANDARDISATION = "training", "evaluation", "standardisation"
+STATISTICS = "statistics"
 # An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.
 EVALUATED_NUMBERS = 3
 
@@ -25,16 +27,18 @@ class AuxiliaryQuery:
     """One kind of sum besides the training's.
 
     Args:
-        purpose: EVALUATION or STANDARDISATION.
+        purpose: EVALUATION, STANDARDISATION or STATISTICS.
         study: that asks for nothing else: as many steps as there are sums, of all records.
         numbers: coordinates of a sum.
-        every: steps of the training between two sums; 0 if there is one only, before the training.
+        every: steps of the training between two sums; 0 if they are all before the training.
+        parameters: how many numbers go down to the silos, where it is not the model.
     """
 
     purpose: str
     study: Study
     numbers: int
     every: int = 0
+    parameters: int | None = None
 
     def made_by(self, steps: int) -> int:
         """How many sums may have been asked for by the end of so many steps of the training."""
@@ -71,14 +75,10 @@ class PricedQuery:
         if not count:
             return None
         noise = self.noise_multiplier * left
-        step = Step(
-            noise_multiplier=noise,
-            sample_rate=1.0,
-            sampling="none",
-            count=count,
-            records_per_unit=many,
-        )
-        return release(step, relation)
+        mechanism = replace(pairing.mechanism_of(self.query.study), relation=relation)
+        if many > 1:
+            return pairing.releases_of_units(mechanism, noise, count, many)[0]
+        return pairing.releases(mechanism, noise, count)[0]
 
 
 def queries_of(study: Study, dimension: int | None = None) -> list[AuxiliaryQuery]:
@@ -98,6 +98,8 @@ def queries_of(study: Study, dimension: int | None = None) -> list[AuxiliaryQuer
         # |1|^2 + |x|^2 + |x^2|^2 with every |x_j| at most 1 after division by the bound.
         alone = _alone(study, steps=1, norm=sqrt(numbers), epsilon=asked.epsilon)
         found.append(AuxiliaryQuery(purpose=STANDARDISATION, study=alone, numbers=numbers))
+    if study.statistics is not None and study.trains:
+        found.append(_statistics(study, study.statistics.epsilon))
     if study.training.evaluate is not None:
         asks = study.training.evaluate
         count = study.training.steps // asks.every
@@ -120,6 +122,25 @@ def released(
     """What all queries release to one adversary by the end of so many steps; see `PricedQuery`."""
     found = (query.release(steps, left, relation, many) for query in queries)
     return [one for one in found if one is not None]
+
+
+def _statistics(study: Study, epsilon: float) -> AuxiliaryQuery:
+    """The statistics, as a study that asks for nothing else."""
+    layout = planned_statistics.layout_of_sums(study)
+    alone = replace(
+        study,
+        toml="",
+        data=replace(study.data, standardise=None),
+        model=NO_MODEL,
+        training=whole_sums(layout.rounds),
+        privacy=replace(study.privacy, epsilon=epsilon),
+    )
+    return AuxiliaryQuery(
+        purpose=STATISTICS,
+        study=alone,
+        numbers=layout.numbers,
+        parameters=layout.start.size,
+    )
 
 
 def _features(study: Study, dimension: int | None) -> int:
@@ -148,6 +169,7 @@ def _alone(study: Study, *, steps: int, norm: float, epsilon: float) -> Study:
         study,
         toml="",
         data=replace(study.data, standardise=None),
+        statistics=None,
         training=Training(
             steps=steps,
             sampling="none",

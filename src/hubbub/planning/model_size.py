@@ -10,11 +10,17 @@ from itertools import pairwise
 from math import isqrt, prod
 
 from hubbub.errors import DataError
+from hubbub.planning import planned_statistics
 from hubbub.study import LINEAR_PROBE, Study, is_own, sources
 
 
 def model_dimension(study: Study) -> int | None:
-    """Trainable parameters of a built-in model; None if the records' shape is not public yet."""
+    """Trainable parameters of a built-in model; None if the records' shape is not public yet.
+
+    Where statistics alone are asked for, it is how many numbers a sum has.
+    """
+    if not study.trains:
+        return planned_statistics.layout_of_sums(study).numbers
     shape = record_shape(study)
     return None if shape is None or not _is_layered(study) else _parameters(study, prod(shape))
 
@@ -47,6 +53,8 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
     Nothing is opened: who checks a study of somebody else must not read what it names.
     """
     stated = _stated_shape(study)
+    if not study.trains:
+        return (model_dimension(study) or 0,)
     if stated or dimension is None or not _is_layered(study):
         return stated or None
     if study.model.kind == LINEAR_PROBE:
@@ -59,6 +67,8 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
 
 def is_dimension(study: Study, dimension: int) -> bool:
     """Whether the study's model may have so many parameters, as far as it can be counted here."""
+    if not study.trains:
+        return model_dimension(study) == dimension
     if not _is_layered(study):
         return True
     if stated := _stated_shape(study):
@@ -70,7 +80,7 @@ def _stated_shape(study: Study) -> tuple[int, ...]:
     """Of one record as the model sees it; empty if the study says it nowhere."""
     if study.model.inputs or not study.data.columns:
         return study.model.inputs
-    return (sum(column.width for column in study.data.columns),)
+    return (sum(column.width for column in study.data.features),)
 
 
 def _is_layered(study: Study) -> bool:

@@ -14,6 +14,7 @@ Gaussian noise. `releases` says which law accounts for it:
 | fresh, either | Poisson, or everybody | either | else P8 (7): a mixture over norms no shorter |
 | fresh, either | without replacement | substitute | P8 (2): its row for C~, a slack in every step |
 | by layers | any | either | P8 (6): the row without projection; clipped after it |
+| none, statistics | everybody | substitute | P23: P1, the layout's diameter in place of 2 C |
 
 P8 (1) and (7) are never dearer than P8 (2), which bounds them, so they are taken wherever they are
 worked out. Under substitution P8 (2) charges for all three distances of P1: three events a step.
@@ -34,6 +35,7 @@ from math import ceil, log, sqrt
 import numpy as np
 
 from hubbub.errors import StudyError
+from hubbub.planning import planned_statistics
 from hubbub.planning.noise_correlation import correlation_of
 from hubbub.privacy import (
     LEAST_SAMPLED_NOISE,
@@ -57,6 +59,7 @@ from hubbub.study import Study
 WITHOUT_REPLACEMENT = "without-replacement"
 # The honest parts of a batch are gathered into so many cells: 0.05 % of epsilon, on the dear side.
 _CELLS = 40
+_MOST_NOISE = 1e6  # of an account; more noise is charged as this
 _SPLITS = np.geomspace(1e-3, 0.5, 60)
 
 
@@ -97,7 +100,8 @@ class Mechanism:
 
     `epoch` is a number of attempts that are charged as one: in which every record takes part once,
     where a list of tokens is used for several batches (P9), or may take part once, where noise is
-    correlated (P25).
+    correlated (P25). `diameter` is how far apart two records' parts can be, in units of C, where
+    one is exchanged (P23).
     """
 
     sampling: str
@@ -106,6 +110,7 @@ class Mechanism:
     records: int
     projected: Projected | None = None
     epoch: int = 1
+    diameter: float = 2.0
 
     @property
     def batch(self) -> int:
@@ -168,8 +173,9 @@ def _unprojected(mechanism: Mechanism, noise: float, steps: int, known_records: 
 
 def _step(mechanism: Mechanism, noise: float, steps: int, many: int = 1) -> Step:
     """All steps, as if nothing were projected."""
+    near = 2.0 / mechanism.diameter if mechanism.relation == "substitute" else 1.0
     return Step(
-        noise_multiplier=noise,
+        noise_multiplier=min(noise * near, _MOST_NOISE),
         sample_rate=mechanism.sample_rate,
         sampling=mechanism.sampling,
         count=steps,
@@ -222,6 +228,8 @@ def mechanism_of(study: Study) -> Mechanism:
         relation=relation,
         records=study.data.records,
     )
+    if not study.trains:
+        return replace(plain, diameter=diameter_of(study))
     if training.sampling == WITHOUT_REPLACEMENT and training.tokens != "per-step":
         epoch = ceil(plain.records / plain.batch)
         plain = replace(plain, sampling="none", sample_rate=1.0, epoch=epoch)
@@ -231,6 +239,13 @@ def mechanism_of(study: Study) -> Mechanism:
     if not training.projection:
         return plain
     return replace(plain, projected=_projected(study, plain.sampling))
+
+
+def diameter_of(study: Study) -> float:
+    """How far apart two records' parts in a sum are at most, in units of C (P23)."""
+    if study.trains or study.privacy.relation == "add-remove":
+        return 2.0
+    return planned_statistics.layout_of_sums(study).diameter
 
 
 def paid_attempts(study: Study) -> int:

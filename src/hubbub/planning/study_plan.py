@@ -182,8 +182,10 @@ class Plan:
     def divisor(self) -> float:
         """Public number of records by which the noisy sum is divided: the expected batch (P14).
 
-        1 where the study does not say how many records there are.
+        1 where the study does not say how many records there are, or trains no model.
         """
+        if not self.study.trains:
+            return 1.0
         training, records = self.study.training, self.study.data.records
         kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
         return training.sample_rate * records * kept if records else 1.0
@@ -318,6 +320,7 @@ class Plan:
             "unit": self.study.data.unit,
             "patient": self.patient.to_dict() if self.patient else None,
             "warnings": list(self.warnings),
+            **({} if self.study.trains else {"trains": False}),
         }
 
     @property
@@ -577,7 +580,17 @@ def _warnings(
     if data.records and privacy.delta > 1 / data.records:
         found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
-        found.append("data.records is not stated: the sum is not divided by the expected batch")
+        found.append(
+            "data.records is not stated: the sum is not divided by the expected batch"
+            if study.trains
+            else "data.records is not stated: what the statistics will say cannot be foreseen"
+        )
+    asked = study.statistics
+    if asked and asked.rounds == 1 and parties.dropouts and not parties.compute_nodes:
+        found.append(
+            "dropouts without compute nodes: a silo that drops out of the statistics' only sum "
+            "loses it; ask for statistics.sums = 2, which costs no accuracy, or use compute nodes"
+        )
     if dimension is None:
         found.append(
             "the model's size is not known yet: bytes per step are left open; state model.inputs "

@@ -2,7 +2,8 @@
 
 Knows distributions and numbers only: nothing of silos, vectors or models. The way in is
 `questions.py`; `tradeoff.py` is the whole curve and what it leaves to attacks; `mechanism.py` is
-the table of dominating pairs; `laws.py`, `discretise.py`, `tilting.py` and `composition.py` are the
+the table of dominating pairs; `residue.py` what a budget leaves to studies that are chosen later;
+`laws.py`, `discretise.py`, `tilting.py` and `composition.py` are the
 numerics, in the order in which the data go through.
 """
 
@@ -16,7 +17,16 @@ from hubbub.privacy.arguments import (
     SAMPLINGS,
     whole,
 )
-from hubbub.privacy.canary_guesses import Rates, Trials, chosen_rule, lower_bound, rates_of
+from hubbub.privacy.canary_guesses import (
+    Rates,
+    Rule,
+    Trials,
+    chosen_rule,
+    lower_bound,
+    rates_of,
+    widest_rule,
+    worst_rates,
+)
 from hubbub.privacy.certificate import Certificate
 from hubbub.privacy.effort import limited
 from hubbub.privacy.mechanism import (
@@ -42,5 +52,13 @@ from hubbub.privacy.questions import (
     projected_epsilon,
     projection_bound,
     trade_off,
+)
+from hubbub.privacy.residue import (
+    Residue,
+    StudyLaw,
+    first_residue,
+    kept_for_certificates,
+    least_epsilon,
+    remaining,
 )
 from hubbub.privacy.tradeoff import TradeOff, power_bound

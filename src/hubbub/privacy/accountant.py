@@ -118,7 +118,7 @@ class Composition:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
         epsilon = arguments.epsilon(epsilon, most=arguments.MOST_LOSS)
         if (shift := self._gaussian) is not None:
-            return _near(normal.gaussian_delta(shift, epsilon), shift, most=1.0)
+            return self._closed(shift, epsilon)
         return self._worst(
             lambda way: self._delta_one_way(way, epsilon, gap),
             lambda way, least: self._stays_below(way, epsilon, least),
@@ -138,17 +138,39 @@ class Composition:
 
     def profile(self, epsilons: Array, *, near: float) -> Array:
         """Upper deltas at many epsilons from one convolution, sharpest where delta is `near`."""
+        return np.asarray(np.max(self.profiles(epsilons, near=near), axis=0))
+
+    def profiles(self, epsilons: Array, *, near: float) -> Array:
+        """The same for each direction: (1 or 2, number of epsilons)."""
         if (shift := self._gaussian) is not None:
-            return np.array(
-                [_near(normal.gaussian_delta(shift, e), shift, most=1.0).upper for e in epsilons]
-            )
+            return np.array([[self._closed(shift, one).upper for one in epsilons]])
+        laws = (self._upper_law(*framed, 1e-3) for framed in self._framed(near))
+        return np.array([[law.delta(float(one)) for one in epsilons] for law in laws])
+
+    def lower_profile(self, epsilons: Array, *, near: float) -> Array:
+        """Lower deltas at many epsilons: the larger of the directions."""
+        if (shift := self._gaussian) is not None:
+            return np.array([self._closed(shift, one).lower for one in epsilons])
         curves = []
+        for way, sketches, frame in self._framed(near):
+            step = tilting.step_for_gap(1e-3, frame.saddle, self._count)
+            step = tilting.step_within(frame, sketches, step)
+            lower, _ = self._laws(way, sketches, frame, step)
+            curves.append([lower.delta(float(one)) for one in epsilons])
+        return np.asarray(np.max(curves, axis=0))
+
+    def _framed(
+        self, near: float
+    ) -> Iterator[tuple[int, list[tilting.Sketch], tilting.TiltedGrid]]:
+        """Every direction, with the frame in which it is sharpest where delta is `near`."""
         for way in range(self._ways):
             sketches = self._sketches(way, near)
-            frame = tilting.frame_for_delta(sketches, near, 1e-3)
-            upper = self._upper_law(way, sketches, frame, 1e-3)
-            curves.append([upper.delta(float(epsilon)) for epsilon in epsilons])
-        return np.asarray(np.max(curves, axis=0))
+            yield way, sketches, tilting.frame_for_delta(sketches, near, 1e-3)
+
+    @staticmethod
+    def _closed(shift: float, epsilon: float) -> Bound:
+        """Delta of a Gaussian step."""
+        return _near(normal.gaussian_delta(shift, float(epsilon)), shift, most=1.0)
 
     def estimate(self, delta: float) -> float:
         """A quick guess at epsilon, no bound: what root finding starts from."""

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _THRESHOLDS = 200  # that are tried on each side
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,29 @@ def chosen_rule(trials: Trials, delta: float, confidence: float) -> Rule:
     return Rule(threshold=threshold, says=says)
 
 
+def widest_rule(trials: Trials, confidence: float) -> Rule:
+    """The rule whose rates lie furthest apart, as quantiles of a normal law.
+
+    It is the best one where scores are about Gaussian, as after many steps, whatever delta is.
+    """
+    confidence = 1 - (1 - confidence) / (2 * _THRESHOLDS)
+    best = []
+    for says, thresholds in _thresholds(trials.scores):
+        least, most = _worst(*_counted(trials, thresholds, says), confidence)
+        apart = np.where(least > 0, ndtri(least) - ndtri(np.maximum(most, _TINY)), -np.inf)
+        place = int(np.argmax(apart))
+        best.append((float(apart[place]), float(thresholds[place]), says))
+    _, threshold, says = max(best)
+    return Rule(threshold=threshold, says=says)
+
+
+def worst_rates(rates: Rates, confidence: float) -> tuple[float, float]:
+    """The least true and the largest false positive rate; both hold with this confidence (P18)."""
+    true, false = np.array([rates.true]), np.array([rates.false])
+    least, most = _worst(true, rates.positives, false, rates.negatives, confidence)
+    return float(least[0]), float(most[0])
+
+
 def rates_of(rule: Rule, trials: Trials) -> Rates:
     """How a rule does on these trials."""
     true, positives, false, negatives = _counted(trials, np.array([rule.threshold]), rule.says)
@@ -101,10 +125,17 @@ def _bounds(
     true: Counts, positives: int, false: Counts, negatives: int, delta: float, confidence: float
 ) -> Array:
     """log((true positive rate - delta) / false positive rate), both at their worst."""
+    least, most = _worst(true, positives, false, negatives, confidence)
+    return np.log(np.maximum(least - delta, _TINY) / most)
+
+
+def _worst(
+    true: Counts, positives: int, false: Counts, negatives: int, confidence: float
+) -> tuple[Array, Array]:
+    """The least true and the largest false positive rates."""
     miss = (1 - confidence) / 2  # half of it for each of two rates
     least = _inverse(true, positives - true + 1, miss)
-    most = _inverse(false + 1, negatives - false, 1 - miss)
-    return np.log(np.maximum(least - delta, np.finfo(np.float64).tiny) / most)
+    return least, _inverse(false + 1, negatives - false, 1 - miss)
 
 
 def _inverse(successes: Counts, failures: Counts, level: float) -> Array:

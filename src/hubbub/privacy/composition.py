@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from math import ceil, exp, floor, isnan, log, sqrt
 
 import numpy as np
+from numpy import fft
 from numpy.typing import NDArray
-from scipy import fft
 
 from hubbub.privacy import discretise, tilting, transform
 
@@ -102,7 +102,7 @@ def compose(
     The sign is +1 if the laws dominate the steps, -1 if they are dominated.
     """
     step = steps[0][0].step
-    size = fft.next_fast_len(ceil((frame.high - frame.low) / step) + 2, real=True)
+    size = transform.fast_size(ceil((frame.high - frame.low) / step) + 2)
     moments = [law.log_moment(frame.order) for law, _ in steps]
     counted = list(zip(steps, moments, strict=True))
     spectrum, shift, error = _spectrum(counted, frame.order, size)

@@ -16,10 +16,10 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
 
 from hubbub.privacy.normal import interval_mass
+from hubbub.privacy.roots import root
 from hubbub.privacy.unit_law import UnitRemoval
 
 Array = NDArray[np.float64]
@@ -268,7 +268,7 @@ def _outcomes(rate: float, shift: float, tail: float) -> tuple[float, float]:
         absent = log1p(-rate) + float(log_ndtr(-outcome)) if rate < 1 else -inf
         return float(np.logaddexp(absent, log(rate) + float(log_ndtr(shift - outcome)))) - log(tail)
 
-    return -reach, float(brentq(excess, -reach, shift + reach + 1, xtol=1e-3))
+    return -reach, float(root(excess, -reach, shift + reach + 1, xtol=1e-3))
 
 
 def work_of(law: Law) -> float:

@@ -12,7 +12,6 @@ from math import ceil, floor, log, log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import erfc, erfcinv, gammainc, gammaincc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
@@ -28,6 +27,7 @@ from hubbub.privacy.laws import (
     Reversed,
     with_missing,
 )
+from hubbub.privacy.roots import root
 from hubbub.privacy.unit_law import UnitRemoval
 
 PROJECTIONS = ("gaussian", "sign")
@@ -216,8 +216,8 @@ def projection_factor(dimension: int, delta: float, kind: str = "gaussian") -> f
     if kind == "gaussian":
         return sqrt(float(gammainccinv(dimension / 2, delta)) * 2 / dimension)
     exponent = 2 * log(1 / delta) / dimension
-    root = brentq(lambda x: x - 1 - log(x) - exponent, 1.0, 2 + 2 * exponent, rtol=1e-14)
-    return sqrt(float(root)) * (1 + 1e-12)
+    most = root(lambda x: x - 1 - log(x) - exponent, 1.0, 2 + 2 * exponent, rtol=1e-14)
+    return sqrt(most) * (1 + 1e-12)
 
 
 def release_projected(
@@ -344,9 +344,9 @@ def _cell_ends(dimension: int, events: float) -> Array:
         return dimension / 2 * (log1p(excess) - excess) + log1p(dimension * excess**2 / 2)
 
     last = projection_factor(dimension, _SIGN_TAIL / events, "sign")
-    first = brentq(log_tail, 1.0, last) if events > 1 else 1.0
+    first = root(log_tail, 1.0, last) if events > 1 else 1.0
     scale = 1 / sqrt(dimension)
-    corner = sqrt(1 + brentq(chernoff_over_cantelli, scale, 20 * scale))
+    corner = sqrt(1 + root(chernoff_over_cantelli, scale, 20 * scale))
     ends = first + (last - first) * np.linspace(0, 1, _SIGN_CELLS + 1) ** 1.5
     return np.union1d(ends, [corner] if corner > first else [])
 

@@ -14,8 +14,9 @@ from math import exp, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
+
+from hubbub.privacy.roots import root
 
 Array = NDArray[np.float64]
 
@@ -81,4 +82,4 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     def excess(epsilon: float) -> float:
         return log(max(gaussian_delta(shift, epsilon), 1e-300)) - log(delta)
 
-    return float(brentq(excess, 0.0, high, xtol=1e-14, rtol=1e-14))
+    return float(root(excess, 0.0, high, xtol=1e-14, rtol=1e-14))

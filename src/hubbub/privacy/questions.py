@@ -143,8 +143,8 @@ def composed_epsilon(
 ) -> accountant.Bound:
     """Epsilon of different kinds of steps on the same data, certified from both sides.
 
-    Guarantees: those of `hubbub.epsilon`, for all steps together, each chosen in view of what came
-    before it.
+    Guarantees: those of `hubbub.epsilon`, for all steps together. What is summed may be chosen in
+    view of what came before; which steps there are may not (P15; `hubbub budget set` for that).
 
     Args:
         steps: kinds of steps and their counts, in any order; at most 10,000,000 steps in all.
@@ -380,8 +380,8 @@ def trade_off(
     """Delta as a function of epsilon, from one composition; and through it, every attack's limits.
 
     Guarantees:
-        1. No delta is below the exact one of the dominating pairs; above 1e-12 they are usually
-           within 3 % of it.
+        1. No delta is below the exact one of the dominating pairs, and no `lower` above it; above
+           1e-12 they are usually within 3 % of it.
         2. `true_positive_rate` of the result bounds every membership attack.
 
     Args:
@@ -390,15 +390,15 @@ def trade_off(
             about 1e-12.
 
     Returns:
-        `TradeOff(epsilon=(m,), delta=(m,))`, by increasing epsilon.
+        `TradeOff(epsilon=(m,), delta=(m,), lower=(m,))`, by increasing epsilon.
 
     Raises:
         StudyError: an argument is out of range.
 
-    Source: docs/privacy.md P1, P2, P11, P13.
+    Source: docs/privacy.md P1, P2, P11-P13.
 
     >>> curve = trade_off(noise_multiplier=1.0, sample_rate=0.008, steps=1250, epsilons=[0.5, 1.6])
-    >>> bool(curve.delta[1] < 1.01e-5 < curve.delta[0])
+    >>> bool(curve.lower[1] < 1e-5 < curve.delta[1] < 1.01e-5)
     True
     >>> float(curve.true_positive_rate(0.01)) < 0.05
     True

@@ -27,11 +27,13 @@ _LEAST_SPAN = 1e-3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TradeOff:
-    """Certified upper deltas at increasing epsilons.
+    """Certified deltas at increasing epsilons, from above and, where they are known, from below.
 
     Args:
         epsilon: (m,) float64, increasing, from 0 to 50; no unit.
         delta: (m,) float64 probabilities, never below the exact values, never increasing.
+        lower: (m,) float64 probabilities, never above the exact values of the dominating pairs,
+            never increasing; None of what is sent, which is not known from below.
 
     >>> curve = TradeOff(epsilon=np.array([0.0, 1.0]), delta=np.array([0.2, 0.0]))
     >>> curve.true_positive_rate([0.0, 0.1]).round(3).tolist()
@@ -40,6 +42,7 @@ class TradeOff:
 
     epsilon: Array
     delta: Array
+    lower: Array | None = None
 
     def under(self, certificate: Certificate) -> TradeOff:
         """The curve of what is sent, in finite precision, from that of the ideal mechanism (P6).
@@ -83,16 +86,28 @@ class TradeOff:
 def trade_off_of(
     whole: accountant.Composition, epsilons: ArrayLike | None, *, near: float = _SHARPEST
 ) -> TradeOff:
-    """The curve of a composition, sharpest where delta is `near`."""
+    """The curve of a composition, sharpest where delta is `near`, from both sides."""
     levels = _default_levels(whole) if epsilons is None else _levels(epsilons)
-    deltas = np.ones_like(levels)
-    for looked_at in (near, *(delta for delta in _LARGER if delta > near)):
-        # Where that much delta is spent far past the largest epsilon, look nearer by; where all of
-        # it is, nothing better than 1 is promised.
-        if whole.estimate(looked_at) <= 1.2 * arguments.MOST_EPSILON:
-            deltas = whole.profile(levels, near=looked_at)
-            break
-    return TradeOff(epsilon=levels, delta=np.minimum.accumulate(deltas))
+    looked_at = _looked_at(whole, near)
+    if looked_at is None:
+        return TradeOff(epsilon=levels, delta=np.ones_like(levels), lower=np.zeros_like(levels))
+    lower = whole.lower_profile(levels, near=looked_at)
+    return TradeOff(
+        epsilon=levels,
+        delta=np.minimum.accumulate(whole.profile(levels, near=looked_at)),
+        lower=np.maximum.accumulate(lower[::-1])[::-1],
+    )
+
+
+def _looked_at(whole: accountant.Composition, near: float) -> float | None:
+    """The delta at which a curve is to be sharpest; None: all of it is 1, as far as is known.
+
+    Where that much delta is spent far past the largest epsilon, look nearer by; where all of it is,
+    nothing better than 1 is promised.
+    """
+    levels = (near, *(delta for delta in _LARGER if delta > near))
+    within = (one for one in levels if whole.estimate(one) <= 1.2 * arguments.MOST_EPSILON)
+    return next(within, None)
 
 
 def power_bound(
@@ -101,7 +116,10 @@ def power_bound(
     """The largest true-positive rate at one false-positive rate."""
     near = min(max(false_positive_rate / 10, _LEAST_DELTA), 0.1)
     levels = np.concatenate([[0.0], np.geomspace(1e-3, arguments.MOST_EPSILON, 400)])
-    curve = trade_off_of(whole, levels, near=near)
+    looked_at, deltas = _looked_at(whole, near), np.ones_like(levels)
+    if looked_at is not None:
+        deltas = np.minimum.accumulate(whole.profile(levels, near=looked_at))
+    curve = TradeOff(epsilon=levels, delta=deltas)
     return float(curve.under(certificate).true_positive_rate(false_positive_rate))
 
 

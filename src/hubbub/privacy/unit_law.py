@@ -12,10 +12,10 @@ from math import lgamma, log, log1p
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
 
 from hubbub.privacy.normal import interval_mass
+from hubbub.privacy.roots import root
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class UnitRemoval:
             return float(np.logaddexp.reduce(self._log_weights + log_ndtr(self._means - outcome)))
 
         most = self.records * self.shift + reach + 1
-        last = float(brentq(lambda x: excess(x) - log(tail), -reach, most, xtol=1e-3))
+        last = float(root(lambda x: excess(x) - log(tail), -reach, most, xtol=1e-3))
         return np.unique(self.loss(np.linspace(-reach, last, count)))
 
     def loss(self, outcome: Array) -> Array:

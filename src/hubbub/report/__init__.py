@@ -7,6 +7,7 @@ it can be mailed, archived and printed.
 """
 
 from hubbub.report.adversary_words import spoken
+from hubbub.report.answer_tables import answer_lines, curves_of, table_of, test_words
 from hubbub.report.arrangements import Arrangement, ArrangementTable, interval
 from hubbub.report.markup import tag
 from hubbub.report.metric_words import in_brief, metrics_of, words_of

@@ -24,7 +24,8 @@ _MARKS = ("circle", "square")
 # Of a chart that is a file of its own, where no page's style fills the classes.
 _STYLE = markup.Html(
     "text { font: 13px sans-serif } .grid { stroke: #ddd } .edge { stroke: black } "
-    "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b }"
+    "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b } "
+    ".series-1 polyline { stroke: #e69f00; stroke-dasharray: 6 6 } g circle, g rect { fill: none }"
 )
 
 
@@ -53,6 +54,26 @@ class Interval:
     value: float
     ends: tuple[float, float] | None
     first: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """A step curve: each y holds from its x to the next; `low` and `high` are around it."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A bar with the ends of its interval."""
+
+    name: str
+    value: float
+    ends: tuple[float, float]
 
 
 def vertical(height: int) -> tuple[float, float]:
@@ -160,6 +181,69 @@ def intervals(
     return _svg(parts, foot + _BELOW, described)
 
 
+def steps(
+    curves: Sequence[Steps],
+    across: scales.Scale,
+    up: scales.Scale,
+    *,
+    labels: tuple[str, str],
+    described: str,
+) -> markup.Html:
+    """Step curves over their areas, at most six; axes and labels are as for `lines`."""
+    parts = _frame(across, up, labels)
+    for index, one in enumerate(curves):
+        colour = f"series-{index}"
+        if one.low:
+            there = _stairs(one.x, one.high, across, up)
+            back = reversed(_stairs(one.x, one.low, across, up))
+            area = markup.tag("polygon", points=" ".join([*there, *back]), class_="area")
+            parts.append(markup.tag("g", area, class_=colour))
+        line = markup.tag("polyline", points=" ".join(_stairs(one.x, one.y, across, up)))
+        parts.append(markup.tag("g", line, class_=colour, data_name=one.name))
+    if len(curves) > 1:
+        room = (RIGHT - LEFT) / min(len(curves), 3)
+        for index, one in enumerate(curves):
+            x, y = LEFT + room * (index % 3), 12 + 16 * (index // 3)
+            stroke = markup.tag("polyline", points=f"{x:g},{y} {x + 20:g},{y}")
+            parts.append(markup.tag("g", stroke, class_=f"series-{index}"))
+            parts.append(markup.tag("text", one.name, x=x + 26, y=y + 4))
+    return _svg(parts, up.start + _BELOW, described)
+
+
+def _stairs(
+    x: Sequence[float], y: Sequence[float], across: scales.Scale, up: scales.Scale
+) -> list[str]:
+    """The corners of a step curve."""
+    corners = [(x[0], y[0])]
+    for here, value in zip(x[1:], y[1:], strict=True):
+        corners += [(here, corners[-1][1]), (here, value)]
+    return [f"{across.place(a):.2f},{up.place(b):.2f}" for a, b in corners]
+
+
+def bars(
+    items: Sequence[Bar], up: scales.Scale, *, labels: tuple[str, str], described: str
+) -> markup.Html:
+    """Bars side by side, each with a line for its interval; every few of them are named."""
+    across = scales.Scale(low=0, high=len(items), start=LEFT, end=RIGHT, ticks=())
+    parts, width = _frame(across, up, labels), (RIGHT - LEFT) / len(items)
+    every = ceil(max(len(one.name) for one in items) * _DIGIT * 0.7 / width)
+    for index, one in enumerate(items):
+        x, middle = across.place(index), across.place(index + 0.5)
+        low, high = (up.place(end) for end in one.ends)
+        top = up.place(one.value)
+        title = markup.tag("title", f"{one.name}: {one.value:.3g}")
+        height = max(up.place(0) - top, 0.0)
+        parts += [
+            markup.tag("rect", title, x=x + 1, y=top, width=width - 2, height=height, class_="bar"),
+            markup.tag("path", d=f"M{middle:.2f} {low:.2f}V{high:.2f}", class_="whisker other"),
+        ]
+        if index % every == 0:
+            parts.append(
+                markup.tag("text", one.name, x=middle, y=up.start + 19, text_anchor="middle")
+            )
+    return _svg(parts, up.start + _BELOW, described)
+
+
 def _svg(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
     box = f"0 0 {WIDTH} {height:g}"
     return markup.tag("svg", *parts, viewBox=box, role="img", aria_label=described)
@@ -194,6 +278,8 @@ def _frame(across: scales.Scale, up: scales.Scale, labels: tuple[str, str]) -> l
 
 def _ticks_across(across: scales.Scale, foot: float, head: float) -> list[markup.Html]:
     """Ticks with their numbers; of many or long ones every second, or third, and so on."""
+    if not across.ticks:
+        return []
     widest = max(len(amount(tick)) for tick in across.ticks) * _DIGIT
     apart = (across.end - across.start) / max(len(across.ticks) - 1, 1)
     shown = [(across.place(tick), tick) for tick in across.ticks[:: ceil(widest / apart)]]

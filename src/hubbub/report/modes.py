@@ -5,7 +5,7 @@ These sentences are the same for every study. What is measured or calculated is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 STATED = ""  # in the place of an adversary: whom the plan states
 
@@ -80,6 +80,24 @@ def _outsider(against: str | None = STATED) -> View:
         unseen="anything else",
         against=against,
     )
+
+
+def of_answers(view: View) -> View:
+    """The same view where statistics are asked for, and no model is trained."""
+
+    def said(words: str) -> str:
+        for model, answer in (
+            ("models that are published", "answers that are published"),
+            ("noise that they were trained with", "noise that they were made with"),
+            ("published model", "published answer"),
+            ("gradients", "counts"),
+            ("the models", "the answers"),
+        ):
+            words = words.replace(model, answer)
+        return words
+
+    brief, sees, unseen = map(said, (view.brief, view.sees, view.unseen))
+    return replace(view, brief=brief, sees=sees, unseen=unseen)
 
 
 _EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")

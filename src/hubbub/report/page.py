@@ -14,6 +14,7 @@ from typing import Any
 
 from hubbub.report import (
     adversary_words,
+    answers_section,
     arrangements,
     checks,
     joining,
@@ -33,6 +34,7 @@ from hubbub.report.number_format import Row, amount, at_most, finite
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
+Statistics = Mapping[str, Mapping[str, Any]]
 # Nothing may be fetched or run, even if something on the page asked for it.
 _ALARMS = ('trust = "tee"', 'platform = "software"')
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -50,6 +52,7 @@ def render(
     audit: checks.Audit = None,
     attempts: int | None = None,
     seconds: float | None = None,
+    statistics: Statistics | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -68,7 +71,9 @@ def render(
         checked: claims and verdicts, as `hubbub verify` gives them.
         attempts: made in all; as many as the last row has steps if None.
         seconds: that the run took, if somebody measured.
+        statistics: answers to the study's statistics, by name.
     """
+    trains = plan.get("trains", True)
     mode = modes.FEDERATED if baseline is None else modes.BASELINES[baseline]
     against = privacy_cost.against(plan, mode)
     last = int(metrics[-1]["step"]) if metrics else 0
@@ -78,9 +83,10 @@ def render(
     sections = [
         _summary(plan, metrics, mode, against, checked),
         *_warnings(plan["warnings"]),
-        learned.learning(metrics, against, so_far),
+        *([answers_section.answers(statistics)] if statistics else []),
+        *([learned.learning(metrics, against, so_far)] if trains else []),
         privacy_cost.cost(plan, mode, by_coalition),
-        joining.joining(compared),
+        *([joining.joining(compared)] if trains or compared else []),
         *([several_runs.side_by_side(beside)] if beside else []),
         _views(plan, mode),
         *([] if baseline else [ledger_section.ledgers(parts)]),
@@ -90,6 +96,11 @@ def render(
         plain_words.meanings(),
     ]
     return _document(plan["study"], sections)
+
+
+def _metric(compared: arrangements.ArrangementTable | None) -> str:
+    """The name of the metric by which arrangements are compared."""
+    return learned.name_of(compared.metric) if compared else ""
 
 
 def _document(name: str, parts: Sequence[markup.Html]) -> str:
@@ -140,7 +151,8 @@ def _lead(plan: Plan, mode: modes.Mode) -> str:
         return f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
     return (
         f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
-        "trained one model together and showed nobody a record. Each adds noise (random "
+        f"{'trained one model' if plan.get('trains', True) else 'answered questions'} together and "
+        "showed nobody a record. Each adds noise (random "
         "numbers) to what it sends; only the noisy sum is ever seen."
     )
 

@@ -52,7 +52,8 @@ def picture(plan: Plan, mode: modes.Mode) -> markup.Html:
     if "aggregator" in cards:
         drawn.append(_arrow(drawn[-1].end, "" if between else mode.sent, len(between)))
         drawn.append(_box(cards["aggregator"], drawn[-1].end))
-    drawn.append(_arrow(drawn[-1].end, "the model" if "aggregator" in cards else mode.sent))
+    given = "the model" if plan.get("trains", True) else "the answers"
+    drawn.append(_arrow(drawn[-1].end, given if "aggregator" in cards else mode.sent))
     drawn.append(_box(cards["outsider"], drawn[-1].end))
     shown = [*cards.values()]
     if mode is modes.FEDERATED:
@@ -63,7 +64,8 @@ def picture(plan: Plan, mode: modes.Mode) -> markup.Html:
 
 def present(plan: Plan, mode: modes.Mode) -> list[modes.View]:
     """Who takes part: compute nodes only in a study that has them."""
-    return [view for view in mode.views if view.role != "node" or plan.get("compute_nodes")]
+    views = mode.views if plan.get("trains", True) else map(modes.of_answers, mode.views)
+    return [view for view in views if view.role != "node" or plan.get("compute_nodes")]
 
 
 def _card(view: modes.View, plan: Plan) -> _Card:

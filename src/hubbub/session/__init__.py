@@ -16,6 +16,7 @@ from hubbub.session.session_offer import (
     check_apart,
     part_of_plan,
     purposes_of,
+    sent_down,
 )
 from hubbub.session.setup import SetUp
 from hubbub.session.sums import PrivateSum, private_sum, secure_sum

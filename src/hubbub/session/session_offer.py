@@ -16,7 +16,7 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.errors import RULES, HubbubError, ProtocolError
-from hubbub.planning import TRAINING, Plan
+from hubbub.planning import TRAINING, Plan, kept_numbers
 from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
 
@@ -195,6 +195,14 @@ def part_of_plan(plan: Plan, purpose: str) -> tuple[Plan, int | None]:
     if found is None:
         raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
     return found.plan, found.query.numbers
+
+
+def sent_down(plan: Plan, purpose: str) -> int | None:
+    """How many numbers go down to the silos for a purpose; None: as many as the model has."""
+    if purpose == TRAINING:
+        return kept_numbers(plan.study)
+    found = plan.query(purpose)
+    return found.query.parameters if found else None
 
 
 def _time_of(value: object) -> int:

@@ -163,12 +163,14 @@ def private_sum(
     colluders: int = 0,
     compute_nodes: int = 0,
     relation: str = "add-remove",
+    diameter: float | None = None,
 ) -> PrivateSum:
     """The sum of real vectors, one from each silo, with distributed Gaussian noise.
 
     Guarantees:
         1. (epsilon, delta)-DP of one record against the aggregator with `colluders` silos, if no
-           record moves its silo's vector by more than `sensitivity` (twice that when exchanged).
+           record moves its silo's vector by more than `sensitivity` (by more than `diameter` when
+           exchanged).
 
     Args:
         vectors: each silo's own sum over its records, finite real numbers of one shape (m,); at
@@ -180,14 +182,17 @@ def private_sum(
         colluders: how many silos may join the adversary, from 0 to two less than there are.
         compute_nodes: how many nodes remove the masks, up to 1000; 0 for pairwise masks.
         relation: "add-remove" or "substitute".
+        diameter: with "substitute", the largest L2 distance of two records' parts, in the unit of
+            the vectors; the caller's promise. None: twice the sensitivity. One-hot vectors are the
+            square root of 2 apart.
 
     Returns:
-        The noisy sum, and what it promises.
+        The noisy sum, and what it promises; its noise multiplier counts in half diameters then.
 
     Raises:
         StudyError: an argument is out of range, or the vectors do not match.
 
-    Source: docs/privacy.md P1-P7.
+    Source: docs/privacy.md P1-P7, P23.
 
     >>> found = private_sum([[1.0, 2.0]] * 3, sensitivity=1.0, epsilon=1.0, delta=1e-5)
     >>> found.epsilon <= 1.0, found.delta
@@ -195,6 +200,8 @@ def private_sum(
     """
     reals = _reals(vectors)
     sensitivity = parameters.positive("sensitivity", sensitivity)
+    if diameter is not None:
+        sensitivity = _half(diameter, sensitivity, relation)
     colluders = parameters.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
     compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
     epsilon = parameters.epsilon(epsilon, least=parameters.LEAST_EPSILON)
@@ -225,6 +232,16 @@ def private_sum(
         noise_multiplier=made.stated.noise_multiplier,
         exposures=made.exposures,
     )
+
+
+def _half(diameter: float, sensitivity: float, relation: str) -> float:
+    """What takes the place of the sensitivity where records are exchanged (P23)."""
+    if relation != "substitute":
+        raise StudyError(
+            f'expected diameter beside relation = "substitute" alone, got it with "{relation}"; '
+            "leave it out: where a record is there or not, its length counts"
+        )
+    return parameters.within("diameter", diameter, least=1e-29, most=2 * sensitivity) / 2
 
 
 class _Fixed:

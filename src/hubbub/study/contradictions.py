@@ -7,6 +7,7 @@ change a guarantee. This file knows the settings, not how they were read.
 from __future__ import annotations
 
 from hubbub.errors import StudyError
+from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
 from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.tabular import AMOUNT, TIME_TO_EVENT, Outcome
@@ -82,9 +83,16 @@ def check_noise(training: Training, *, trust: str) -> None:
         )
 
 
-def check_extras(training: Training, data: Data, *, epsilon: float) -> None:
-    """Evaluation and standardisation that leave something of epsilon to the training."""
+def check_extras(
+    training: Training, data: Data, statistics: AskedStatistics | None, *, epsilon: float
+) -> None:
+    """Evaluation, standardisation and statistics that leave some epsilon to the training."""
     asked = training.evaluate
+    if statistics and data.patient:
+        raise StudyError(
+            "expected no data.patient beside [statistics], which count records, got one; leave it "
+            "out, and let each file hold one record of a patient"
+        )
     if asked and asked.every > training.steps:
         raise StudyError(
             f"expected training.evaluate.every <= steps = {training.steps}, got {asked.every}; "
@@ -95,11 +103,12 @@ def check_extras(training: Training, data: Data, *, epsilon: float) -> None:
             'expected no training.evaluate with sampling = "without-replacement", got one; joint '
             "batches are drawn from all records, so none can be held back: use Poisson sampling"
         )
-    spent = sum(one.epsilon for one in (asked, data.standardise) if one)
+    spent = sum(one.epsilon for one in (asked, data.standardise, statistics) if one)
     if spent > 0.9 * epsilon:
+        also = ", statistics.epsilon" if statistics else ""
         raise StudyError(
-            "expected training.evaluate.epsilon and data.standardise.epsilon together to be at "
-            f"most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
+            f"expected training.evaluate.epsilon{also} and data.standardise.epsilon together to be "
+            f"at most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
             f"{spent:g}; lower them"
         )
 
@@ -143,7 +152,7 @@ def _check_outcome(outcome: Outcome, model: Model) -> None:
 
 def _check_inputs(data: Data, model: Model) -> None:
     """As many inputs as the declared columns become features; frozen layers make others."""
-    width = sum(column.width for column in data.columns)
+    width = sum(column.width for column in data.features)
     if data.columns and model.inputs and not model.frozen and model.inputs != (width,):
         raise StudyError(
             f"expected model.inputs = [{width}], the features that data.columns become, got "

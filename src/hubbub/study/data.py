@@ -22,11 +22,16 @@ _PATIENT = ("patient", "most_per_patient")
 _TABLES = (".csv", ".parquet")
 
 
-def data_from(table: Mapping[str, Any]) -> Data:
-    """The data that a table states."""
+def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
+    """The data that a table states; without a model there is no target."""
     section = Section("data", table, (*_KEYS, *_MORE, *_PATIENT))
     source, files = _origin(section)
-    target, outcome = target_from(section, Data.target, files=bool(files))
+    if not targeted:
+        for key in ("target", "positive", "negative", "classes", "test", "standardise"):
+            section.absent(key, "where no model is trained: declare every column in data.columns")
+    target, outcome = "", None
+    if targeted:
+        target, outcome = target_from(section, Data.target, files=bool(files))
     named = (target, *(outcome.columns if outcome else ()))
     return Data(
         source=source,
@@ -37,7 +42,9 @@ def data_from(table: Mapping[str, Any]) -> Data:
         positive=section.texts("positive", Data.positive),
         negative=_negative(section),
         classes=_classes(section),
-        columns=_columns(section, named) if "columns" in section else Data.columns,
+        columns=_columns(section, named, targeted=targeted)
+        if "columns" in section
+        else Data.columns,
         options=_options(section),
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
@@ -159,7 +166,7 @@ def _classes(section: Section) -> tuple[str, ...]:
     return classes
 
 
-def _columns(section: Section, targets: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> tuple[Column, ...]:
     """The declared columns; 1 and 1.0 are the same bound, and must give the same study id."""
     try:
         columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
@@ -169,6 +176,13 @@ def _columns(section: Section, targets: tuple[str, ...]) -> tuple[Column, ...]:
     stated = bool(section.content.get("files")) or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
+    if not any(column.feature for column in columns) or not (
+        targeted or all(column.feature for column in columns)
+    ):
+        raise StudyError(
+            "expected feature = false of some columns beside a model, and of none without one, got "
+            "another; correct data.columns"
+        )
     return columns
 
 
@@ -209,7 +223,8 @@ class Data:
         positive: spellings of the target that count as 1.
         negative: those that count as 0; any other is refused where it is read.
         classes: spellings of the target, in the order of the class numbers.
-        columns: the columns that become features; empty: all but the target, as they are.
+        columns: the columns that become features, or that statistics are about; empty: all but the
+            target, as they are.
         options: arguments of the source's function, by name.
         records: public number of units of all silos together, of patients where `patient` says
             whose records they are; 0: not public.
@@ -248,3 +263,8 @@ class Data:
     def places(self) -> int:
         """How many records a unit may have; 0 where each record is one."""
         return self.most_per_patient if self.patient else 0
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that become features."""
+        return tuple(column for column in self.columns if column.feature)

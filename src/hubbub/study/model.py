@@ -15,6 +15,7 @@ _KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss")
 HUBER = "huber"
 LINEAR_PROBE = "linear-probe"
 _KINDS = ("logistic", "mlp", "cnn", LINEAR_PROBE)
+STATISTICS = "statistics"  # no model: noisy sums stand in its place
 _MOST_FEATURES = 10**9
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -131,7 +132,7 @@ class Model:
 
     Args:
         kind: "logistic", "mlp", "cnn", "python:module:factory", or "in-memory" for a module that
-            was handed to `hubbub.fit`.
+            was handed to `hubbub.fit`; "statistics" where a study trains none.
         hidden: widths of the hidden layers, in units.
         inputs: shape of one record; empty: that of the public test set.
         outputs: number of logits: 1 for two classes, else one for each class.
@@ -152,4 +153,7 @@ class Model:
     @property
     def is_built_in(self) -> bool:
         """Whether hubbub makes the model, so that everybody can make it again from the study."""
-        return self.kind in _KINDS
+        return self.kind in (*_KINDS, STATISTICS)
+
+
+NO_MODEL = Model(kind=STATISTICS)

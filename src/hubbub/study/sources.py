@@ -15,13 +15,22 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.study import datasets, import_path, quoting
+from hubbub.study.asked_columns import columns_of, spellings_of
 from hubbub.study.data import Data
 from hubbub.study.study import Study
-from hubbub.study.tabular import Column, Records, read_table
+from hubbub.study.tabular import (
+    CodedCells,
+    Column,
+    Records,
+    canonical,
+    coded_cells,
+    read_cells,
+    read_table,
+)
 
 TEST = "test"
 
@@ -124,6 +133,61 @@ def _quoted(error: BaseException) -> str:
     return f"{type(error).__name__}: {quoting.shortened(' '.join(str(error).split()), 300)}{where}"
 
 
+def check_readable(study: Study, party: str, folder: Path) -> None:
+    """Read all that a study asks of a silo's file, and keep nothing.
+
+    Raises:
+        DataError: it cannot be read, or is not what the study declares.
+    """
+    if study.trains:
+        records(study, party, folder=folder)
+    if study.statistics is not None:
+        statistic_cells(study, party, folder=folder)
+
+
+def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:
+    """The cells that a study's statistics are made of, of one silo.
+
+    Args:
+        study: says where they are, and asks for statistics.
+        party: a silo's name.
+        folder: what relative paths are relative to; the current directory if None.
+
+    Raises:
+        DataError: they cannot be read, or are not what the study declares.
+    """
+    columns = list(columns_of(study.data).values())
+    path = file_of(study, party, folder or Path())
+    if path is None:
+        return coded_cells(_built_in_cells(study, party), columns, party)
+    cells = read_cells(path, [column.name for column in columns])
+    return coded_cells(_target_unified(study.data, cells), columns, path.name)
+
+
+def _built_in_cells(study: Study, party: str) -> dict[str, list[str]]:
+    """The cells of a built-in source; beside a model, without its test set."""
+    _, read = datasets.TABLES[study.data.source.partition(":")[2]]
+    options = {**({"split": 0} if study.trains else {}), **dict(study.data.options)}
+    try:
+        return dict(cast(Callable[..., Mapping[str, list[str]]], read)(party, **options))
+    except TypeError:
+        raise StudyError(
+            f"expected data.options that {study.data.source} takes, got {sorted(options)}; "
+            "correct them"
+        ) from None
+
+
+def _target_unified(data: Data, cells: dict[str, list[str]]) -> Mapping[str, list[str]]:
+    """The cells with one spelling for each class of a target that has several."""
+    if not data.positive or data.target not in cells:
+        return cells
+    negative, positive = spellings_of(data)
+    one = dict.fromkeys(map(canonical, data.negative), negative) | dict.fromkeys(
+        map(canonical, data.positive), positive
+    )
+    return cells | {data.target: [one.get(canonical(text), text) for text in cells[data.target]]}
+
+
 def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     """How a table of new records becomes features: the columns, and the target's name.
 
@@ -133,7 +197,7 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     scheme, _, name = study.data.source.partition(":")
     if scheme == import_path.BUILT_IN and name in datasets.ENCODINGS:
         return datasets.ENCODINGS[name]
-    return study.data.columns, study.data.target
+    return study.data.features, study.data.target
 
 
 def takes_split(study: Study) -> bool:
@@ -212,7 +276,7 @@ def _from_file(data: Data, party: str, folder: Path) -> Records:
         return read_table(
             folder / path,
             target=data.target,
-            columns=data.columns,
+            columns=data.features,
             positive=data.positive,
             negative=data.negative,
             classes=data.classes,

@@ -19,6 +19,8 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.study import file_limits, import_path
+from hubbub.study.asked_columns import columns_of
+from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import (
     check_data,
@@ -27,19 +29,28 @@ from hubbub.study.contradictions import (
     check_training,
 )
 from hubbub.study.data import Data, data_from
-from hubbub.study.model import LINEAR_PROBE, Model, model_from
+from hubbub.study.model import LINEAR_PROBE, NO_MODEL, Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.quoting import shortened, shown
 from hubbub.study.section import Section
 from hubbub.study.toml_text import Settings, written
-from hubbub.study.training import Training, training_from
+from hubbub.study.training import Training, training_from, whole_sums
 
 FORMAT = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TRANSCRIPTS = ("full", "hashes")
-_LATER = (("data", "outcome"), ("model", "loss"), ("training", "metrics"))
+# Keys that older studies have not, and what that means: with that value they are left out, so that
+# these keep their ids.
+_LATER: Mapping[str, Mapping[str, Any]] = {
+    "": {"code": (), "statistics": None, "attestation": None},
+    "data": {"outcome": None, "patient": "", "most_per_patient": 0},
+    "model": {"loss": ""},
+    "training": {"metrics": (), "noise": "independent", "bands": 0},
+}
 _TABLES = ("parties", "data", "model", "training", "privacy")
+_OPTIONAL = ("statistics", "attestation")
+_LEARNING = ("model", "training")  # absent where only statistics are asked for
 
 
 def _head(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,9 +108,10 @@ class Study:
         code: SHA-256 of the sources of code that is not part of hubbub, by its name.
         parties: who takes part, and how many of them may be dishonest or missing.
         data: where each silo finds its records, and what is public about them.
-        model: which model is trained.
+        model: which model is trained; absent, with `training`, where only statistics are asked for.
         training: with how many steps, which batches, which clipping norm and which optimizer.
         privacy: epsilon, delta and the relation between neighbouring data sets.
+        statistics: tables, curves, tests and regressions that are asked for; None: none.
         attestation: what parties must show of the machines and the code that they run; None:
             nothing.
         toml: the text that the study was read from; empty if there is none.
@@ -132,22 +144,24 @@ class Study:
     code: tuple[tuple[str, str], ...] = ()
     parties: Parties
     data: Data
-    model: Model
-    training: Training
+    model: Model = NO_MODEL
+    training: Training = field(default_factory=whole_sums)
     privacy: Privacy
+    statistics: AskedStatistics | None = None
     attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make the parts of what keywords gave as mappings."""
-        given = {name: getattr(self, name) for name in (*_TABLES, "attestation")}
+        given = {name: getattr(self, name) for name in (*_TABLES, *_OPTIONAL)}
         if not any(isinstance(part, Mapping) for part in given.values()):
             return
-        if not isinstance(self.attestation, Mapping):
-            del given["attestation"]
+        for name in (*_LEARNING, *_OPTIONAL):
+            if not isinstance(given[name], Mapping):
+                del given[name]
         head = {"name": self.name, "transcript": self.transcript, "code": dict(self.code)}
         made = Study.from_table({"study": head, **given})
-        for name in (*given, "code"):
+        for name in (*_TABLES, *_OPTIONAL, "code"):
             object.__setattr__(self, name, getattr(made, name))
 
     @classmethod
@@ -214,7 +228,8 @@ class Study:
 
         Args:
             table: one table for each of study, parties, data, model, training and privacy, and
-                perhaps one for attestation.
+                perhaps one for statistics, beside which model and training may be left out, and one
+                for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -225,16 +240,26 @@ class Study:
                 contradict each other.
         """
         file_limits.check_size(table)
-        top = Section("", table, ("study", *_TABLES, "attestation"))
-        parts = {key: top.table(key) for key in ("study", *_TABLES)}
+        top = Section("", table, ("study", *_TABLES, *_OPTIONAL))
+        trains = "statistics" not in top or any(key in top for key in _LEARNING)
+        read = _TABLES if trains else [key for key in _TABLES if key not in _LEARNING]
+        parts = {key: top.table(key) for key in ("study", *read)}
         attested = top.table("attestation") if "attestation" in top else {}
+        data = data_from(parts["data"], targeted=trains)
+        asked = None
+        if "statistics" in top:
+            columns = columns_of(data)
+            asked = statistics_from(top.table("statistics"), columns, trains=trains)
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
-            data=data_from(parts["data"]),
-            model=model_from(parts["model"]),
-            training=training_from(parts["training"], records=parts["data"].get("records")),
+            data=data,
+            model=model_from(parts["model"]) if trains else NO_MODEL,
+            training=training_from(parts["training"], records=parts["data"].get("records"))
+            if trains
+            else whole_sums(asked.rounds if asked else 1),
             privacy=privacy_from(parts["privacy"]),
+            statistics=asked,
             attestation=attestation_from(
                 attested, nodes=bool(parts["parties"].get("compute_nodes"))
             ),
@@ -251,7 +276,7 @@ class Study:
             probed=study.model.kind == LINEAR_PROBE,
         )
         check_noise(study.training, trust=parties.trust)
-        check_extras(study.training, study.data, epsilon=privacy.epsilon)
+        check_extras(study.training, study.data, study.statistics, epsilon=privacy.epsilon)
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
                 f"expected study.code to hold code that the study names, got {shown(strange[0])}; "
@@ -275,11 +300,11 @@ class Study:
         """
         if self.toml and Study.parse(self.toml).id == self.id:
             return self.toml
+        learning: dict[str, Settings] = {"model": self.model, "training": self.training}
         tables: dict[str, Settings] = {
             "parties": self.parties,
             "data": self.data,
-            "model": self.model,
-            "training": self.training,
+            **(learning if self.trains else {}),
             "privacy": self.privacy,
         }
         head: dict[str, Any] = {"name": self.name}
@@ -287,7 +312,7 @@ class Study:
             head["transcript"] = self.transcript
         if self.code:
             head["code"] = dict(self.code)
-        text = written(head, tables, self.attestation)
+        text = written(head, tables, self.statistics, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "
@@ -295,6 +320,11 @@ class Study:
                 "a real one"
             )
         return text
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is trained, or only statistics are asked for."""
+        return self.model != NO_MODEL
 
     @property
     def own_code(self) -> tuple[str, ...]:
@@ -316,19 +346,18 @@ class Study:
         """The canonical form: JSON with sorted keys, every default written out."""
         content = asdict(self)
         del content["toml"]
-        if not self.code:
-            del content["code"]
-        for table, key in _LATER:  # studies from before there was any keep their ids
-            if not content[table][key]:
-                del content[table][key]
-        if self.attestation is None:
-            del content["attestation"]
-        else:
+        if self.attestation is not None:
             content["attestation"] = self.attestation.to_dict()
-        if self.training.noise == Training.noise:  # so do those from before it could be correlated
-            del content["training"]["noise"], content["training"]["bands"]
-        if not self.data.most_per_patient:
-            del content["data"]["patient"], content["data"]["most_per_patient"]
+        for table, absent in _LATER.items():
+            keys = content[table] if table else content
+            for key, value in absent.items():
+                if keys[key] == value:
+                    del keys[key]
+        for column in content["data"]["columns"]:
+            if column["feature"]:
+                del column["feature"]
+        if not self.trains:  # both follow from the statistics
+            del content["model"], content["training"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

@@ -13,6 +13,7 @@ from typing import Any
 import tomli_w
 
 from hubbub.study import (
+    asked_statistics,
     attested_roles,
     auxiliary_settings,
     data,
@@ -30,10 +31,13 @@ Settings = parties.Parties | data.Data | model.Model | training.Training | priva
 def written(
     head: Mapping[str, Any],
     tables: Mapping[str, Settings],
+    statistics: asked_statistics.AskedStatistics | None = None,
     attestation: attested_roles.Attestation | None = None,
 ) -> str:
     """The text of a study file with this table `[study]` and these others."""
     stated = {title: _table(settings) for title, settings in tables.items()}
+    if statistics is not None:
+        stated["statistics"] = statistics.to_table()
     if attestation is not None:
         stated["attestation"] = {
             role: _attested(asked) for role, asked in attestation.asked().items()
@@ -48,7 +52,9 @@ def _table(settings: Settings) -> dict[str, Any]:
         del table["names"]
         return {"silos": settings.silos, **table}
     if isinstance(settings, data.Data):
-        table["target"] = settings.target  # files have no default for it
+        table.pop("target", None)
+        if settings.target:  # files have no default for it
+            table["target"] = settings.target
         if settings.outcome is not None:
             table["target"] = target.target_table(settings.target, table.pop("outcome"))
         if settings.columns:

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError
 from hubbub.learning.goals import Goal
-from hubbub.planning import EVALUATION, STANDARDISATION, PlannedQuery
+from hubbub.planning import (
+    EVALUATION,
+    STANDARDISATION,
+    STATISTICS,
+    PlannedQuery,
+    SumLayout,
+    layout_of_sums,
+    sigma_of_sums,
+)
 from hubbub.protocol import LocalTask
 from hubbub.study import Standardisation, standardisation_from
 from hubbub.training import loop, prepared_study, run_folder, run_sessions
@@ -62,6 +70,41 @@ def standardise(
     return standardised(setting, found)
 
 
+def statistics(
+    setting: prepared_study.PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
+) -> prepared_study.PreparedStudy:
+    """The sums of statistics beside the training, kept or made now (docs/privacy.md P23)."""
+    planned = setting.plan.query(STATISTICS)
+    if planned is None:
+        return setting
+    layout, sigma = layout_of_sums(setting.study), sigma_of_sums(setting.plan)
+    kept = folder.kept_sums(layout) if folder else layout.start
+    if layout.made(kept) < layout.rounds:
+        ask = opened(planned, setting.statistic_tasks)
+        for number in range(layout.made(kept) + 1, layout.rounds + 1):
+            total = ask(number, kept)
+            if total is not None:
+                kept = layout.after(kept, total, sigma)
+            if folder is not None and total is not None:
+                folder.keep_sums(kept)
+    check_sums(layout, kept)
+    return replace(setting, kept_sums=kept)
+
+
+def check_sums(layout: SumLayout, kept: prepared_study.Parameters) -> None:
+    """Refuse to go on with fewer sums than answers need.
+
+    Raises:
+        IntegrityError: they were charged, and lost in an interruption.
+    """
+    if not layout.is_enough(kept):
+        raise IntegrityError(
+            f"expected {layout.stacked.rounds} sums of the statistics, {layout.made(kept)} are "
+            "here and the others were charged and lost in an interruption; approve the study under "
+            "another name and run that, with statistics.sums = 2 if it may happen again"
+        )
+
+
 def evaluation(setting: prepared_study.PreparedStudy, opened: Opened) -> loop.Look | None:
     """Evaluations on held-back records, if the study asks for them."""
     planned = setting.plan.query(EVALUATION)
@@ -92,7 +135,10 @@ def through(sessions: run_sessions.RunSessions) -> Opened:
 
     def opened(planned: PlannedQuery, tasks: Sequence[LocalTask]) -> Ask:
         purpose = planned.query.purpose
-        sums = sessions.open(purpose, planned.plan, tasks, planned.query.numbers)
+        query = planned.query
+        sums = sessions.open(
+            purpose, planned.plan, tasks, query.numbers, parameters=query.parameters
+        )
         made = sessions.charged(purpose)
 
         def ask(number: int, parameters: prepared_study.Parameters) -> Array | None:

@@ -161,15 +161,15 @@ class _Sums:
 
     @classmethod
     def of(cls, setting: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
-        terms = round_parameters_of(setting.plan, setting.initial.size)
+        terms = round_parameters_of(setting.plan, setting.numbers, parameters=setting.initial.size)
         if not projects:
-            terms = replace(terms, projection="", dimension=terms.parameters)
+            terms = replace(terms, projection="", dimension=setting.numbers)
         source, capacities = SecureSource(), setting.capacities
         correlated = capacities if terms.correlation else ()
         return cls(
             terms=terms,
             task=setting.pooled_task,
-            counts=[one.units for one in setting.records],
+            counts=setting.counts,
             capacities=capacities,
             lift=setting.lift(terms),
             source=source,

@@ -32,11 +32,10 @@ def train_federated(
     """
     ask = auxiliary_sums.through(sessions)
     setting = auxiliary_sums.standardise(setting, ask, sessions.folder)
+    setting = auxiliary_sums.statistics(setting, ask, sessions.folder)
     offer(setting.standardisation)
     look = auxiliary_sums.evaluation(setting, ask)
-    sums = sessions.open(
-        TRAINING, setting.plan, setting.tasks, setting.initial.size, lift=setting.lift
-    )
+    sums = sessions.open(TRAINING, setting.plan, setting.tasks, setting.numbers, lift=setting.lift)
     state = start or loop.State(parameters=setting.initial)
     state = begin(replace(state, attempts=max(state.attempts, sessions.charged(TRAINING))))
 

@@ -116,10 +116,10 @@ def fit(
     if not hasattr(silos, "items") or len(silos) < 2:
         raise DataError(
             "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
-            f"found {_found(silos)}; deal the records to silos"
+            f"found {handed_over(silos)}; deal the records to silos"
         )
-    declared = _declared(columns)
-    encoded = tabular.columns_from(declared) if declared else ()
+    stated = declared(columns)
+    encoded = tabular.columns_from(stated) if stated else ()
     _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
@@ -133,7 +133,7 @@ def fit(
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     study = Study.from_table(
-        _plain(
+        plain(
             {
                 "study": {"name": name},
                 "parties": {
@@ -149,7 +149,7 @@ def fit(
                     else records,
                     **({} if patients is None else {"patient": "patient"}),
                     **({"most_per_patient": most_per_patient} if most_per_patient else {}),
-                    **({"columns": declared} if declared else {}),
+                    **({"columns": stated} if stated else {}),
                 },
                 "model": {
                     "kind": model if named else IN_MEMORY,
@@ -186,7 +186,7 @@ def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
             "expected target to be a mapping such as {'kind': 'amount', 'low': 0, 'high': 30}, "
             "without classes beside it, got something else; write one"
         )
-    section = Section("data", {"target": _plain(dict(target))}, ("target",))
+    section = Section("data", {"target": plain(dict(target))}, ("target",))
     return target_from(section, "target", files=False)[1]
 
 
@@ -197,7 +197,7 @@ def _outputs(classes: Sequence[str], outcome: tabular.Outcome | None, *, named: 
     return 1 if len(classes) == 2 else len(classes)
 
 
-def _found(silos: Any) -> str:
+def handed_over(silos: Any) -> str:
     """What somebody handed over in place of silos."""
     return "fewer" if isinstance(silos, Mapping) else type(silos).__name__
 
@@ -289,7 +289,7 @@ def _optimizer(stated: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(stated or {"name": "adam", "lr": 0.1})
 
 
-def _declared(columns: Any) -> Any:
+def declared(columns: Any) -> Any:
     """Columns as a study has them: their names and categories are texts."""
     if not isinstance(columns, Mapping):
         return columns
@@ -304,15 +304,15 @@ def _entry(entry: Any) -> Any:
         for key in ("categories", "missing")
         if isinstance(entry.get(key), list | tuple)
     }
-    return _plain({**entry, **texts})
+    return plain({**entry, **texts})
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers of NumPy's as Python's own; anything else as it is, for the study to judge."""
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

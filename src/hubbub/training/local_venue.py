@@ -16,6 +16,7 @@ from hubbub.assurance import (
     Ledger,
     MachineAttester,
     StudyEvidence,
+    attempts_of,
     collect,
     entry_of,
     files,
@@ -54,6 +55,7 @@ class LocalVenue:
         folder: the run's, if it has one.
         notice: told in a few words what takes long.
         attester: makes evidence of this machine, where the study asks for some.
+        plan: of all that the run will ask silos for, if that is known: a ledger lets it in whole.
         saved: returns when the newest state is on disk, before anything more is charged.
     """
 
@@ -63,6 +65,7 @@ class LocalVenue:
     folder: run_folder.RunFolder | None
     notice: Notice = field(default=lambda _: None, repr=False)
     attester: Attester = field(default_factory=MachineAttester, repr=False)
+    plan: Plan | None = field(default=None, repr=False)
     saved: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
@@ -74,12 +77,15 @@ class LocalVenue:
         plan, terms = wanted.plan, wanted.terms
         kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
         most = self._most(kind, ceil(terms.steps / epoch))
+        rows = {} if self.plan is None else attempts_of(self.plan)
+        whole = {one: self._most(one, count) for one, count in rows.items()}
 
         def record(index: int, session: Session, charge: Charge) -> None:
             self.saved()
             entry = entry_of(plan, session, charge, kind)
+            study = {one: counts[index] for one, counts in whole.items()}
             try:
-                self.ledgers[index].charge(entry, attempts=most.get(index))
+                self.ledgers[index].charge(entry, attempts=most.get(index), study=study)
             except BudgetError as error:
                 raise BudgetError(f"{plan.study.parties.names[index - 1]}: {error}") from None
 

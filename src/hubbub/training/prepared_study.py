@@ -13,20 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.errors import DataError, StudyError
+from hubbub.errors import StudyError
 from hubbub.learning import lift_of, model_of, optimizer_of
 from hubbub.planning import (
     SUM_MARGIN,
     Plan,
     capacity_of,
+    check_expected,
     features_of,
     joint_batch,
-    owned_records,
+    layout_of_sums,
     record_shape,
 )
 from hubbub.planning import plan as plan_study
 from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
-from hubbub.study import FeatureSums, Records, Study, code_hashes, sources, tabular
+from hubbub.study import CodedCells, FeatureSums, Records, Study, code_hashes, sources
+from hubbub.training import record_checks, statistic_task
 
 Parameters = NDArray[np.float32]
 
@@ -38,10 +40,12 @@ class InMemory:
     Args:
         records: of every silo by its name, and of the public test set under "test".
         model: whose parameters the training begins with; None: the one that the study names.
+        cells: of every silo by its name, for statistics.
     """
 
-    records: Mapping[str, Records] = field(repr=False)
+    records: Mapping[str, Records] = field(default_factory=dict, repr=False)
     model: Any = field(default=None, repr=False)
+    cells: Mapping[str, CodedCells] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,9 @@ class PreparedStudy:
     held_back: tuple[Records, ...] = field(default=(), repr=False)
     test: Records | None = field(repr=False)
     capacities: tuple[int, ...] = ()
+    cells: tuple[CodedCells, ...] = field(default=(), repr=False)
+    cell_capacities: tuple[int, ...] = ()
+    kept_sums: Parameters | None = field(default=None, repr=False)
     standardisation: Any = field(default=None, repr=False)
     device: str = "cpu"
     shape: tuple[int, ...] = ()
@@ -74,6 +81,9 @@ class PreparedStudy:
     ) -> PreparedStudy:
         """Load the records, build the model, make the plan unless one is given.
 
+        Where statistics alone are asked for, the tables are loaded, and what is kept of sums stands
+        for the model.
+
         Args:
             study: what to train.
             made: a plan that was made before.
@@ -90,6 +100,10 @@ class PreparedStudy:
         code_hashes.refuse_other_code(study)
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
         names = [name for name in study.parties.names if name in there]
+        cells = _cells(study, names, folder, handed) if study.statistics else ()
+        cell_capacities = tuple(map(partial(capacity_of, study), names, map(len, cells)))
+        if not study.trains:
+            return cls._of_statistics(study, made, cells, cell_capacities)
 
         def of(name: str) -> Records:
             loaded = (
@@ -104,22 +118,14 @@ class PreparedStudy:
         tested = public and sources.TEST in there
         test = of(sources.TEST) if tested else None
         shape = _shape(study, (*records, test))
-        units = [one.units for one in records]
-        _check_counts(study, dict(zip(names, units, strict=True)))
-        capacities = tuple(map(partial(capacity_of, study), names, units))
-        for name, one in zip((*names, sources.TEST), (*records, test), strict=True):
-            _check_shape(name, one, shape)
-            if one is not None:
-                tabular.refuse_other_targets(study.data.outcome, one.targets, name)
-            _check_targets(name, one, study)
+        record_checks.check_records(study, dict(zip(names, records, strict=True)), test, shape)
+        capacities = tuple(map(partial(capacity_of, study), names, (one.units for one in records)))
         if whose is None and study.data.files and study.data.outcome is None:
-            _check_classes(records)
+            record_checks.check_classes(records)
         model = copy.deepcopy(handed.model) if handed and handed.model else model_of(study, shape)
         initial = learning.parameters_vector(model)
         goal = learning.goal_of(study)
-        on_units = learning.on_units(
-            model, study.data.most_per_patient if study.data.patient else 0
-        )
+        on_units = learning.on_units(model, study.data.places)
         method = ""
         if records:
             method = learning.method_for(on_units, shape, records[0].targets, goal=goal)
@@ -129,21 +135,53 @@ class PreparedStudy:
                     learning.check_classes(model, one)
         if not study.model.is_built_in or study.training.metrics or goal.loss_name:
             learning.try_out(model, test, goal=goal, own=study.training.metrics)
-        kept = _held_back(study, records)
-        return cls(
-            plan=_reused(made, study, initial.size)
+        kept_back = _held_back(study, records)
+        whole = (
+            _reused(made, study, initial.size)
             if made
-            else plan_study(study, dimension=initial.size),
+            else plan_study(study, dimension=initial.size)
+        )
+        check_expected(whole)
+        return cls(
+            plan=whole,
             model=model,
             initial=initial,
             method=method,
             on_units=on_units,
-            records=tuple(one.part(~back) for one, back in zip(records, kept, strict=True)),
-            held_back=tuple(one.part(back) for one, back in zip(records, kept, strict=True)),
+            records=tuple(one.part(~back) for one, back in zip(records, kept_back, strict=True)),
+            held_back=tuple(one.part(back) for one, back in zip(records, kept_back, strict=True)),
             test=test,
             capacities=capacities,
+            cells=cells,
+            cell_capacities=cell_capacities,
             device=device,
             shape=shape,
+        )
+
+    @classmethod
+    def _of_statistics(
+        cls,
+        study: Study,
+        made: Plan | None,
+        cells: tuple[CodedCells, ...],
+        capacities: tuple[int, ...],
+    ) -> PreparedStudy:
+        """A study that asks for statistics alone: sums stand where a model would."""
+        plan = _reused(made, study, made.dimension or 0) if made else plan_study(study)
+        check_expected(plan)
+        kept = model_of(study, ())
+        return cls(
+            plan=plan,
+            model=kept,
+            on_units=kept,
+            initial=learning.parameters_vector(kept),
+            method="",
+            records=(),
+            test=None,
+            capacities=capacities,
+            cells=cells,
+            cell_capacities=capacities,
+            shape=(plan.dimension or 0,),
         )
 
     @property
@@ -152,8 +190,27 @@ class PreparedStudy:
         return self.plan.study
 
     @property
+    def numbers(self) -> int:
+        """How many numbers a sum of the training has, before any projection."""
+        return self.plan.dimension or self.initial.size
+
+    @property
+    def counts(self) -> list[int]:
+        """Each silo's number of records, which never leave it."""
+        return [one.units for one in self.records] if self.study.trains else [*map(len, self.cells)]
+
+    @property
+    def statistic_tasks(self) -> list[LocalTask]:
+        """Every silo's table, ready for the sums of statistics."""
+        layout = layout_of_sums(self.study)
+        pairs = zip(self.cells, self.cell_capacities, strict=True)
+        return [statistic_task.StatisticTask(layout, one, capacity) for one, capacity in pairs]
+
+    @property
     def tasks(self) -> list[LocalTask]:
         """Every silo's records, ready for clipped sums."""
+        if not self.study.trains:
+            return self.statistic_tasks
         return [
             self._task(records, capacity, self._rows(records.units, capacity))
             for records, capacity in zip(self.records, self.capacities, strict=True)
@@ -162,6 +219,9 @@ class PreparedStudy:
     @property
     def pooled_task(self) -> LocalTask:
         """All silos' records, one silo's after the other's, for who may see them all."""
+        if not self.study.trains:
+            layout, capacity = layout_of_sums(self.study), sum(self.capacities)
+            return statistic_task.StatisticTask(layout, statistic_task.pooled(self.cells), capacity)
         pairs = list(zip(self.records, self.capacities, strict=True))
         rows = sum(self._rows(records.units, capacity) for records, capacity in pairs)
         pooled = Records.together(self.records)
@@ -218,9 +278,9 @@ class PreparedStudy:
         """Every silo's records, held back or not."""
         return [Records.together(parts) for parts in zip(self.records, self.held_back, strict=True)]
 
-    def optimizer(self) -> learning.Optimizer:
-        """A fresh optimizer."""
-        return optimizer_of(self.study)
+    def optimizer(self) -> learning.Stepper:
+        """A fresh optimizer, or what keeps sums in its place."""
+        return optimizer_of(self.plan)
 
     def trained(self, parameters: Parameters) -> Any:
         """The model with these parameters."""
@@ -238,6 +298,15 @@ class PreparedStudy:
         trained, goal = self.trained(parameters), learning.goal_of(self.study)
         own = self.study.training.metrics
         return learning.evaluate_records(trained, self.test, device=self.device, goal=goal, own=own)
+
+
+def _cells(
+    study: Study, names: Sequence[str], folder: Path | None, handed: InMemory | None
+) -> tuple[CodedCells, ...]:
+    """The silos' tables."""
+    if handed and handed.cells:
+        return tuple(handed.cells[name] for name in names)
+    return tuple(sources.statistic_cells(study, name, folder=folder) for name in names)
 
 
 def _held_back(study: Study, records: tuple[Records, ...]) -> list[NDArray[np.bool_]]:
@@ -261,65 +330,6 @@ def _shape(study: Study, records: Sequence[Records | None]) -> tuple[int, ...]:
     if study.data.standardise is not None:
         features_of(shape)
     return shape
-
-
-def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
-    """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
-    if study.training.sampling != "without-replacement" or len(counts) < study.parties.silos:
-        return
-    found = list(counts.values())
-    stated = study.data.counts or found
-    if list(stated) != list(found) or sum(found) != study.data.records:
-        raise DataError(
-            f"expected {list(study.data.counts) or study.data.records} records, as the study "
-            f"states, got {list(found)}, {sum(found)} in all; joint batches make the numbers "
-            "public: fix data.records or data.counts"
-        )
-    together = study.parties.colluders + 1
-    if sum(sorted(found)[-together:]) > (most := owned_records(study, together)) > 0:
-        raise DataError(
-            f"expected no {together} silos to hold more than {most} of the records, as if all held "
-            f"equally many, got {list(found)}; state data.counts"
-        )
-
-
-def _check_shape(name: str, records: Records | None, shape: Sequence[int]) -> None:
-    """All parties' records have the shape that the model takes."""
-    if records is not None and tuple(records.inputs.shape[1:]) != tuple(shape):
-        raise DataError(
-            f"expected records of shape {tuple(shape)} for {name}, "
-            f"got {tuple(records.inputs.shape[1:])}; fix the data or model.inputs"
-        )
-
-
-def _check_targets(name: str, records: Records | None, study: Study) -> None:
-    """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
-    if records is None:
-        return
-    if name == sources.TEST and not len(records):
-        raise DataError("expected records in the public test set, got none; fix it")
-    model, targets = study.model, records.targets
-    if not model.is_built_in or study.data.outcome is not None:
-        return  # only the model itself says what it gives; numbers have been checked
-    if model.outputs == 1:
-        fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
-    else:
-        fits = targets.dtype == np.int64 and bool(np.isin(targets, range(model.outputs)).all())
-        wanted = f"int64 class numbers below {model.outputs}"
-    if not fits:
-        raise DataError(
-            f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
-            "found others; fix the data or model.outputs"
-        )
-
-
-def _check_classes(records: Sequence[Records]) -> None:
-    """All silos' records are at hand: one class alone is a mistake in a list of spellings."""
-    if len(np.unique(np.concatenate([one.targets for one in records]))) == 1:
-        raise DataError(
-            "expected targets of two classes or more among all silos' records, found one; correct "
-            "data.positive and data.negative, or data.classes (hubbub check shows them)"
-        )
 
 
 def _reused(made: Plan, study: Study, dimension: int) -> Plan:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import FILE, check_content, load, read_whole
+from hubbub.assurance import ANSWERS, FILE, check_content, load, read_whole
 from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.report import ArrangementTable, ReportedRun, render
@@ -81,6 +81,7 @@ def _page(
         audit=content.get("audit") if content else None,
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
+        statistics=_optional(folder / ANSWERS, {"statistics": None})["statistics"],
     )
 
 

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from hubbub import report
 from hubbub.disk import write_bytes
-from hubbub.planning import Plan
+from hubbub.estimation import Answer
+from hubbub.planning import Plan, answers_of, layout_of_sums
 from hubbub.study import Standardisation
 from hubbub.training import (
+    answer_files,
+    auxiliary_sums,
     baselines,
     loop,
     prepared_study,
@@ -33,7 +36,8 @@ class Result:
     """What a run gives back.
 
     Args:
-        model: the trained torch module.
+        model: the trained torch module; where only statistics are asked for, one that holds what is
+            kept of their sums.
         metrics: one row per evaluation, some twenty in all: "step" (a count), "epsilon" so far (no
             unit; absent for "non-private"), and of the public test set "loss" (nats per record)
             and what docs/data.md lists for the target's kind: "accuracy" (a share in [0, 1]) and,
@@ -50,6 +54,7 @@ class Result:
             this run's and leave fewer steps to it.
         baseline: which one was run, or "rehearsal"; None for hubbub.
         shape: of one record's features.
+        statistics: the answers to the study's statistics, by name.
 
     >>> from hubbub import Study, run
     >>> study = Study.parse('''
@@ -78,6 +83,7 @@ class Result:
     is_copied: bool = False
     baseline: str | None = None
     shape: tuple[int, ...] = ()
+    statistics: Mapping[str, Answer] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -88,10 +94,18 @@ class Result:
 
     def _lines(self) -> Iterator[str]:
         study, epsilon = self.plan.study, report.at_most(self.epsilon)
-        yield f"{study.name}: {self.steps} of {study.training.steps} steps"
+        answered = [name for name, one in self.statistics.items() if not one.refusal]
+        if study.trains:
+            yield f"{study.name}: {self.steps} of {study.training.steps} steps"
+        if self.statistics:
+            yield f"{study.name}: answers to {', '.join(answered) or 'nothing'}"
+        for name, one in self.statistics.items():
+            yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
         yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
-        yield ", ".join(f"{name} {value:.3f}" for name, value in known.items()) or "not evaluated"
+        if study.trains:
+            shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
+            yield shown or "not evaluated"
         if self.folder is not None:
             yield f"written to {self.folder}"
 
@@ -141,7 +155,12 @@ class Result:
             return report_of_run.write_report(self.folder)
         file = Path(path or report_of_run.REPORT)
         plan = json.loads(self.plan.to_json())
-        page = report.render(plan, self.metrics, baseline=self.baseline)
+        page = report.render(
+            plan,
+            self.metrics,
+            baseline=self.baseline,
+            statistics={name: one.to_dict() for name, one in self.statistics.items()},
+        )
         write_bytes(file, page.encode())
         return file
 
@@ -156,6 +175,17 @@ class Result:
         return self.metrics[-1]
 
 
+def _kept_sums(
+    setting: prepared_study.PreparedStudy, trained: loop.State
+) -> prepared_study.Parameters | None:
+    """What is kept of the sums of statistics; None if the study, or this baseline, has none."""
+    study = setting.study
+    if study.trains:
+        return setting.kept_sums
+    auxiliary_sums.check_sums(layout_of_sums(study), trained.parameters)
+    return trained.parameters
+
+
 def conclude(
     setting: prepared_study.PreparedStudy,
     trained: loop.State,
@@ -167,7 +197,12 @@ def conclude(
     is_copied: bool = False,
     baseline: str | None = None,
 ) -> Result:
-    """The result of a run, and what its folder holds in the end: model, evidence, report."""
+    """The result of a run, and what its folder holds in the end: model, evidence, report.
+
+    Raises:
+        IntegrityError: sums of statistics were charged, and lost in an interruption.
+    """
+    kept = _kept_sums(setting, trained)
     result = Result(
         model=copy.deepcopy(setting.trained(trained.parameters)),
         metrics=trained.rows,
@@ -178,7 +213,10 @@ def conclude(
         is_copied=is_copied,
         baseline=baseline,
         shape=setting.shape,
+        statistics={} if kept is None else answers_of(setting.plan, kept),
     )
+    if folder is not None and kept is not None:
+        answer_files.write_statistics(folder.path, setting.plan, kept)
     if folder is not None:
         run_folder.write_model(folder.path, setting.plan, result.model, setting.shape)
         if evidence is not None:

@@ -8,7 +8,9 @@
     metrics.jsonl       one row per evaluation
     checkpoints/        where the training stood after the newest steps
     transcript/         what the aggregator sent and used, a file per session
-    model.safetensors   the trained model
+    sums.json           noisy sums of statistics beside a training
+    statistics.json     what the sums of statistics say, and a file NAME.csv for each of them
+    model.safetensors   the trained model; without one, what is kept of the statistics' sums
     evidence.json       what was claimed, signed
     report.html         for people
 
@@ -26,6 +28,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hubbub import learning
 from hubbub.assurance import (
     AUDIT,
@@ -37,11 +42,13 @@ from hubbub.assurance import (
     read,
     read_header,
     recover,
+    sums_in,
     write_audit,
+    write_sums,
 )
 from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
-from hubbub.planning import Plan
+from hubbub.planning import Plan, SumLayout
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
 from hubbub.training import checkpoint, loop
@@ -183,6 +190,15 @@ class RunFolder:
         """Put on disk how features are standardised."""
         with _usable(self.path):
             write_standardisation(self.path, found)
+
+    def kept_sums(self, layout: SumLayout) -> NDArray[np.float32]:
+        """What is kept of the sums of statistics beside the training."""
+        return sums_in(self.path, layout)
+
+    def keep_sums(self, kept: NDArray[np.float32]) -> None:
+        """Put on disk what sums of statistics have given so far."""
+        with _usable(self.path):
+            write_sums(self.path, kept)
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""

@@ -84,9 +84,11 @@ class RunSessions:
         tasks: Sequence[LocalTask],
         numbers: int,
         lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
+        parameters: int | None = None,
     ) -> NoisySums:
-        """Set up a session for sums of so many numbers."""
-        terms = round_parameters_of(plan, numbers, parameters=self.parameters)
+        """Set up a session for sums of so many numbers; `parameters` go down, if not the model."""
+        size = self.parameters if parameters is None else parameters
+        terms = round_parameters_of(plan, numbers, parameters=size)
         wanted = SessionPlan(purpose=purpose, plan=plan, terms=terms, tasks=tasks)
         sums = NoisySums(
             set_up=lambda: self.venue.set_up(wanted),

@@ -139,6 +139,11 @@ def check_wanted(
             "expected a study without parties.roster in one process, where keys are made for the "
             "run, got one with it; leave it out to try the study, or use hubbub serve and join"
         )
+    if baseline is not None and not study.trains:
+        raise StudyError(
+            f"expected no baseline of a study that only asks for statistics, got {baseline!r}; "
+            "leave it out, or see what a run would give with hubbub.rehearse"
+        )
     if audit is not None and (baseline is not None or out is None):
         raise UserError(
             "expected an audit with a run that leaves evidence, got one with "
@@ -268,6 +273,7 @@ def _finished(
         ledgers=ledgers,
         folder=folder,
         notice=watch.notice,
+        plan=setting.plan if baseline is None else None,
         saved=saver.wait if saver else _tell_nobody,
     )
 

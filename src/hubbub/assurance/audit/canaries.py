@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.planning import SUM_MARGIN, Plan
-from hubbub.protocol import LocalTask, SecureSource, most_rows
+from hubbub.protocol import LocalTask, SecureSource, group_rows
 from hubbub.study import Records
 
 Array = NDArray[np.float64]
@@ -60,7 +60,11 @@ class Canaries:
                 margin=SUM_MARGIN,
                 method="chain",
                 capacity=capacity,
-                rows=most_rows(capacity, plan.study.training.sample_rate),
+                rows=group_rows(
+                    capacity,
+                    plan.study.training.sample_rate,
+                    plan.correlation.bands if plan.correlation else 1,
+                ),
             )
             for first in range(plan.study.parties.silos)
         ]
@@ -71,21 +75,3 @@ class Canaries:
         inputs = np.zeros((mine.size, self.coins.size), dtype=np.float32)
         inputs[np.arange(mine.size), mine] = _FAR * max(self.plan.clip, 1.0)
         return Records(inputs=inputs, targets=(~self.coins[mine]).astype(np.float32))
-
-
-def losses(seen: Array, noise: float, rate: float, *, exchanged: bool) -> Array:
-    """The privacy loss of each coordinate of one step's sum: log of its densities' ratio.
-
-    The sum is in units of C, as is the noise that the adversary does not know; records that are
-    `exchanged` are C against -C, others C against nothing.
-    """
-    there = _mixed(seen, noise, rate)
-    return there - _mixed(-seen, noise, rate) if exchanged else there
-
-
-def _mixed(seen: Array, noise: float, rate: float) -> Array:
-    """log of the density of (1 - rate) N(0, z^2) + rate N(1, z^2) over that of N(0, z^2)."""
-    shifted = (2 * seen - 1) / (2 * noise**2)
-    if rate == 1:
-        return shifted
-    return np.asarray(np.logaddexp(np.log1p(-rate), np.log(rate) + shifted))

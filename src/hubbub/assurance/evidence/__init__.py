@@ -7,10 +7,13 @@ one thing that was checked.
 from hubbub.assurance.evidence.audit_result import (
     AUDIT,
     SIDES,
+    SMALL_SHARE,
     audit_to_dict,
     bounds_of,
     check_auditable,
     check_size,
+    choosing_runs,
+    epsilon_shown,
     read_audit,
     remedy,
     write_audit,
@@ -41,4 +44,12 @@ from hubbub.assurance.evidence.finding import (
     not_verifiable,
     rederived,
     wrong,
+)
+from hubbub.assurance.evidence.statistic_files import (
+    ANSWERS,
+    SUMS,
+    answers_to_dict,
+    sums_in,
+    write_answers,
+    write_sums,
 )

@@ -11,19 +11,38 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import exp, log
 from pathlib import Path
 from typing import Any
+
+from scipy.optimize import brentq
+from scipy.stats import binom
 
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
 from hubbub.disk import json_value, write_text
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, stated_adversary
-from hubbub.privacy import Rates, arguments, lower_bound
+from hubbub.planning import (
+    Plan,
+    epsilon_of,
+    least_certified,
+    mechanism_of,
+    releases,
+    stated_adversary,
+)
+from hubbub.privacy import (
+    MOST_EPSILON,
+    Composition,
+    Rates,
+    arguments,
+    lower_bound,
+    power_bound,
+    worst_rates,
+)
 from hubbub.report import at_least, at_most
 from hubbub.study import Study
 
-FORMAT = "hubbub audit 1"
+FORMAT = "hubbub audit 2"
 AUDIT = "audit.json"
 # What a rule says of a canary: the True side of its coin, and the other.
 SIDES = {"add-remove": ("there", "not there"), "substitute": ("adds", "subtracts")}
@@ -32,6 +51,9 @@ _BOUNDS = ("epsilon_audited", "epsilon_promised")
 _MOST_RUNS, _MOST_CANARIES = 10**6, 10_000  # a record of each canary has as many features
 _MOST = _MOST_RUNS * _MOST_CANARIES
 _MOST_BYTES = 2**16  # there are some twenty numbers
+_MOST_NOISE = 1e5  # a mechanism with more has power for nothing
+SMALL_SHARE = 1 / 16  # of all numbers of a word, that count as small
+_SURELY = 1e-9  # a sound study is called unmasked once in so many audits
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 
@@ -47,11 +69,6 @@ def check_auditable(study: Study) -> None:
             'expected training.sampling = "poisson" or "none" for an audit, got '
             '"without-replacement": canaries in joint batches are no trials of their own; audit '
             "the same study with Poisson batches"
-        )
-    if study.training.noise != "independent":
-        raise StudyError(
-            f'expected training.noise = "independent" for an audit, got "{study.training.noise}": '
-            "the scores of canaries know no correlation; audit the same study without"
         )
     if study.training.projection:
         raise StudyError(
@@ -69,6 +86,11 @@ def check_size(runs: object, canaries: object, confidence: object) -> tuple[int,
     )
 
 
+def choosing_runs(runs: int) -> int:
+    """How many runs of an audit choose the rule that the others judge."""
+    return max(1, runs // 4)
+
+
 def audit_to_dict(
     study: Study,
     bounds: Plain,
@@ -78,15 +100,19 @@ def audit_to_dict(
     confidence: float,
     says: str,
     rates: Rates,
+    masked: tuple[int, int],
     seconds: float,
     version: str,
 ) -> Plain:
     """An audit as plain values, with what follows from its counts.
 
+    `masked` says how many numbers of masked vectors were looked at, and how many of them were
+    small.
+
     The `bounds` are of `bounds_of`; the rule `says` one of `SIDES`, and its `rates` are those in
-    the half of the runs that did not choose it.
+    the runs that did not choose it.
     """
-    lower = lower_bound(rates, study.privacy.delta, confidence)
+    lower = epsilon_shown(study, rates, confidence)
     return {
         "format": FORMAT,
         "version": version,
@@ -97,12 +123,48 @@ def audit_to_dict(
         **bounds,
         "epsilon_lower": lower,
         "confidence": confidence,
-        "contradicted": lower > bounds["epsilon_audited"],
+        "contradicted": lower > bounds["epsilon_audited"] or not are_masked(*masked),
         "runs": runs,
         "canaries": canaries,
         "rule": {"says": says, **asdict(rates)},
+        "masked": {"numbers": masked[0], "small": masked[1]},
         "seconds": seconds,
     }
+
+
+def epsilon_shown(
+    study: Study, rates: Rates, confidence: float, *, precision: float = 1e-9
+) -> float:
+    """Epsilon of a training's sums is at least so large, as these rates show (P18).
+
+    The larger of two bounds that hold or fail together: what two rates say by themselves, and the
+    epsilon of the study's own mechanism with so much noise that it could just not have had them,
+    which is found with this relative precision.
+    """
+    delta, (least, most) = study.privacy.delta, worst_rates(rates, confidence)
+    by_rates = lower_bound(rates, delta, confidence)
+    mechanism, steps = mechanism_of(study), study.training.steps
+
+    def whole(noise: float) -> Composition:
+        return Composition(releases(mechanism, noise, steps))
+
+    def spare(logarithm: float) -> float:
+        """How much more power the mechanism has than was seen; it falls as noise grows."""
+        return power_bound(whole(exp(logarithm)), most) - least
+
+    low, high = log(least_certified(mechanism)), log(_MOST_NOISE)
+    if spare(high) >= 0:
+        return by_rates
+    if spare(low) <= 0:
+        return MOST_EPSILON
+    noise = exp(brentq(spare, low, high, xtol=precision))
+    found = epsilon_of([*releases(mechanism, noise, steps)], delta)
+    return max(by_rates, found.lower if found else MOST_EPSILON)
+
+
+def are_masked(numbers: int, small: int) -> bool:
+    """Whether so many small numbers are no more than fresh masks make of masked vectors (P18)."""
+    return not numbers or bool(binom.sf(small - 1, numbers, SMALL_SHARE) > _SURELY)
 
 
 def bounds_of(plan: Plan) -> Plain:
@@ -185,14 +247,19 @@ def _made_again(found: Plain, study: Study, bounds: Plain) -> Plain:
         raise ValueError("words that are in no audit")
     runs, canaries, confidence = check_size(found["runs"], found["canaries"], found["confidence"])
     counts = {name: arguments.whole(name, rule[name], least=0, most=_MOST) for name in _COUNTS}
-    rates, judged = Rates(**counts), (runs - runs // 2) * canaries
+    rates, judged = Rates(**counts), (runs - choosing_runs(runs)) * canaries
     if rates.positives + rates.negatives != judged:
         raise ValueError(f"{rates.positives + rates.negatives} canaries, {judged} were judged")
     if rates.true > rates.positives or rates.false > rates.negatives:
         raise ValueError("a rule that spoke of more canaries than were there")
+    masked = found["masked"]
     return audit_to_dict(
         study,
         bounds,
+        masked=(
+            arguments.whole("numbers", masked["numbers"], least=0, most=_MOST**2),
+            arguments.whole("small", masked["small"], least=0, most=masked["numbers"]),
+        ),
         runs=runs,
         canaries=canaries,
         confidence=confidence,

@@ -25,6 +25,7 @@ from hubbub.assurance.evidence.evidence_file import (
     part_words,
     with_signature,
 )
+from hubbub.assurance.evidence.statistic_files import ANSWERS, SUMS
 from hubbub.assurance.transcript import FOLDER, files, head_of, plain_roster, read, read_header
 from hubbub.planning import Plan
 from hubbub.protocol import Identity, Keys, Roster
@@ -35,7 +36,10 @@ _PART_MEMBERS = {"silo", "study", "sessions", "ledger", "attempts", "data_set", 
 STANDARDISED = "standardisation.json"
 # What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
 # digests in their names, and the report can be written again at any time.
-_FILES = ("study.toml", "plan.json", "run.json", STANDARDISED, "metrics.jsonl", AUDIT, MODEL)
+_FILES = (
+    *("study.toml", "plan.json", "run.json", STANDARDISED, SUMS, ANSWERS, "metrics.jsonl", AUDIT),
+    MODEL,
+)
 _PACKAGES = ("torch", "numpy", "scipy", "cryptography")
 ONE_PROCESS = (
     "that whoever ran the study could be trusted by all: every party ran in one process on one "

@@ -1,21 +1,22 @@
-"""What a ledger's rows say: an attempt that was charged, or a cap that was set.
+"""What a ledger's rows say: an attempt that was charged, a cap that was set, a study let in.
 
-Both are checked when they are made, here or from a stored row, so that what cannot be composed is
+All are checked when they are made, here or from a stored row, so that what cannot be composed is
 never written. This file does not know where rows are kept, nor what they add up to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isclose
 from typing import Any
 
-from hubbub.privacy import Certificate, Step, arguments
+from hubbub.privacy import Certificate, Residue, Step, arguments
 
 UNITS = (RECORD, PATIENT) = ("record", "patient")
 _PROJECTIONS = ("gaussian", "sign", "layers")
 _ATTESTED = ("quotes", "collateral", "policy")
+_STUDIES = ("adaptive", "fixed")
 _LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relative
 
 
@@ -34,6 +35,7 @@ class Kind:
     slack: float = 0.0  # delta that each attempt spends on longer projections then
     unit: str = "record"  # what is clipped: a record, or a patient's records as one (P21)
     most_per_patient: int = 0  # records that a patient has at most; 0: not stated
+    diameter: float = 2.0  # of two records' parts, in units of C (P23)
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
@@ -46,12 +48,15 @@ class Kind:
         arguments.within("slack", self.slack, least=0.0, most=1.0)
         arguments.choice("unit", self.unit, UNITS)
         arguments.whole("most_per_patient", self.most_per_patient, least=0, most=1000)
+        arguments.within("diameter", self.diameter, least=1e-3, most=2.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As rows hold it; of patients only where the study speaks of them."""
+        """As rows hold it; of patients and diameters only where a study speaks of them."""
         plain = dict(vars(self))
         if not self.most_per_patient:
             del plain["unit"], plain["most_per_patient"]
+        if self.diameter == Kind.diameter:
+            del plain["diameter"]
         return plain
 
     def like(self, other: Kind) -> bool:
@@ -64,6 +69,15 @@ class Kind:
             isclose(a, b, rel_tol=_LAST_DIGITS) if isinstance(a, float) else a == b
             for a, b in pairs
         )
+
+    def dearer(self) -> Kind:
+        """With so little less noise that it covers every kind that is like it."""
+        return replace(self, noise_multiplier=self.noise_multiplier * (1 - 2 * _LAST_DIGITS))
+
+    def covers(self, other: Kind) -> bool:
+        """Whether the other kind is this one computed anew, and `dearer` costs no less."""
+        same = replace(other, noise_multiplier=self.noise_multiplier)
+        return self == same and self.like(other)
 
     def step(self, count: int = 1) -> Step:
         """So many attempts, without what is particular to joint batches and projections."""
@@ -143,16 +157,23 @@ def _hashes(plain: Mapping[str, str]) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cap:
-    """The most that the owner of a data set allows all studies together."""
+    """The most that the owner of a data set allows all studies together.
+
+    `studies` says which promise that is: "adaptive", whatever later studies are chosen in view of
+    earlier outputs (P24), or "fixed", if all of them were fixed beforehand (P15), which is also
+    what rows without it mean.
+    """
 
     epsilon: float
     delta: float
     relation: str
+    studies: str = "fixed"
 
     def __post_init__(self) -> None:
         arguments.epsilon(self.epsilon)
         arguments.delta(self.delta)
         arguments.choice("relation", self.relation, arguments.RELATIONS)
+        arguments.choice("studies", self.studies, _STUDIES)
 
     def to_dict(self) -> dict[str, Any]:
         """The cap as JSON knows it."""
@@ -160,4 +181,47 @@ class Cap:
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
             "relation": self.relation,
+            "studies": self.studies,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """A study that an adaptive cap has let in, or more attempts of one, before they are made.
+
+    Args:
+        study: its id.
+        counts: so many attempts of each kind.
+        left: what the cap leaves to studies that come later; None: nothing.
+    """
+
+    study: bytes
+    counts: tuple[tuple[Kind, int], ...]
+    left: Residue | None
+
+    def __post_init__(self) -> None:
+        for _, count in self.counts:
+            arguments.whole("count", count, least=1, most=arguments.MOST_STEPS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The admission as JSON knows it."""
+        return {
+            "study": self.study.hex(),
+            "counts": [kind.to_dict() | {"count": count} for kind, count in self.counts],
+            "left": None if self.left is None else dict(vars(self.left)),
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Admission:
+        """The admission that `plain` gave."""
+        left = plain["left"]
+        return cls(
+            study=bytes.fromhex(plain["study"]),
+            counts=tuple(_counted(**one) for one in plain["counts"]),
+            left=None if left is None else Residue(**left),
+        )
+
+
+def _counted(*, count: int, **kind: Any) -> tuple[Kind, int]:
+    """So many of a kind."""
+    return Kind(**kind), count

@@ -3,27 +3,31 @@
 A row is written and synced to disk before the answer that it pays for leaves the silo; a crash in
 between over-counts. Before each row the epsilon after it is computed from the rows alone, over
 every study that ever touched the data set (docs/privacy.md P15); past the owner's cap, or past the
-attempts of its study, the row is refused. The cap is a row too, of the same signed chain
-(`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can
-prove is that it is not an older copy of itself, with older spending or an older cap: have others
-witness its `statement`, and ask `verify` for what they witnessed.
+attempts of its study, the row is refused. An adaptive cap lets a study in as a whole, by a row of
+its own before the first entry (`privacy_filter.py`, P24). The cap is a row too, of the same signed
+chain (`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local
+file can prove is that it is not an older copy of itself, with older spending or an older cap: have
+others witness its `statement`, and ask `verify` for what they witnessed.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from hubbub.assurance.ledger.entry import Cap, Entry, Kind
+from hubbub.assurance.ledger.entry import Admission, Cap, Entry, Kind
 from hubbub.assurance.ledger.hash_chain import Chain, Progress
+from hubbub.assurance.ledger.privacy_filter import PrivacyFilter
 from hubbub.assurance.ledger.row import Row
 from hubbub.assurance.ledger.statement import Statement
 from hubbub.assurance.ledger.tally import Tally
 from hubbub.errors import IntegrityError
+
+Content = Entry | Cap | Admission
 
 
 class Ledger:
@@ -60,13 +64,20 @@ class Ledger:
         """
         return self._chain.held()
 
-    def charge(self, entry: Entry, *, attempts: int | None = None) -> None:
+    def charge(
+        self,
+        entry: Entry,
+        *,
+        attempts: int | None = None,
+        study: Mapping[Kind, int] | None = None,
+    ) -> None:
         """Write an entry durably, or refuse it.
 
         Args:
             entry: what is about to be released.
             attempts: the most entries of its study and mechanism that this ledger may ever hold,
                 whichever sessions made them; None: only the cap limits them.
+            study: the same for all mechanisms of its study, which an adaptive cap lets in together.
 
         Raises:
             BudgetError: the study has made its attempts, or the entry would carry the data set
@@ -78,10 +89,27 @@ class Ledger:
             with self._chain.writing():
                 last = self._catch_up()
                 self._tally.check_attempts(entry, attempts, self._path)
-                if self._cap is not None:
-                    self._tally.check_cap(entry, self._cap, attempts)
-                row = self._chain.append(json.dumps({"charge": entry.to_dict()}), last)
-            self._count(row, entry)
+                let_in = self._check_cap(entry, attempts, study or {})
+                rows: list[tuple[Row, Content]] = []
+                if let_in is not None:
+                    last = self._chain.append(json.dumps({"admit": let_in.to_dict()}), last)
+                    rows.append((last, let_in))
+                last = self._chain.append(json.dumps({"charge": entry.to_dict()}), last)
+            for row, content in [*rows, (last, entry)]:
+                self._count(row, content)
+
+    def _check_cap(
+        self, entry: Entry, attempts: int | None, study: Mapping[Kind, int]
+    ) -> Admission | None:
+        """The cap has room for an entry; under an adaptive one, what is to be let in before it."""
+        if self._filter is None:
+            if self._cap is not None:
+                self._tally.check_cap(entry, self._cap, attempts)
+            return None
+        let_in = self._filter.admission(entry, attempts, study, self._tally)
+        after = self._filter if let_in is None else self._filter.with_admission(let_in)
+        after.check(entry, self._tally)
+        return let_in
 
     def set_cap(self, cap: Cap) -> None:
         """Set the most that all studies together may spend; the latest cap counts."""
@@ -95,6 +123,12 @@ class Ledger:
         """The cap, if one was set."""
         self._catch_up()
         return self._cap
+
+    @property
+    def filter(self) -> PrivacyFilter | None:
+        """What an adaptive cap has let in, as of now; None without one."""
+        self._catch_up()
+        return self._filter
 
     @property
     def tally(self) -> Tally:
@@ -198,6 +232,7 @@ class Ledger:
         self._last: Row | None = None
         self._tally = Tally()
         self._cap: Cap | None = None
+        self._filter: PrivacyFilter | None = None
 
     def _catch_up(self) -> Row:
         """Take in what was written since the last look; the last row."""
@@ -212,18 +247,32 @@ class Ledger:
         assert self._last is not None, "a chain has its genesis"  # noqa: S101
         return self._last
 
-    def _count(self, row: Row, content: Entry | Cap | None) -> None:
+    def _count(self, row: Row, content: Content | None) -> None:
         """Count one row that was understood."""
         if isinstance(content, Entry):
             self._tally.add(content)
-        self._cap = content if isinstance(content, Cap) else self._cap
+        if isinstance(content, Cap):
+            self._cap, self._filter = content, self._under(content)
+        if isinstance(content, Admission) and self._filter is not None:
+            self._filter = self._filter.with_admission(content)
         self._last = row
 
-    def _parsed(self, row: Row) -> Entry | Cap | None:
+    def _under(self, cap: Cap) -> PrivacyFilter | None:
+        """The filter of a cap, if it is adaptive; it goes on from the one before."""
+        if cap.studies == "fixed":
+            return None
+        if self._filter is None:
+            return PrivacyFilter.beginning(cap, self._tally)
+        return self._filter.under(cap)
+
+    def _parsed(self, row: Row) -> Content | None:
         """What a row says; the genesis says nothing."""
-        return self._chain.parsed(row, _content, "a charge or a cap") if row.number else None
+        what = "a charge, a cap or a study let in"
+        return self._chain.parsed(row, _content, what) if row.number else None
 
 
-def _content(text: str) -> Entry | Cap:
+def _content(text: str) -> Content:
     ((kind, plain),) = json.loads(text).items()
+    if kind == "admit":
+        return Admission.of(plain)
     return Cap(**plain) if kind == "cap" else Entry.of({"charge": plain}[kind])

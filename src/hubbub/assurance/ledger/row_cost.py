@@ -7,6 +7,7 @@ This file knows no cap.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
@@ -62,6 +63,7 @@ def kind_of(plan: Plan) -> Kind:
         slack=how.slack if how else 0.0,
         unit=plan.study.data.unit,
         most_per_patient=_most_per_patient(plan.study, mechanism),
+        diameter=mechanism.diameter,
     )
 
 
@@ -82,6 +84,14 @@ def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
         )
         for one in parts
     ]
+
+
+def attempts_of(plan: Plan) -> dict[Kind, int]:
+    """How many rows of each kind a whole study writes."""
+    counts: Counter[Kind] = Counter()
+    for kind, rows, _ in rows_of(plan):
+        counts[kind] += rows
+    return dict(counts)
 
 
 def unit_of(kinds: Iterable[Kind]) -> str:
@@ -131,6 +141,7 @@ def cost_of(kind: Kind, count: int, relation: str, unit: str = RECORD) -> list[R
         relation=relation,
         records=kind.records,
         projected=_projected(kind, relation),
+        diameter=kind.diameter,
     )
     return releases(mechanism, kind.noise_multiplier, count, kind.known_records)
 

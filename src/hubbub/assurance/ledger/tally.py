@@ -73,6 +73,16 @@ class Tally:
         """All studies, in the order in which they came."""
         return list(self._studies)
 
+    def counts(self, study: bytes | None = None) -> tuple[tuple[Kind, int], ...]:
+        """How many entries of each kind there are, of one study or of all."""
+        counted = self._kinds if study is None else self._studies.get(study, Counter())
+        return tuple(sorted(counted.items()))
+
+    @property
+    def certified(self) -> frozenset[Certified]:
+        """All sessions, with what they certify."""
+        return frozenset(self._sessions)
+
     def attempts(self, study: bytes, kind: Kind | None = None) -> int:
         """How many entries a study has; of one mechanism, to its last digits, if it is given."""
         counts = self._studies.get(study, Counter())
@@ -95,9 +105,9 @@ class Tally:
     def epsilon(self, *, delta: float, relation: str, study: bytes | None = None) -> float:
         """Certified upper epsilon of everything, or of one study alone; inf past all bounds."""
         if study is None:
-            return _spent(self._kinds, self._sessions, delta, relation)
+            return spent(self._kinds, self._sessions, delta, relation)
         sessions = {one for one in self._sessions if one.study == study}
-        return _spent(self._studies.get(study, Counter()), sessions, delta, relation)
+        return spent(self._studies.get(study, Counter()), sessions, delta, relation)
 
     def after(self, plan: Plan) -> Tally:
         """What it would be once a study is over, in one more session of each kind."""
@@ -160,7 +170,7 @@ class Tally:
         counts = self._after(entry)
         least = counts[entry.kind]
         made = self.attempts(entry.study, entry.kind)
-        most = _rounded_up(least) if attempts is None else least - 1 + attempts - made
+        most = rounded_up(least) if attempts is None else least - 1 + attempts - made
         before = self._covered.counts if self._covered is not None else counts
 
         # With what other kinds were allowed before or, if that is too much, with what they took.
@@ -175,7 +185,7 @@ class Tally:
                 "another's unit is the patient, found one that does not: what it tells of a "
                 "patient is not known; state it, or count the studies on different data sets"
             )
-        after = _spent(counts, sessions, cap.delta, cap.relation)
+        after = spent(counts, sessions, cap.delta, cap.relation)
         raise BudgetError(
             f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this data set, "
             f"the next step would make it {after:.4g}; raise the cap with `hubbub budget set`, "
@@ -201,10 +211,10 @@ def _keeps(
 ) -> bool:
     """Whether so many entries of a kind, beside the others, keep a cap."""
     counts = {**others, kind: count}
-    return _spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
+    return spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
 
 
-def _spent(
+def spent(
     counts: Mapping[Kind, int], sessions: Set[Certified], delta: float, relation: str
 ) -> float:
     """Upper epsilon of kinds of steps, certificates included."""
@@ -236,7 +246,7 @@ def _bound(
     return found.lower, found.upper
 
 
-def _rounded_up(count: int) -> int:
+def rounded_up(count: int) -> int:
     """The next number on a geometric grid."""
     level = 1
     while level < count:

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hubbub.assurance.evidence import (
     AUDIT,
     FILE,
@@ -38,10 +41,11 @@ from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, rea
 from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, damage
 from hubbub.assurance.verification.model_check import course_of, initial_of, last_model, lift_for
 from hubbub.assurance.verification.replay import Played, Replay, first_round
+from hubbub.assurance.verification.statistics_check import statistic_findings
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.planning import STANDARDISATION, TRAINING, Plan
+from hubbub.planning import STANDARDISATION, STATISTICS, TRAINING, Plan
 from hubbub.protocol import RoundParameters
-from hubbub.session import round_parameters_of
+from hubbub.session import round_parameters_of, sent_down
 from hubbub.study import Study, standardisation_from
 
 _BEYOND = (
@@ -181,6 +185,7 @@ def _played(
     course = course_of(plan, initial, starts)
     done: list[tuple[Header, Played]] = []
     asked: Counter[str] = Counter()
+    sums: dict[int, NDArray[np.float64]] = {}  # of statistics beside a training
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
         try:
@@ -194,6 +199,8 @@ def _played(
             return
         done += [(header, played)] if is_training else []
         asked[header.purpose] += played.attempts
+        if header.purpose == STATISTICS:
+            sums |= played.sums
         yield from _shown_by(name, header, played)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
@@ -211,6 +218,7 @@ def _played(
         interrupted = len(done) > 1 and not done[-1][1].attempts
         before = course.before if interrupted else None
         yield last_model(folder / MODEL, plan, course.parameters, before)
+    yield from statistic_findings(folder, plan, sums, course.parameters)
 
 
 def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
@@ -237,9 +245,10 @@ def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
         raise IntegrityError(
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
-    planned = round_parameters_of(plan, size)
+    down = sent_down(plan, header.purpose) or size
+    planned = round_parameters_of(plan, size, parameters=down)
     if query is not None:
-        planned = round_parameters_of(query.plan, query.query.numbers, parameters=size)
+        planned = round_parameters_of(query.plan, query.query.numbers, parameters=down)
     if why := difference(asdict(header.terms), asdict(planned)):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.terms
@@ -270,7 +279,7 @@ def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) ->
         made = standardisation_from(played.sums[1], asked.bound).to_json()
         same = read_whole(path) == made.encode()
         yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
-    elif header.purpose != TRAINING:
+    elif header.purpose not in (TRAINING, STATISTICS):
         yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
 
 

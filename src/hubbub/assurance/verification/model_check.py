@@ -29,7 +29,7 @@ def initial_of(plan: Plan) -> Parameters | None:
 
 def course_of(plan: Plan, initial: Parameters | None, starts: Iterable[int]) -> Course:
     """The course of the model over sessions that begin with these rounds."""
-    optimizer = learning.optimizer_of(plan.study)
+    optimizer = learning.optimizer_of(plan)
     return Course(initial, optimizer, divisor=plan.divisor, starts=starts)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.learning import Optimizer, stepped
+from hubbub.learning import Stepper, stepped
 from hubbub.protocol import Parameters, RoundParameters
 
 
@@ -37,7 +37,7 @@ class Course:
     def __init__(
         self,
         initial: Parameters | None,
-        optimizer: Optimizer,
+        optimizer: Stepper,
         *,
         divisor: float,
         starts: Iterable[int],

@@ -117,7 +117,7 @@ class Agreement:
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
         start = b"hubbub transcript v1" + study + session + roster.digest + context
-        self._public = hashlib.sha256(start)
+        self._shown = [start]
         self._commits: Mapping[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
@@ -169,7 +169,7 @@ class Agreement:
                     culprit=self._roster.name(index),
                 )
         joined = b"".join(self._commits[i] + share for i, share in sorted(shares.items()))
-        self._public.update(joined)
+        self._shown.append(joined)
         self._seed = hashlib.sha256(b"hubbub joint seed v1" + self._session + joined).digest()
 
     @_in_turn
@@ -217,8 +217,7 @@ class Agreement:
                 "expected the digest of what I sent in the list of all, got another",
                 culprit="relay",
             )
-        self._public.update(digests)
-        self._transcript = self._public.digest()
+        self._transcript = _hash_of(*self._shown, digests)
         checks = {
             other: self._frame(
                 Tag.KEY_CHECK,
@@ -309,6 +308,12 @@ class Agreement:
     def _context(self, sender: int, receiver: int) -> bytes:
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
         return b"hubbub contribution v1" + self._study + self._session + place
+
+
+@functools.lru_cache(maxsize=2)  # of a thousand parties in one process all see the same
+def _hash_of(*shown: bytes) -> bytes:
+    """SHA-256 of these one after the other."""
+    return hashlib.sha256(b"".join(shown)).digest()
 
 
 def sent_digest(frames: Mapping[int, bytes]) -> bytes:

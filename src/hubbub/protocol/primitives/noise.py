@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -40,11 +41,25 @@ def _density(x: Array | float) -> Array:
     return np.asarray(np.exp(-0.5 * np.square(x)))
 
 
-def _tables() -> tuple[Array, Array, Array, float]:
-    """Layer edges x_0 > x_1 > ... , scaled for 54-bit points, and the start of the tail.
+class Layers(NamedTuple):
+    """The edges x_0 > x_1 > ... of the layers.
 
-    Every edge is the float64 next to the true one, the same on every machine.
+    Args:
+        scale: all but the last, for 54-bit points.
+        inner: all but the first.
+        edge: all of them.
+        tail: where the tail starts.
     """
+
+    scale: Array
+    inner: Array
+    edge: Array
+    tail: float
+
+
+@lru_cache(maxsize=1)
+def layers() -> Layers:
+    """Every edge is the float64 next to the true one, the same on every machine."""
     with localcontext(prec=30):
         height = (-_START * _START / 2).exp()
         edges = [_AREA / height, _START]
@@ -52,10 +67,7 @@ def _tables() -> tuple[Array, Array, Array, float]:
             height += _AREA / edges[-1]
             edges.append((-2 * height.ln()).sqrt())
     x = np.array([*map(float, edges), 0.0])
-    return x[:-1] * 2.0**-53, x[1:].copy(), x, float(_START)
-
-
-_SCALE, _INNER, _EDGE, _TAIL_START = _tables()
+    return Layers(x[:-1] * 2.0**-53, x[1:].copy(), x, float(_START))
 
 
 class _Room(NamedTuple):
@@ -94,13 +106,14 @@ def standard_normal(source: randomness.SecureSource, out: Array) -> None:
 def _fill(source: randomness.SecureSource, room: _Room, out: Array) -> None:
     """One chunk: all at once, then whatever needs a second look."""
     words, layer, scratch, _ = room
+    scale, inner, _, _ = layers()
     source.fill(words)
     points = words.view(np.int64)
     np.bitwise_and(points, _LAYERS - 1, out=layer)
     np.right_shift(points, _INDEX_BITS, out=points)
     # No layer is outside of the tables; unless told how to wrap, `take` would fill a copy first.
-    np.multiply(points, _SCALE.take(layer, out=scratch, mode="wrap"), out=out)
-    outside = np.abs(out) >= _INNER.take(layer, out=scratch, mode="wrap")
+    np.multiply(points, scale.take(layer, out=scratch, mode="wrap"), out=out)
+    outside = np.abs(out) >= inner.take(layer, out=scratch, mode="wrap")
     places = np.flatnonzero(outside)
     _settle(source, layer[places], out, places)
 
@@ -109,12 +122,13 @@ def _settle(
     source: randomness.SecureSource, layer: NDArray[np.int64], out: Array, places: NDArray[np.intp]
 ) -> None:
     """Decide about points that are not under the curve for certain, and draw for those refused."""
+    scale, inner, _, _ = layers()
     while places.size:
         places = places[~_decide(source, layer, out, places)]
         again = source.words(places.size)
         layer = (again & np.uint64(_LAYERS - 1)).view(np.int64)
-        out[places] = (again.view(np.int64) >> _INDEX_BITS) * _SCALE[layer]
-        beyond = np.abs(out[places]) >= _INNER[layer]
+        out[places] = (again.view(np.int64) >> _INDEX_BITS) * scale[layer]
+        beyond = np.abs(out[places]) >= inner[layer]
         places, layer = places[beyond], layer[beyond]
 
 
@@ -124,7 +138,8 @@ def _decide(
     """Accept wedge points under the curve, replace tail points; False: draw anew."""
     point = out[places]
     height = _unit(source, places.size)
-    low, high = _density(_EDGE[layer]), _density(_EDGE[layer + 1])
+    edge = layers().edge
+    low, high = _density(edge[layer]), _density(edge[layer + 1])
     accepted = low + height * (high - low) < _density(point)
     tail = layer == 0
     if tail.any():
@@ -134,12 +149,12 @@ def _decide(
 
 def _tail(source: randomness.SecureSource, count: int) -> Array:
     """|x| given |x| > start (Marsaglia 1964): exponentials with a uniform test."""
-    found = np.empty(0)
+    found, start = np.empty(0), layers().tail
     while found.size < count:
         missing = 2 * (count - found.size) + 4
-        x = -np.log(_fine_unit(source, missing)) / _TAIL_START
+        x = -np.log(_fine_unit(source, missing)) / start
         y = -np.log(_fine_unit(source, missing))
-        found = np.concatenate([found, _TAIL_START + x[2 * y > x * x]])
+        found = np.concatenate([found, start + x[2 * y > x * x]])
     return found[:count]
 
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
 from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.protocol.projection import exact_grid, matrix
@@ -72,6 +71,8 @@ class Signs:
         self, whole: exact_grid.Array, dimension: int, key: bytes, effort: matrix.Effort
     ) -> exact_grid.Array:
         """The k signed sums of d whole numbers."""
+        from scipy.sparse import csc_array  # which takes long to import
+
         span = min(_SPAN, whole.size)
         starts, ones = np.arange(span + 1, dtype=np.int32), np.ones(span)
 

@@ -283,7 +283,8 @@ class Attendance:
     """
 
     def __init__(self, terms: RoundParameters) -> None:
-        self._asked, self._present = bool(terms.correlation), frozenset(range(1, terms.silos + 1))
+        self._asked = bool(terms.correlation)
+        self._present: frozenset[int] | None = None  # everybody, whom nobody need list
 
     def stay(self, silos: frozenset[int], sender: str) -> None:
         """Only these are left.
@@ -291,7 +292,9 @@ class Attendance:
         Raises:
             ProtocolError: some of them had left; to blame is who has signed their names.
         """
-        if self._asked and not silos <= self._present:
+        if not self._asked:
+            return
+        if self._present is not None and not silos <= self._present:
             raise ProtocolError(
                 f"expected {', '.join(map(str, sorted(silos - self._present)))} to stay away until "
                 "the next session, got them back: their noise has a gap",

@@ -34,6 +34,13 @@ DIALYSIS_COLUMNS = (
     Column(name="begin", low=1, high=44),  # month of the study in which dialysis began
 )
 DIALYSIS_TARGET = "died"
+DIALYSIS_TABLE = (
+    Column(name="age", low=20, high=90),
+    Column(name="disease", categories=("congen", "diabetes", "hypert", "other", "renal")),
+    Column(name="begin", low=1, high=44),
+    Column(name="time", low=0, high=44),  # months until death, or until no more is known
+    Column(name="event", categories=("alive", "died")),
+)
 _WHEEL = Wheel(
     title="the dialysis data",
     package="SurvSet==0.2.11",
@@ -64,17 +71,7 @@ def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
         StudyError: another name or a negative split.
         DataError: the table is neither there nor can it be fetched, or it is damaged.
     """
-    names = [f"silo-{number}" for number in range(1, CENTRES + 1)]
-    if party not in (*names, "test"):
-        raise StudyError(
-            f"expected silo-1 to silo-{CENTRES} of the dialysis data or 'test', found {party!r}; "
-            f"write silos = {CENTRES}"
-        )
-    if type(split) is not int or split < 0:
-        raise StudyError(f"expected split to be a whole number from 0, found {split!r}; choose one")
-    path = data_folder() / "dialysis" / "dialysis.csv"
-    if not path.exists():
-        fill(path, _WHEEL, _KEPT, _read, fetch=fetch)
+    path = _fetched(party, split, fetch=fetch)
     cells, where = _known_first_year(path), _places(path, split)
     rows = [row for row, place in enumerate(where) if place == party]
     if not rows:  # two centres have two patients each
@@ -86,6 +83,49 @@ def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
         columns=DIALYSIS_COLUMNS,
         origin=path.name,
     )
+
+
+def dialysis_cells(
+    party: str, *, split: int | None = None, fetch: bool = True
+) -> dict[str, list[str]]:
+    """The cells of one centre's table, columns as in `DIALYSIS_TABLE`, followed to the end.
+
+    Args:
+        party: "silo-1" to "silo-67".
+        split: leave out the test set of this split; None: all 6,805 patients.
+        fetch: whether to download what is not cached.
+    """
+    cells = read_cells(_fetched(party, split or 0, fetch=fetch))
+    try:
+        cells["event"] = [("alive", "died")[int(text)] for text in cells["event"]]
+        rows = [
+            row
+            for row, (patient, centre) in enumerate(zip(cells["pid"], cells["centre"], strict=True))
+            if f"silo-{int(centre) + 1}" == party
+            and (split is None or not _is_test(patient, split))
+        ]
+    except (KeyError, ValueError, IndexError):
+        raise DataError(
+            "expected the whole table of dialysis patients, found it damaged; delete it in "
+            f"{data_folder()} and load again"
+        ) from None
+    return {name: [texts[row] for row in rows] for name, texts in cells.items()}
+
+
+def _fetched(party: str, split: int, *, fetch: bool) -> Path:
+    """The table's file, once it is sure that it has such a party."""
+    names = [f"silo-{number}" for number in range(1, CENTRES + 1)]
+    if party not in (*names, "test"):
+        raise StudyError(
+            f"expected silo-1 to silo-{CENTRES} of the dialysis data or 'test', found {party!r}; "
+            f"write silos = {CENTRES}"
+        )
+    if type(split) is not int or split < 0:
+        raise StudyError(f"expected split to be a whole number from 0, found {split!r}; choose one")
+    path = data_folder() / "dialysis" / "dialysis.csv"
+    if not path.exists():
+        fill(path, _WHEEL, _KEPT, _read, fetch=fetch)
+    return path
 
 
 @lru_cache(maxsize=1)

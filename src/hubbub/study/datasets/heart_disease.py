@@ -12,6 +12,7 @@ study file.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import resources
 
@@ -67,6 +68,21 @@ HEART_COLUMNS = (
     ),
 )
 
+_UNKNOWN = "not recorded"
+# For statistics what is missing is missing, and whether there is a disease is one column more.
+HEART_TABLE = (
+    *(
+        replace(
+            column,
+            default=None,
+            indicator=False,
+            categories=tuple(one for one in column.categories if one != _UNKNOWN),
+        )
+        for column in HEART_COLUMNS
+    ),
+    Column(name="disease", categories=("no", "yes")),
+)
+
 
 def heart(party: str, *, split: int = 0) -> Records:
     """Records of one hospital, or of the public test set pooled over all four.
@@ -90,6 +106,35 @@ def heart(party: str, *, split: int = 0) -> Records:
     Raises:
         StudyError: another name or a negative split.
     """
+    return encode_table(
+        _chosen(_rows_of(_checked(party, split), split)),
+        target=HEART_TARGET,
+        columns=HEART_COLUMNS,
+        positive=("1", "2", "3", "4"),
+        negative=("0",),
+        origin="heart.csv",
+    )
+
+
+def heart_cells(party: str, *, split: int | None = None) -> dict[str, list[str]]:
+    """The cells of one hospital's table, columns as in `HEART_TABLE`.
+
+    Args:
+        party: one of `HEART_SILOS`, as for `heart`.
+        split: leave out the test set of this split; None: all patients.
+    """
+    party = _checked(party, split or 0)
+    if split is None:
+        rows = [row for row, silo in enumerate(_hospitals()) if silo == party]
+    else:
+        rows = _rows_of(party, split)
+    cells = _chosen(rows)
+    cells["disease"] = ["no" if text == "0" else "yes" for text in cells[HEART_TARGET]]
+    return cells
+
+
+def _checked(party: str, split: int) -> str:
+    """The party's own name."""
     party = _NUMBERED.get(party, party)
     if party not in (*HEART_SILOS, "test"):
         raise StudyError(
@@ -98,16 +143,12 @@ def heart(party: str, *, split: int = 0) -> Records:
         )
     if type(split) is not int or split < 0:
         raise StudyError(f"expected split to be a whole number from 0, found {split!r}; choose one")
-    cells = _cells()
-    rows = _rows_of(party, split)
-    return encode_table(
-        {name: [texts[row] for row in rows] for name, texts in cells.items()},
-        target=HEART_TARGET,
-        columns=HEART_COLUMNS,
-        positive=("1", "2", "3", "4"),
-        negative=("0",),
-        origin="heart.csv",
-    )
+    return party
+
+
+def _chosen(rows: list[int]) -> dict[str, list[str]]:
+    """The cells of some rows."""
+    return {name: [texts[row] for row in rows] for name, texts in _cells().items()}
 
 
 def practices(party: str, *, split: int = 0) -> Records:

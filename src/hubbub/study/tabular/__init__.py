@@ -1,6 +1,7 @@
 """Tables of records: how the cells of a file become the features and targets of one silo."""
 
 from hubbub.study.tabular.cells import cells_of, read_cells
+from hubbub.study.tabular.coded_cells import CodedCells, coded_cells
 from hubbub.study.tabular.column import Column, canonical, columns_from, number_in
 from hubbub.study.tabular.outcome import (
     AMOUNT,

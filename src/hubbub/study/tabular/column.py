@@ -23,7 +23,10 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError, StudyError
 from hubbub.study.tabular.cells import at_row
 
-_KEYS = ("low", "high", "categories", "default", "indicator", "missing", "ignore_case")
+_KEYS = (
+    *("low", "high", "categories", "default", "indicator", "missing", "ignore_case"),
+    "feature",
+)
 _WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -160,11 +163,12 @@ def _column_from(name: str, entry: Any) -> Column:
         indicator=indicator,
         missing=_spellings(entry, "missing", where),
         ignore_case=ignore_case,
+        feature=_truth(entry, "feature", where, otherwise=Column.feature),
     )
 
 
-def _truth(entry: Mapping[str, Any], key: str, where: str) -> bool:
-    value = entry.get(key, False)
+def _truth(entry: Mapping[str, Any], key: str, where: str, *, otherwise: bool = False) -> bool:
+    value = entry.get(key, otherwise)
     if not isinstance(value, bool):
         raise StudyError(
             f"expected {where}.{key} to be true or false, found {value!r}; write one of the two"
@@ -201,6 +205,7 @@ class Column:
         indicator: whether a 0/1 feature "was missing" follows the column's features.
         missing: spellings that mean missing, besides the empty cell.
         ignore_case: whether spellings that differ only in upper and lower case are the same.
+        feature: whether a model sees the column; statistics see it in any case.
 
     Raises:
         StudyError: the fields contradict each other.
@@ -219,6 +224,7 @@ class Column:
     indicator: bool = False
     missing: tuple[str, ...] = ()
     ignore_case: bool = False
+    feature: bool = True
 
     def __post_init__(self) -> None:
         """Refuses a column that is neither plainly numeric nor plainly categorical."""

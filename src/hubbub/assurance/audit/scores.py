@@ -1,0 +1,101 @@
+"""What the sums of a training tell of each canary: scores, larger where its coin is likelier True.
+
+A score is the logarithm of a ratio of two probabilities of all that was seen of a canary. The first
+kind takes a study at its word: a coin of its own for each record and attempt. The others believe
+that coins are tossed less often than is promised; of a sound study they tell less, and of one that
+draws the same batch twice, or has one batch for ever, they tell more than they may.
+
+Where noise is correlated (P25), what was seen is multiplied by C first: then noise is independent,
+and a canary has added a multiple of C's column where its group had its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from hubbub.planning import Correlation
+
+Array = NDArray[np.float64]
+
+# So many steps in a row have one coin; 0: all of them.
+KINDS = (1, 2, 0)
+
+
+def scores_of(
+    seen: Array,
+    noise: float,
+    rate: float,
+    *,
+    exchanged: bool,
+    same: int = 1,
+    correlation: Correlation | None = None,
+) -> Array:
+    """The scores of canaries.
+
+    Args:
+        seen: (steps, canaries) sums in units of C.
+        noise: sigma / C that the adversary does not know.
+        rate: with which chance a record is in a batch.
+        exchanged: whether a canary is C against -C, or C against nothing.
+        same: for how many steps a coin is believed to hold; 0 for all.
+        correlation: of the noise over the steps.
+    """
+    there = _likelihood(seen, noise, rate, same, correlation)
+    other = _likelihood(-seen, noise, rate, same, correlation) if exchanged else 0.0
+    return np.asarray(there - other)
+
+
+def _likelihood(
+    seen: Array, noise: float, rate: float, same: int, correlation: Correlation | None
+) -> Array:
+    """log of how likely the sums are with the canary, relative to how likely without."""
+    if correlation is None:
+        return _with_coins(_shifted(seen, noise), rate, same)
+    bands = correlation.bands
+    shifted = _shifted_rows(seen, noise, correlation.column)
+    groups = [
+        _with_coins(shifted[first::bands], min(1.0, bands * rate), same) for first in range(bands)
+    ]
+    return np.asarray(logsumexp(groups, axis=0) - np.log(bands))
+
+
+def _with_coins(shifted: Array, rate: float, same: int) -> Array:
+    """The sum over steps, a coin for so many of them deciding whether the canary is in."""
+    if same != 1:
+        starts = range(0, len(shifted), same) if same else [0]
+        shifted = np.add.reduceat(shifted, list(starts), axis=0) if len(shifted) else shifted
+    if rate < 1:
+        shifted = np.logaddexp(np.log1p(-rate), np.log(rate) + shifted)
+    return np.asarray(shifted.sum(axis=0))
+
+
+def _shifted(seen: Array, noise: float) -> Array:
+    """log of the density of N(1, z^2) over that of N(0, z^2)."""
+    return np.asarray((2 * seen - 1) / (2 * noise**2))
+
+
+def _shifted_rows(seen: Array, noise: float, column: Array) -> Array:
+    """The same for what a canary adds in each step, spread over as many as there are bands."""
+    steps, whole = len(seen), np.zeros_like(seen)
+    for lag, one in enumerate(column[:steps]):
+        whole[lag:] += one * seen[: steps - lag]
+    found = np.zeros_like(seen)
+    for lag, one in enumerate(column[:steps]):
+        found[: steps - lag] += one * whole[lag:]
+    squares = np.cumsum(column[:steps] ** 2)
+    lengths = squares[np.minimum(np.arange(steps)[::-1], len(squares) - 1)]
+    return np.asarray((2 * found - lengths[:, None]) / (2 * noise**2))
+
+
+def losses(seen: Array, noise: float, rate: float, *, exchanged: bool) -> Array:
+    """The privacy loss of each coordinate of one step's sum; arguments as for `scores_of`."""
+    return scores_of(seen[None], noise, rate, exchanged=exchanged)
+
+
+def kinds_of(steps: int) -> Sequence[int]:
+    """The kinds of scores that differ in so many steps."""
+    return KINDS[: min(steps, len(KINDS))]

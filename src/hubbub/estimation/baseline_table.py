@@ -1,0 +1,261 @@
+"""Table 1: how many records there are, shares of categories, means and spreads of numbers.
+
+Theory of operation (after ResidualPlanner, Xiao et al. 2023). One record's block is a 1, for each
+categorical column the one-hot vector of its category, or of "missing", less its mean 1/m, and for
+each numeric column x in [-1, 1] and x^2 - 1/2, or a 1 at "missing". What all categories have in
+common is so told once, by the 1, and a record's block is shorter than with plain one-hot vectors.
+With groups, a record's block stands in the place of its group.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hubbub.errors import StudyError
+from hubbub.estimation.answer import Answer, Estimate, Expectation
+from hubbub.estimation.intervals import (
+    CLEAR,
+    at,
+    count,
+    normal_quantile,
+    ratio_interval,
+    share,
+)
+from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot, scaled
+from hubbub.study import Column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Table 1 of a study: a column of numbers for all records or for each group.
+
+    Args:
+        columns: what is described, at least one.
+        by: classes of the column that divides records into groups; records without it are left out.
+        weight: how much its errors count against those of other statistics; no unit.
+        confidence: of its intervals, a probability.
+
+    Raises:
+        StudyError: no column, or the column of the groups among them.
+    """
+
+    columns: tuple[Column, ...]
+    by: Levels | None = None
+    weight: float = 1.0
+    confidence: float = 0.95
+
+    kind = "table"
+
+    def __post_init__(self) -> None:
+        """Refuses an empty table, and one that divides by what it describes."""
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) < len(names):
+            raise StudyError(
+                f"expected a table of different columns, found {names}; name each of them once"
+            )
+        if self.by and self.by.column.name in names:
+            raise StudyError(
+                f"expected the groups' column outside of the table's, found {self.by.column.name}; "
+                "remove it from columns or from by"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        groups = f" by {self.by.column.name}" if self.by else ""
+        return f"Description of {', '.join(column.name for column in self.columns)}{groups}"
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return self._width * len(self._groups)
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
+        return math.sqrt(1.0 + sum(_norm_squared(column) for column in self.columns))
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        alike = math.sqrt(sum(4.0 if not c.categories else 2.0 for c in self.columns))
+        return alike if not self.by else max(alike, math.sqrt(2.0) * self.sensitivity)
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        parts = [_block(cells, column) for column in self.columns]
+        block = np.column_stack([np.ones(len(parts[0])), *parts])
+        if self.by is None:
+            return block
+        groups = one_hot(self.by.places(cells), len(self.by))
+        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block."""
+        each = max(records / len(self._groups), 1.0)
+        error = math.sqrt(0.25 / each + (sigma / each) ** 2)
+        mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
+        group = " of a group" if self.by else ""
+        answered = each >= CLEAR * sigma
+        return Expectation(
+            errors=(("share", error), ("mean over range", mean)),
+            sentence=(
+                f"shares{group} known to ±{100 * error:.2g} points and "
+                f"means to ±{100 * mean:.2g} % of their column's range (one standard error)"
+                if answered
+                else f"too few records{group} for its noise of {sigma:.3g}: it will be refused"
+            ),
+            answered=answered,
+        )
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        rows: list[Estimate] = []
+        refused: list[str] = []
+        for group, block in zip(self._groups, sums.reshape(-1, self._width), strict=True):
+            if block[0] < CLEAR * sigma:
+                refused.append(group)
+            else:
+                rows += _Described(self, group, block, sigma).rows()
+        return Answer(
+            kind=self.kind,
+            title=self.title,
+            confidence=self.confidence,
+            rows=tuple(rows),
+            notes=tuple(f"too few records of {group} for the noise" for group in refused if rows),
+            refusal="" if rows else "too few records for the noise",
+        )
+
+    @property
+    def _groups(self) -> tuple[str, ...]:
+        return self.by.names if self.by else ("",)
+
+    @property
+    def _width(self) -> int:
+        return 1 + sum(_width(column) for column in self.columns)
+
+
+class _Described(NamedTuple):
+    """One group's noisy block."""
+
+    table: Table
+    group: str
+    block: Array
+    sigma: float
+
+    def rows(self) -> list[Estimate]:
+        """All numbers of this group."""
+        rows = [replace(count(float(self.block[0]), self.sigma, self._z), group=self.group)]
+        start = 1
+        for column in self.table.columns:
+            rows += (
+                self._shares(column, start) if column.categories else self._moments(column, start)
+            )
+            start += _width(column)
+        return rows
+
+    @property
+    def _z(self) -> float:
+        return normal_quantile(self.table.confidence)
+
+    def _linear(self, start: int, size: int) -> Array:
+        """(size, width): counts of a column's categories as linear functions of the block.
+
+        Centred one-hot vectors add up to 0, so the noise in their sum is taken out.
+        """
+        counts = np.zeros((size, len(self.block)))
+        counts[:, start : start + size] = np.eye(size) - 1.0 / size
+        counts[:, 0] = 1.0 / size
+        return counts
+
+    def _shares(self, column: Column, start: int) -> list[Estimate]:
+        counts = self._linear(start, _width(column))
+        everybody = counts.sum(axis=0)
+        known = everybody - counts[-1]
+        rows = [
+            self._share(column, level, counts[place], known)
+            for place, level in enumerate(column.categories)
+        ]
+        return [*rows, self._share(column, MISSING, counts[-1], everybody)]
+
+    def _share(self, column: Column, level: str, part: Array, whole: Array) -> Estimate:
+        found = share(self.block, part, whole, self.sigma, self._z)
+        return replace(found, column=column.name, level=level, group=self.group)
+
+    def _moments(self, column: Column, start: int) -> list[Estimate]:
+        total, squares, missing = self.block[start : start + 3]
+        records, noise = max(self.block[0] - missing, 1.0), self.sigma**2
+        total = min(max(total, -records), records)
+        mean = total / records
+        spread = min(max(squares / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
+        variance = (noise + records * spread, 0.0, 2.0 * noise)
+        ends = ratio_interval(total, self.block[0] - missing, variance, self._z, (-1.0, 1.0))
+        low, high = column.bounds
+        half = (high - low) / 2
+        middle = Estimate(
+            quantity="mean",
+            column=column.name,
+            group=self.group,
+            value=low + half * (mean + 1),
+            standard_error=half * math.sqrt(at(variance, mean)) / records,
+            low=low + half * (ends[0] + 1),
+            high=low + half * (ends[1] + 1),
+        )
+        return [
+            middle,
+            self._deviation(column, mean, spread, records),
+            self._missing(column, start),
+        ]
+
+    def _deviation(self, column: Column, mean: float, spread: float, records: float) -> Estimate:
+        """The standard deviation.
+
+        A number in [-1, 1] has a fourth central moment of at most spread (1 + |mean|)^2, which
+        bounds the sampling variance of its spread without knowing its law.
+        """
+        gradient = 1 + 4 * mean**2 + 2 * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
+        error = math.sqrt(
+            (self.sigma / records) ** 2 * gradient
+            + max(spread * (1 + abs(mean)) ** 2 - spread**2, 0.0) / records
+        )
+        half = (column.bounds[1] - column.bounds[0]) / 2
+        value = math.sqrt(spread)
+        reach = self._z * error
+        return Estimate(
+            quantity="sd",
+            column=column.name,
+            group=self.group,
+            value=half * value,
+            standard_error=half * min(error / (2 * value) if value else 1.0, 1.0),
+            low=half * math.sqrt(max(spread - reach, 0.0)),
+            high=half * math.sqrt(min(spread + reach, 1.0)),
+        )
+
+    def _missing(self, column: Column, start: int) -> Estimate:
+        part, whole = np.zeros(len(self.block)), np.zeros(len(self.block))
+        part[start + 2] = whole[0] = 1.0
+        return self._share(column, MISSING, part, whole)
+
+
+def _width(column: Column) -> int:
+    return len(column.categories) + 1 if column.categories else 3
+
+
+def _norm_squared(column: Column) -> float:
+    """Of one column's part: 1 - 1/m for m classes with "missing", t^2 + 1/4 <= 5/4 for numbers."""
+    return 1.0 - 1.0 / _width(column) if column.categories else 1.25
+
+
+def _block(cells: Cells, column: Column) -> Array:
+    """(n, width) of one column."""
+    if column.categories:
+        size = _width(column)
+        places = Levels(column=column).places(cells)
+        return one_hot(np.where(places < 0, size - 1, places), size) - 1.0 / size
+    x = scaled(cells, column)
+    gone = np.isnan(x)
+    return np.column_stack([np.where(gone, 0, x), np.where(gone, 0, x * x - 0.5), gone])

@@ -1,0 +1,115 @@
+"""Covariates of regressions, numbers among them: what they are in a record's vector.
+
+A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the first, which the
+others are compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.errors import StudyError
+from hubbub.estimation.levels import Array, Cells, Levels, one_hot, scaled
+from hubbub.study import Column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Covariates:
+    """What a regression is on.
+
+    Args:
+        on: classes or numeric columns, at least one.
+
+    Raises:
+        StudyError: no covariate, one of them twice, or one without cuts or bounds.
+    """
+
+    on: tuple[Levels | Column, ...]
+
+    def __post_init__(self) -> None:
+        """Refuses what is no covariate."""
+        names = [_column(one).name for one in self.on]
+        if not names or len(set(names)) < len(names):
+            raise StudyError(
+                f"expected different covariates, found {names}; name each of them once"
+            )
+        for one in self.on:
+            if isinstance(one, Column):
+                _ = one.bounds
+
+    @property
+    def title(self) -> str:
+        """Their names."""
+        return ", ".join(_column(one).name for one in self.on)
+
+    @property
+    def numbers(self) -> int:
+        """How many of them are numeric columns."""
+        return sum(isinstance(one, Column) for one in self.on)
+
+    @property
+    def width(self) -> int:
+        """How many components they have, the constant included."""
+        return 1 + len(self.names)
+
+    @property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """The column of each component, and what is compared."""
+        found: list[tuple[str, str]] = []
+        for one in self.on:
+            if isinstance(one, Column):
+                found.append((one.name, "per unit"))
+            else:
+                first, *others = one.names
+                found += [(one.column.name, f"{name} against {first}") for name in others]
+        return tuple(found)
+
+    @property
+    def number(self) -> tuple[bool, ...]:
+        """Whether each component but the constant is a number."""
+        return tuple(level == "per unit" for _, level in self.names)
+
+    @property
+    def column(self) -> tuple[int, ...]:
+        """The place of each component's column in `on`."""
+        widths = [1 if isinstance(one, Column) else len(one) - 1 for one in self.on]
+        return tuple(int(place) for place in np.repeat(np.arange(len(widths)), widths))
+
+    @property
+    def per_unit(self) -> Array:
+        """(components,) effects on a component of 1, times this, are per unit of the column."""
+        return np.array(
+            [
+                2.0 / (one.bounds[1] - one.bounds[0]) if isinstance(one, Column) else 1.0
+                for one in (self.on[place] for place in self.column)
+            ]
+        )
+
+    @property
+    def typical(self) -> tuple[Array, Array]:
+        """(width,) guessed means and variances of the components, the constant first."""
+        means, spreads = [1.0], [0.0]
+        for one in (self.on[place] for place in self.column):
+            share = 0.0 if isinstance(one, Column) else 1.0 / len(one)
+            means.append(share)
+            spreads.append(share * (1 - share) if share else 1 / 9)
+        return np.array(means), np.array(spreads)
+
+    def design(self, cells: Cells) -> Array:
+        """(n, width) components, nan in what belongs to a missing cell."""
+        blocks = [_block(cells, one) for one in self.on]
+        return np.column_stack([np.ones(len(blocks[0])), *blocks])
+
+
+def _column(one: Levels | Column) -> Column:
+    return one if isinstance(one, Column) else one.column
+
+
+def _block(cells: Cells, one: Levels | Column) -> Array:
+    if isinstance(one, Column):
+        return scaled(cells, one)[:, None]
+    places = one.places(cells)
+    hot = one_hot(places, len(one))[:, 1:]
+    return np.where(places[:, None] < 0, np.nan, hot)

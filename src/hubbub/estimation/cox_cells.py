@@ -1,0 +1,176 @@
+"""Cox regression on covariates with few classes, from one noisy sum.
+
+Theory of operation. Records are summed like those of survival curves, each pattern of covariates a
+group. Events D_pk and numbers at risk Y_pk of pattern p in bin k are all that the score
+U(b) = sum_pk D_pk (x_p - mean_k(b)) needs, mean_k(b) being the mean of x over who is at risk,
+weighted by exp(b x). Half of a bin's events count as still at risk, which is Efron's rule for ties
+up to second order. U is linear in the noise up to second order, so the effects have the covariance
+I^-1 (I + C) I^-1, with the information I and the covariance C of the noise in U.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.estimation.answer import Answer, Expectation
+from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, planned, sandwich
+from hubbub.estimation.levels import Array, Cells, Levels
+from hubbub.estimation.patterns import Patterns
+from hubbub.estimation.risk_sets import RiskSets
+from hubbub.study import Column
+
+_STEPS = 50
+_POWER = 0.45
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cox:
+    """Hazard ratios between classes; records that lack time, event or a covariate are left out.
+
+    Args:
+        time: a numeric column: how long a record was followed.
+        event: a column of two categories, of which the second is the event.
+        edges: increasing edges of the bins in the unit of the time, the horizon last.
+        on: the covariates, each with its classes; the first of them is compared with.
+        weight: how much its errors count against those of other statistics; no unit.
+        confidence: of its intervals, a probability.
+
+    Raises:
+        StudyError: a grid, an event or covariates that are none.
+    """
+
+    time: Column
+    event: Column
+    edges: tuple[float, ...]
+    on: tuple[Levels, ...]
+    weight: float = 1.0
+    confidence: float = 0.95
+
+    kind = "cox"
+
+    def __post_init__(self) -> None:
+        """Refuses a grid, an event or covariates that are none."""
+        _ = self._sets
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        names = ", ".join(levels.column.name for levels in self.on)
+        return f"Cox regression of {self.event.name} over {self.time.name} on {names}"
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return self._sets.size
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
+        return self._sets.sensitivity
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return self._sets.diameter
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        return self._sets.encode(cells, self._patterns.places(cells))
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block.
+
+        As if all patterns were alike, a third had the event and a third left before the horizon.
+        """
+        bins, patterns = self._sets.bins, len(self._patterns)
+        each = max(records / patterns, 1.0)
+        events = np.full((patterns, bins), each / 3 / bins)
+        at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
+        found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
+        return planned(found, sigma, "logarithm of a hazard ratio")
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        blocks = sums.reshape(len(self._patterns), self._sets.width)
+        events, at_risk = blocks @ self._sets.events.T, blocks @ self._sets.at_risk[:-1].T
+        found = _Score(self, events, at_risk, sigma).fit()
+        names = self._patterns.names
+        rows = found.rows(names, "hazard ratio", self.confidence) if found else ()
+        return Answer(
+            kind=self.kind,
+            title=self.title,
+            confidence=self.confidence,
+            rows=rows,
+            notes=(
+                "records that lack time, event or a covariate are left out",
+                *omitted(names, found),
+            ),
+            refusal="" if rows else TOO_NOISY,
+        )
+
+    @property
+    def _patterns(self) -> Patterns:
+        return Patterns(on=self.on)
+
+    @property
+    def _sets(self) -> RiskSets:
+        return RiskSets(
+            time=self.time,
+            event=self.event,
+            edges=self.edges,
+            groups=len(self._patterns),
+            power=_POWER,
+        )
+
+
+class _Score:
+    """The partial likelihood of noisy events and numbers at risk, (patterns, bins) each."""
+
+    def __init__(self, asked: Cox, events: Array, at_risk: Array, sigma: float) -> None:
+        self._sets, self._design = asked._sets, asked._patterns.design  # noqa: SLF001
+        self._events, self._exposed = events, at_risk - events / 2
+        self._sigma = sigma
+        self._total = events.sum(axis=0)
+
+    def fit(self) -> Effects | None:
+        """The effects by Newton's method; None where there is no maximum to be found."""
+        effects = np.zeros(self._design.shape[1])
+        for _ in range(_STEPS):
+            found = self._at(effects)
+            if found is None:
+                return None
+            score, information = found
+            step = np.linalg.solve(information, score)
+            effects = effects + step / max(1.0, float(np.abs(step).max()))
+            if np.abs(step).max() < 1e-9:
+                return sandwich(effects, information, self._noise(effects))
+        return None
+
+    def _at(self, effects: Array) -> tuple[Array, Array] | None:
+        """Score and information, if the information is positive definite."""
+        x, weights = self._design, self._weights(effects)
+        means = weights.T @ x
+        score = self._events.sum(axis=1) @ x - self._total @ means
+        information = (x.T * (weights @ self._total)) @ x - (means.T * self._total) @ means
+        definite = bool(np.linalg.eigvalsh(information)[0] > 0)
+        return (score, information) if definite else None
+
+    def _weights(self, effects: Array) -> Array:
+        """(patterns, bins) of a weighted mean over who is at risk."""
+        weighted = self._exposed * np.exp(self._design @ effects)[:, None]
+        return np.asarray(weighted / weighted.sum(axis=0))
+
+    def _noise(self, effects: Array) -> Array:
+        """Covariance of the noise in the score."""
+        ratios = np.exp(self._design @ effects)
+        hazard = np.maximum(self._total, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
+        means = self._weights(effects).T @ self._design
+        exposed = self._sets.at_risk[:-1] - self._sets.events / 2
+        noise = np.zeros((len(effects), len(effects)))
+        for x, ratio in zip(self._design, ratios, strict=True):
+            apart = (x - means).T
+            rows = apart @ self._sets.events - (apart * hazard * ratio) @ exposed
+            noise += rows @ rows.T
+        return np.asarray(self._sigma**2 * noise)

@@ -1,0 +1,162 @@
+"""A contingency table of two columns, and the chi-square test of their independence.
+
+A record's block is the one-hot vector of its cell. The test (after Gaboardi et al. 2016 and Rogers,
+Kifer 2017): U = O - E is what is left of the noisy counts O when what rows and columns explain is
+taken out; if nothing depends on anything its covariance is P (diag E + sigma^2 I) P', P being
+the projection that takes it out, and U' Cov^+ U has a chi-square law whatever the noise is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from hubbub.errors import StudyError
+from hubbub.estimation.answer import Answer, Estimate, Expectation, NoisyTest
+from hubbub.estimation.intervals import CLEAR, count, normal_quantile, share
+from hubbub.estimation.levels import Array, Cells, Levels, one_hot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crosstab:
+    """How often the classes of two columns occur together; incomplete records are left out.
+
+    Args:
+        rows: classes down the table.
+        across: classes across it.
+        test: whether independence is tested.
+        weight: how much its errors count against those of other statistics; no unit.
+        confidence: of its intervals, a probability.
+
+    Raises:
+        StudyError: twice the same column.
+    """
+
+    rows: Levels
+    across: Levels
+    test: bool = True
+    weight: float = 1.0
+    confidence: float = 0.95
+
+    kind = "crosstab"
+    sensitivity = 1.0  # docs/privacy.md P23
+    diameter = math.sqrt(2.0)
+
+    def __post_init__(self) -> None:
+        """Refuses a column against itself."""
+        if self.rows.column.name == self.across.column.name:
+            raise StudyError(
+                f"expected two different columns, found {self.rows.column.name} twice; name another"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return f"{self.rows.column.name} by {self.across.column.name}"
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return len(self.rows) * len(self.across)
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        row, column = self.rows.places(cells), self.across.places(cells)
+        known = (row >= 0) & (column >= 0)
+        return one_hot(np.where(known, row * len(self.across) + column, -1), self.size)
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block."""
+        records = max(records, 1.0)
+        row = records / len(self.rows)
+        error = math.sqrt(0.25 / row + (sigma / row) ** 2)
+        kept = 1.0 / (1.0 + sigma**2 * self.size / records)
+        answered = records >= self._least(sigma)
+        return Expectation(
+            errors=(("records", sigma), ("share of row", error)),
+            sentence=(
+                f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} "
+                f"points (one standard error); the test has {100 * kept:.2g} % of the information "
+                "that it has without noise"
+                if answered
+                else f"too few records for its noise of {sigma:.3g} in a cell: it will be refused"
+            ),
+            answered=answered,
+        )
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        clear = float(sums.sum()) >= self._least(sigma)
+        counts = sums.reshape(len(self.rows), len(self.across))
+        return Answer(
+            kind=self.kind,
+            title=self.title,
+            confidence=self.confidence,
+            rows=self._cells(sums, sigma) if clear else (),
+            tests=(chi_square(counts, sigma),) if clear and self.test else (),
+            notes=("records that lack one of the two columns are left out",),
+            refusal="" if clear else "too few records for the noise",
+        )
+
+    def _least(self, sigma: float) -> float:
+        """Records below which nothing is said."""
+        return CLEAR * sigma * math.sqrt(self.size)
+
+    def _cells(self, sums: Array, sigma: float) -> tuple[Estimate, ...]:
+        z, width = normal_quantile(self.confidence), len(self.across)
+        found = []
+        for place, part in enumerate(np.eye(self.size)):
+            row, column = divmod(place, width)
+            whole = np.zeros(self.size)
+            whole[row * width : (row + 1) * width] = 1.0
+            of_row = replace(share(sums, part, whole, sigma, z), quantity="share of row")
+            found += [
+                replace(
+                    one,
+                    column=self.across.column.name,
+                    level=self.across.names[column],
+                    group=self.rows.names[row],
+                )
+                for one in (count(float(sums[place]), sigma, z), of_row)
+            ]
+        return tuple(found)
+
+
+def chi_square(counts: Array, sigma: float) -> NoisyTest:
+    """The test of independence in a table of noisy counts.
+
+    Args:
+        counts: (rows, columns) with independent noise.
+        sigma: its standard deviation.
+    """
+    total = counts.sum()
+    down, across = (_shares(counts.sum(axis=axis) / total) for axis in (1, 0))
+    left = np.eye(len(down)) - np.outer(down, np.ones(len(down)))
+    right = np.eye(len(across)) - np.outer(across, np.ones(len(across)))
+    projection = np.kron(left, right)
+    variance = total * np.outer(down, across).ravel() + sigma**2
+    degrees = (len(down) - 1) * (len(across) - 1)
+    statistic = quadratic_form(
+        (left @ counts @ right.T).ravel(), (projection * variance) @ projection.T, degrees
+    )
+    return NoisyTest(
+        name="chi-square",
+        statistic=statistic,
+        degrees=degrees,
+        p_value=float(stats.chi2.sf(statistic, degrees)),
+    )
+
+
+def quadratic_form(vector: Array, covariance: Array, rank: int) -> float:
+    """vector' covariance^+ vector, for a covariance of known rank."""
+    values, vectors = np.linalg.eigh(covariance)
+    return float(np.sum((vectors[:, -rank:].T @ vector) ** 2 / values[-rank:]))
+
+
+def _shares(shares: Array) -> Array:
+    """Noisy shares made positive, with sum 1."""
+    positive = np.maximum(shares, 1e-6)
+    return np.asarray(positive / positive.sum())

@@ -1,0 +1,105 @@
+"""A histogram: how many records lie in each of a column's public bins, or have no value.
+
+A record's block is the one-hot vector of its bin; "missing" is one bin more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hubbub.estimation.answer import Answer, Estimate, Expectation
+from hubbub.estimation.intervals import CLEAR, count, normal_quantile, share
+from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot
+from hubbub.study import Column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """How the values of a numeric column are spread over bins.
+
+    Args:
+        column: a numeric column.
+        edges: increasing edges of the bins in the column's unit, the public bounds outermost; a
+            value equal to one belongs to the bin above it.
+        weight: how much its errors count against those of other statistics; no unit.
+        confidence: of its intervals, a probability.
+
+    Raises:
+        StudyError: fewer than two bins, or edges that do not increase inside the bounds.
+    """
+
+    column: Column
+    edges: tuple[float, ...]
+    weight: float = 1.0
+    confidence: float = 0.95
+
+    kind = "histogram"
+    sensitivity = 1.0  # docs/privacy.md P23
+    diameter = math.sqrt(2.0)
+
+    def __post_init__(self) -> None:
+        """Refuses edges that are none."""
+        _ = self._levels
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return f"Distribution of {self.column.name}"
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return len(self.edges)
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        places = self._levels.places(cells)
+        return one_hot(np.where(places < 0, self.size - 1, places), self.size)
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block."""
+        records = max(records, 1.0)
+        typical = 1.0 / (self.size - 1)
+        error = math.sqrt(typical / records + (sigma / records) ** 2)
+        answered = records >= CLEAR * sigma * math.sqrt(self.size)
+        return Expectation(
+            errors=(("share", error), ("records", sigma)),
+            sentence=(
+                f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points "
+                "(one standard error)"
+                if answered
+                else f"too few records for its noise of {sigma:.3g} in a bin: it will be refused"
+            ),
+            answered=answered,
+        )
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        clear = float(sums.sum()) >= CLEAR * sigma * math.sqrt(self.size)
+        return Answer(
+            kind=self.kind,
+            title=self.title,
+            confidence=self.confidence,
+            rows=self._rows(sums, sigma) if clear else (),
+            refusal="" if clear else "too few records for the noise",
+        )
+
+    def _rows(self, sums: Array, sigma: float) -> tuple[Estimate, ...]:
+        z = normal_quantile(self.confidence)
+        parts, everybody = np.eye(self.size), np.ones(self.size)
+        rows: list[Estimate] = []
+        levels = (*self._levels.names, MISSING)
+        for level, part, number in zip(levels, parts, sums, strict=True):
+            whole = everybody if level == MISSING else everybody - parts[-1]
+            rows += [
+                replace(found, column=self.column.name, level=level)
+                for found in (count(float(number), sigma, z), share(sums, part, whole, sigma, z))
+            ]
+        return tuple(rows)
+
+    @property
+    def _levels(self) -> Levels:
+        return Levels(column=self.column, cuts=self.edges[1:-1])

@@ -1,0 +1,132 @@
+"""Intervals from quantities that are linear in noisy sums.
+
+The intervals here are found by inverting a test: of all values p that a quantity could have, those
+are kept at which an unbiased difference T(p) = numerator - p denominator lies within z of its own
+standard deviations, whose variance at p holds both sampling and noise. Nothing is divided by a
+noisy number, so they hold also where that number is small; they are Fieller's (1954) and Wilson's
+(1927) intervals in one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from hubbub.estimation.answer import Estimate
+from hubbub.estimation.levels import Array
+
+# Blocks of a table whose number of records is not this many standard deviations of its noise above
+# zero are refused: shares of them would be uncertain by more than about a fifth.
+CLEAR = 5.0
+
+
+def normal_quantile(confidence: float) -> float:
+    """How many standard deviations a two-sided interval of this confidence reaches."""
+    return float(stats.norm.isf((1.0 - confidence) / 2.0))
+
+
+def ratio_interval(
+    numerator: float,
+    denominator: float,
+    variance: tuple[float, float, float],
+    z: float,
+    within: tuple[float, float],
+) -> tuple[float, float]:
+    """All p in `within` where (numerator - p denominator)^2 <= z^2 (v0 + v1 p + v2 p^2).
+
+    Args:
+        numerator: noisy.
+        denominator: noisy.
+        variance: v0, v1, v2 of the difference at p.
+        z: standard deviations that the interval reaches.
+        within: public bounds of p.
+
+    Returns:
+        The ends of the interval; all of `within` where the denominator is not clear of the noise.
+    """
+    v0, v1, v2 = (z * z * part for part in variance)
+    a = denominator**2 - v2
+    b = -2.0 * numerator * denominator - v1
+    c = numerator**2 - v0
+    root = b * b - 4.0 * a * c
+    if a <= 0 or root < 0:
+        return within
+    ends = ((-b - math.sqrt(root)) / (2 * a), (-b + math.sqrt(root)) / (2 * a))
+    return (
+        min(max(ends[0], within[0]), within[1]),
+        max(min(ends[1], within[1]), within[0]),
+    )
+
+
+def share_variance(
+    part: Array, whole: Array, sigma: float, records: float
+) -> tuple[float, float, float]:
+    """Variance of `part - p whole` at a share p: of the noise, and of drawing the records.
+
+    Args:
+        part: (size,) the part as a linear function of the noisy sum.
+        whole: (size,) the whole in the same way.
+        sigma: standard deviation of the noise.
+        records: about how many the whole holds.
+    """
+    noise = sigma**2
+    return (
+        noise * float(part @ part),
+        records - 2.0 * noise * float(part @ whole),
+        noise * float(whole @ whole) - records,
+    )
+
+
+def at(variance: tuple[float, float, float], p: float) -> float:
+    """The variance at one value."""
+    return max(float(np.polyval(variance[::-1], p)), 0.0)
+
+
+def count(value: float, error: float, z: float) -> Estimate:
+    """How many records there are, which noise alone leaves uncertain.
+
+    A number that noise has made negative counts as 0: the interval then is wider than it need be.
+
+    Args:
+        value: the noisy number.
+        error: standard deviation of its noise.
+        z: standard deviations that the interval reaches.
+    """
+    middle = max(value, 0.0)
+    return Estimate(
+        quantity="records",
+        value=middle,
+        standard_error=error,
+        low=max(middle - z * error, 0.0),
+        high=middle + z * error,
+    )
+
+
+def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Estimate:
+    """A share of records, uncertain by noise and by the draw of the records.
+
+    A part that noise has made negative, or more than the whole, is moved to the nearest that is
+    possible: the interval then is wider than it need be.
+
+    Args:
+        sums: (size,) the noisy sum.
+        part: (size,) the part as a linear function of it.
+        whole: (size,) the whole in the same way.
+        sigma: standard deviation of the noise.
+        z: standard deviations that the interval reaches.
+    """
+    denominator = float(whole @ sums)
+    records = max(denominator, 1.0)
+    numerator = min(max(float(part @ sums), 0.0), records)
+    variance = share_variance(part, whole, sigma, records)
+    low, high = ratio_interval(numerator, denominator, variance, z, (0.0, 1.0))
+    value = numerator / records
+    return Estimate(
+        quantity="share",
+        value=value,
+        standard_error=math.sqrt(at(variance, value)) / records,
+        low=low,
+        high=high,
+    )

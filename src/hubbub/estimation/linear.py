@@ -1,0 +1,207 @@
+"""Linear regression from one noisy sum of moments.
+
+Theory of operation. With w = (1, covariates, outcome), numbers in [-1, 1] and classes 0 or 1, a
+record's block is the upper triangle of w w', less what is known: a class times itself is the class,
+times another class of its column 0, and a half is taken off the square of a number. The effects
+solve the noisy normal equations; with residual weights v = (-effects, 1) the equations' own noise
+is linear, and the covariance is S^-1 (s^2 S + C) S^-1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import StudyError
+from hubbub.estimation.answer import Answer, Estimate, Expectation
+from hubbub.estimation.covariates import Covariates
+from hubbub.estimation.effects import (
+    TOO_NOISY,
+    Effects,
+    omitted,
+    planned,
+    sandwich,
+    told,
+    two_sided,
+)
+from hubbub.estimation.intervals import normal_quantile
+from hubbub.estimation.levels import Array, Cells, Levels, scaled
+from hubbub.study import Column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear:
+    """Slopes and differences of a numeric outcome; incomplete records are left out.
+
+    Args:
+        outcome: a numeric column.
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+        weight: how much its errors count against those of other statistics; no unit.
+        confidence: of its intervals, a probability.
+
+    Raises:
+        StudyError: an outcome or covariates that are none.
+    """
+
+    outcome: Column
+    on: tuple[Levels | Column, ...]
+    weight: float = 1.0
+    confidence: float = 0.95
+
+    kind = "linear"
+
+    def __post_init__(self) -> None:
+        """Refuses an outcome or covariates that are none."""
+        if self.outcome.categories:
+            raise StudyError(
+                f"expected a numeric outcome, found the categories of {self.outcome.name}; use a "
+                "logistic regression"
+            )
+        _ = self._covariates
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return f"Linear regression of {self.outcome.name} on {self._covariates.title}"
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return len(self._pairs[0])
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
+        columns, numbers = len(self.on) + 1, self._covariates.numbers + 1
+        return math.sqrt(1 + columns + columns * (columns - 1) / 2 + numbers / 4)
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        columns, numbers = len(self.on) + 1, self._covariates.numbers + 1
+        classes = columns - numbers
+        alone = 4 * numbers + 2 * classes
+        pairs = columns * (columns - 1) / 2
+        return math.sqrt(alone + 4 * pairs - 2 * classes * (classes - 1) / 2)
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        w = np.column_stack([self._covariates.design(cells), scaled(cells, self.outcome)])
+        left, right = self._pairs
+        block = w[:, left] * w[:, right] - self._halves
+        block[np.isnan(w).any(axis=1)] = 0.0
+        return np.asarray(block)
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block.
+
+        As if nothing were correlated, numbers had a variance of a ninth of their squared half
+        range and all classes were alike.
+        """
+        means, spreads = self._covariates.typical
+        moments = np.diag([*(spreads + 1e-12), 1 / 9]) + np.outer([*means, 0.0], [*means, 0.0])
+        found = self._fit(moments * max(records, 1.0), sigma)
+        return planned(found, sigma, "effect on half of the outcome's range")
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        found = self._fit(self._moments(sums), sigma)
+        rows = self._rows(found) if found else ()
+        return Answer(
+            kind=self.kind,
+            title=self.title,
+            confidence=self.confidence,
+            rows=rows,
+            notes=(
+                "records that lack the outcome or a covariate are left out; residuals are taken to "
+                "spread alike everywhere",
+                *omitted(self._covariates.names, found),
+            ),
+            refusal="" if rows else TOO_NOISY,
+        )
+
+    def _rows(self, found: Effects) -> tuple[Estimate, ...]:
+        z, names = normal_quantile(self.confidence), self._covariates.names
+        low, high = self.outcome.bounds
+        per_unit = found.per(self._covariates.per_unit * (high - low) / 2)
+        values, errors = per_unit.values, per_unit.errors
+        return tuple(
+            Estimate(
+                quantity="slope" if names[place][1] == "per unit" else "difference",
+                column=names[place][0],
+                level=names[place][1],
+                value=float(values[place]),
+                standard_error=float(errors[place]),
+                low=float(values[place] - z * errors[place]),
+                high=float(values[place] + z * errors[place]),
+                p_value=two_sided(float(values[place] / errors[place])),
+            )
+            for place in told(found)
+        )
+
+    def _moments(self, sums: Array) -> Array:
+        """The moment matrix of w, from noisy sums of its distinct entries."""
+        left, right = self._pairs
+        entries = sums + self._halves * sums[0]
+        moments = np.zeros((self._width, self._width))
+        moments[left, right] = moments[right, left] = entries
+        classes = np.flatnonzero(~self._square)
+        moments[classes, classes] = moments[0, classes]
+        return moments
+
+    def _fit(self, moments: Array, sigma: float) -> Effects | None:
+        """The normal equations' root, if they have one and residuals."""
+        inner, outer = moments[:-1, :-1], moments[:-1, -1]
+        if not np.linalg.eigvalsh(inner)[0] > 0:
+            return None
+        effects = np.asarray(np.linalg.solve(inner, outer), dtype=np.float64)
+        v = np.append(-effects, 1.0)
+        spread = float(v @ moments @ v) / moments[0, 0]
+        if not spread > 0:
+            return None
+        rows = self._equations(v)
+        noise = sigma**2 / spread**2 * (rows @ rows.T)
+        return sandwich(effects, inner / spread, noise, first=1)
+
+    def _equations(self, v: Array) -> Array:
+        """(width - 1, size): how noise in each sum enters the equations of these residuals."""
+        rows = np.zeros((self._width, self.size))
+        numbers = np.arange(self.size)
+        left, right = self._pairs
+        np.add.at(rows, (left, numbers), v[right])
+        np.add.at(rows, (right, numbers), np.where(left == right, 0.0, v[left]))
+        first = np.flatnonzero((left == 0) & (right > 0) & ~self._square[right])
+        rows[right[first], first] += v[right[first]]  # a class times itself
+        rows[:, 0] += np.where(self._square, v, 0.0) / 2 * (np.arange(self._width) > 0)
+        return rows[:-1]
+
+    @property
+    def _width(self) -> int:
+        return self._covariates.width + 1
+
+    @cached_property
+    def _square(self) -> NDArray[np.bool_]:
+        """(width,) whether a component of w is a number, whose square says more than itself."""
+        return np.array([False, *self._covariates.number, True])
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The entries of w w' that are sent, (0, 0) first."""
+        left, right = np.triu_indices(self._width)
+        column = np.array([-1, *self._covariates.column, len(self.on)])
+        known = (column[left] == column[right]) & (left > 0) & ~self._square[left]
+        return np.asarray(left[~known]), np.asarray(right[~known])
+
+    @cached_property
+    def _halves(self) -> Array:
+        """(size,) a half where the square of a number is sent, less the half."""
+        left, right = self._pairs
+        return np.where((left == right) & (left > 0), 0.5, 0.0)
+
+    @property
+    def _covariates(self) -> Covariates:
+        return Covariates(on=self.on)

@@ -1,0 +1,76 @@
+"""Counts in ordered bins, coded so that their running totals come out with little noise.
+
+Theory of operation (after Henzinger, Upadhyay, Upadhyay 2023 and Fichtenberger et al. 2023). F is
+the lower triangular Toeplitz matrix whose entries are the coefficients of (1 - x)^-a. Records are
+summed as F counts, with independent noise; F^-1 has the coefficients of (1 - x)^a, and running
+totals are L F^-1 of the coded sum, with those of (1 - x)^(a - 1). Plain counts are a = 0, plain
+totals a = 1; between them both the length of a column of F, which is the sensitivity, and the noise
+of a total grow like a logarithm only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import toeplitz
+
+from hubbub.estimation.levels import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixCode:
+    """A code for counts in so many bins.
+
+    Args:
+        bins: how many.
+        power: a, between 0 and 1.
+    """
+
+    bins: int
+    power: float
+
+    @cached_property
+    def matrix(self) -> Array:
+        """(bins, bins): F."""
+        return _lower(self.power, self.bins)
+
+    @cached_property
+    def counts(self) -> Array:
+        """(bins, bins): F^-1, from a coded sum to counts."""
+        return _lower(-self.power, self.bins)
+
+    @cached_property
+    def totals(self) -> Array:
+        """(bins, bins): L F^-1, from a coded sum to running totals."""
+        return _lower(1.0 - self.power, self.bins)
+
+    @property
+    def sensitivity(self) -> float:
+        """Length of the longest column of F, the first: no other has more entries."""
+        return float(np.linalg.norm(self.matrix[:, 0]))
+
+    @property
+    def diameter(self) -> float:
+        """The largest distance of two columns of F, or of one and nothing at all."""
+        gram = self.matrix.T @ self.matrix
+        lengths = np.diag(gram)
+        widest = float(np.max(lengths[:, None] + lengths[None, :] - 2.0 * gram))
+        return max(math.sqrt(max(widest, 0.0)), self.sensitivity)
+
+    def encode(self, places: NDArray[np.int64]) -> Array:
+        """(n, bins): each record's column of F; zeros for places below 0."""
+        block = np.zeros((len(places), self.bins))
+        rows = np.flatnonzero(places >= 0)
+        block[rows] = self.matrix.T[places[rows]]
+        return block
+
+
+def _lower(power: float, size: int) -> Array:
+    """The Toeplitz matrix of (1 - x)^-power."""
+    steps = np.arange(1, size)
+    column = np.concatenate([[1.0], np.cumprod((steps - 1.0 + power) / steps)])
+    return np.asarray(toeplitz(column, np.zeros(size)))

@@ -1,0 +1,171 @@
+"""Quantiles of a numeric column, and the distribution function that they are read from.
+
+A record's block is its bin's column of a prefix code. An interval holds every bin in which the
+noisy distribution function may pass the probability (Woodruff 1952); its ends are edges of bins,
+so that nothing has to be assumed of how values lie inside one. The estimate itself spreads them
+evenly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from hubbub.errors import StudyError
+from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation
+from hubbub.estimation.intervals import CLEAR, normal_quantile, share
+from hubbub.estimation.levels import Array, Cells, Levels
+from hubbub.estimation.prefix_coding import PrefixCode
+from hubbub.study import Column
+
+_POWER = 0.45
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantiles:
+    """Quantiles of a numeric column; records without a value are left out.
+
+    Args:
+        column: a numeric column.
+        edges: increasing edges of the bins in the column's unit, the public bounds outermost.
+        at: probabilities, each between 0 and 1.
+        weight: how much its errors count against those of other statistics; no unit.
+        confidence: of its intervals, a probability.
+
+    Raises:
+        StudyError: edges that do not increase inside the bounds, or probabilities out of range.
+    """
+
+    column: Column
+    edges: tuple[float, ...]
+    at: tuple[float, ...] = (0.25, 0.5, 0.75)
+    weight: float = 1.0
+    confidence: float = 0.95
+
+    kind = "quantiles"
+
+    def __post_init__(self) -> None:
+        """Refuses edges and probabilities that are none."""
+        _ = self._levels
+        if not self.at or not all(0 < p < 1 for p in self.at):
+            raise StudyError(
+                f"expected probabilities between 0 and 1, found {list(self.at)}; write for example "
+                "at = [0.25, 0.5, 0.75]"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return f"Quantiles of {self.column.name}"
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return len(self.edges) - 1
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
+        return self._code.sensitivity
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return self._code.diameter
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        return self._code.encode(self._levels.places(cells))
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block.
+
+        The error in the column's unit is that of the median, if values lie in its range like a
+        bell six standard deviations wide.
+        """
+        records = max(records, 1.0)
+        totals = self._code.totals
+        noise = sigma * float(np.linalg.norm(totals[self.size // 2] - 0.5 * totals[-1])) / records
+        error = math.sqrt(0.25 / records + noise**2)
+        unit = error * (self.edges[-1] - self.edges[0]) / 2.4
+        answered = records >= CLEAR * sigma * float(np.linalg.norm(totals[-1]))
+        return Expectation(
+            errors=(("probability", error), ("value", unit)),
+            sentence=(
+                f"quantiles known to ±{100 * error:.2g} points of probability, about "
+                f"±{unit:.2g} in the column's unit and never closer than a bin (one standard error)"
+                if answered
+                else f"too few records for its noise of {sigma:.3g}: it will be refused"
+            ),
+            answered=answered,
+        )
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        totals = self._code.totals
+        clear = totals[-1] @ sums >= CLEAR * sigma * float(np.linalg.norm(totals[-1]))
+        return Answer(
+            kind=self.kind,
+            title=self.title,
+            confidence=self.confidence,
+            rows=tuple(self._quantile(p, sums, sigma) for p in self.at) if clear else (),
+            curves=(self._curve(sums, sigma),) if clear else (),
+            notes=(f"records without {self.column.name} are left out",),
+            refusal="" if clear else "too few records for the noise",
+        )
+
+    def _quantile(self, p: float, sums: Array, sigma: float) -> Estimate:
+        totals, edges = self._code.totals, np.asarray(self.edges)
+        known = np.concatenate([[0.0], totals @ sums])
+        errors = np.concatenate([[0.0], sigma * np.linalg.norm(totals - p * totals[-1], axis=1)])
+        errors = np.sqrt(errors**2 + p * (1 - p) * known[-1])
+        excess, reach = known - p * known[-1], normal_quantile(self.confidence) * errors
+        excess[0], excess[-1] = -np.inf, np.inf  # it lies inside the public bounds
+        first = int(np.argmax(excess >= -reach))
+        last = int(np.flatnonzero(excess <= reach)[-1])
+        error = errors[int(np.argmin(np.abs(excess)))] / known[-1]
+        spread = self._inverse(np.array([p - error, p, p + error]), sums)
+        return Estimate(
+            quantity="quantile",
+            column=self.column.name,
+            level=f"{p:g}",
+            value=float(spread[1]),
+            standard_error=float(spread[2] - spread[0]) / 2,
+            low=float(edges[first - 1]),
+            high=float(edges[last + 1]),
+        )
+
+    def _inverse(self, probabilities: Array, sums: Array) -> Array:
+        """Where the monotone distribution function has these values."""
+        shares = self._monotone(sums)
+        rising = np.concatenate([[0.0], shares]) + np.linspace(0.0, 1e-9, len(self.edges))
+        return np.asarray(np.interp(probabilities, rising, self.edges))
+
+    def _monotone(self, sums: Array) -> Array:
+        """(size,) the distribution function at the upper edges, made to rise from 0 to 1."""
+        totals = self._code.totals @ sums
+        rising = isotonic_regression(np.clip(totals / totals[-1], 0.0, 1.0)).x
+        rising[-1] = 1.0
+        return np.asarray(rising)
+
+    def _curve(self, sums: Array, sigma: float) -> Curve:
+        totals, z = self._code.totals, normal_quantile(self.confidence)
+        found = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
+        return Curve(
+            name=self.column.name,
+            x=self.edges,
+            y=(0.0, *map(float, self._monotone(sums))),
+            low=(0.0, *(one.low for one in found), 1.0),
+            high=(0.0, *(one.high for one in found), 1.0),
+        )
+
+    @property
+    def _levels(self) -> Levels:
+        return Levels(column=self.column, cuts=self.edges[1:-1])
+
+    @property
+    def _code(self) -> PrefixCode:
+        return PrefixCode(bins=self.size, power=_POWER)

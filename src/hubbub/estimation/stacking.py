@@ -1,0 +1,235 @@
+"""One vector for all questions of a study: blocks beside one another, each on its own scale.
+
+Theory of operation. Block b has sensitivity D_b, d_b numbers and weight w_b. The scales s_b that
+make the weighted sum of all noise variances least, while no record's stacked vector is longer than
+1, are s_b^2 = sqrt(w_b d_b) / (D_b sum_c D_c sqrt(w_c d_c)): then sum (s_b D_b)^2 = 1. Under
+substitution diameters stand for sensitivities. One noise multiplier serves all (docs/privacy.md
+P23).
+
+What is asked only once is asked in every sum where another question needs several, and averaged:
+k Gaussian sums with k times the variance say as much as one. So all sums of a study are alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hubbub.errors import DataError, StudyError
+from hubbub.estimation.answer import Answer, Expectation
+from hubbub.estimation.levels import Array, Cells
+from hubbub.estimation.statistic import Iterated, OneSum, Parameters
+
+RELATIONS = ("add-remove", "substitute")
+# Room for the rounding of encoded numbers, in units of the sensitivity (docs/privacy.md P23).
+_MARGIN = 1.0 - 2.0**-20
+# Records are rounded to this step and added as integers: exactly, in any order.
+_STEP = 2.0**-36
+_PIECE = 1 << 22  # numbers that are encoded at a time
+
+
+def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remove") -> Stacked:
+    """Divides one unit of sensitivity among the questions of a study.
+
+    Args:
+        statistics: by name, in the order of the vector; at least one.
+        relation: "add-remove" or "substitute".
+
+    Raises:
+        StudyError: nothing is asked, or an unknown relation.
+    """
+    if not statistics or relation not in RELATIONS:
+        raise StudyError(
+            f"expected statistics and one of the relations {RELATIONS}, found {len(statistics)} "
+            f"statistics and {relation!r}; correct the study"
+        )
+    bounds = [
+        asked.diameter if relation == "substitute" else asked.sensitivity
+        for asked in statistics.values()
+    ]
+    rounds = max(map(_rounds, statistics.values()))
+    sizes = [asked.weight * asked.size * _rounds(asked) / rounds for asked in statistics.values()]
+    return Stacked(
+        names=tuple(statistics),
+        statistics=tuple(statistics.values()),
+        scales=_scales(bounds, sizes),
+    )
+
+
+def _scales(bounds: Sequence[float], sizes: Sequence[float]) -> tuple[float, ...]:
+    """How each block is scaled, so that bounds times scales have squares that add up to 1."""
+    total = sum(bound * math.sqrt(size) for bound, size in zip(bounds, sizes, strict=True))
+    return tuple(
+        math.sqrt(math.sqrt(size) / (bound * total))
+        for bound, size in zip(bounds, sizes, strict=True)
+    )
+
+
+class _Part(NamedTuple):
+    """One question's place in the stacked vector."""
+
+    name: str
+    asked: OneSum | Iterated
+    unit: float  # what its block is multiplied by
+    place: slice
+    own: slice  # of the parameters
+
+    def encode(self, cells: Cells, parameters: Parameters) -> Array:
+        """The scaled blocks of n records."""
+        if isinstance(self.asked, Iterated):
+            return self.unit * self.asked.encode_at(cells, parameters[self.own])
+        return self.unit * self.asked.encode(cells)
+
+    def answer(self, noisy: Array, sigma: float, parameters: Parameters) -> Answer:
+        """What all noisy sums, (rounds, size), say."""
+        mine = noisy[:, self.place] / self.unit
+        if isinstance(self.asked, Iterated):
+            return self.asked.answer_at(mine[-1], sigma / self.unit, parameters[self.own])
+        error = sigma / self.unit / math.sqrt(len(mine))
+        return self.asked.answer(mine.mean(axis=0), error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stacked:
+    """All questions of a study as one vector of sensitivity 1 (substitution: diameter 1).
+
+    Args:
+        names: of the questions.
+        statistics: the questions themselves, as many.
+        scales: what their blocks are multiplied by; no unit.
+    """
+
+    names: tuple[str, ...]
+    statistics: tuple[OneSum | Iterated, ...]
+    scales: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+        return sum(asked.size for asked in self.statistics)
+
+    @property
+    def rounds(self) -> int:
+        """How many sums are needed, all alike."""
+        return max(_rounds(asked) for asked in self.statistics)
+
+    @property
+    def start(self) -> Parameters:
+        """Parameters of the first sum, float32; empty where one sum is all."""
+        return _joined([_start(asked) for asked in self.statistics])
+
+    def encode(self, cells: Cells, parameters: Parameters | None = None) -> Array:
+        """The stacked vectors of n records, (n, size), each no longer than 1.
+
+        Args:
+            cells: of n records.
+            parameters: of this sum, from `start` or `update`; None for those of the first.
+        """
+        at = self.start if parameters is None else parameters
+        return np.column_stack([part.encode(cells, at) for part in self._parts()])
+
+    def sum(self, cells: Cells, parameters: Parameters | None = None) -> Array:
+        """The sum of all records' vectors, exact in any order, without holding all of them.
+
+        Args:
+            cells: of n records, arrays of one length.
+            parameters: of this sum, from `start` or `update`; None for those of the first.
+
+        Returns:
+            (size,) in units of the sensitivity.
+
+        Raises:
+            DataError: columns of different lengths.
+        """
+        lengths = {len(values) for values in cells.values()}
+        if len(lengths) != 1:
+            raise DataError(
+                "expected columns of one length, found different ones; repair the table of records"
+            )
+        (records,) = lengths
+        rows, total = max(_PIECE // self.size, 1), np.zeros(self.size, np.int64)
+        for first in range(0, records, rows):
+            piece = {name: values[first : first + rows] for name, values in cells.items()}
+            total += np.rint(self.encode(piece, parameters) / _STEP).astype(np.int64).sum(axis=0)
+        return np.asarray(total * _STEP, dtype=np.float64)
+
+    def update(self, noisy: Array, sigma: float, parameters: Parameters) -> Parameters:
+        """The parameters of the next sum, from a noisy one.
+
+        Args:
+            noisy: (size,) the noisy sum.
+            sigma: standard deviation of all noise in each of its numbers.
+            parameters: at which it was taken.
+        """
+        return _joined(
+            [
+                part.asked.update(
+                    noisy[part.place] / part.unit, sigma / part.unit, parameters[part.own]
+                )
+                for part in self._parts()
+                if isinstance(part.asked, Iterated)
+            ]
+        )
+
+    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
+        """What may be said of each question, before any record is touched.
+
+        Args:
+            records: about how many records there are, from the study.
+            sigma: standard deviation of all noise in each number of one noisy sum.
+        """
+        return {
+            part.name: part.asked.expected(
+                records,
+                sigma / part.unit / math.sqrt(self.rounds / _rounds(part.asked)),
+            )
+            for part in self._parts()
+        }
+
+    def answers(
+        self, noisy: Sequence[Array], sigma: float, parameters: Parameters | None = None
+    ) -> dict[str, Answer]:
+        """What the noisy sums say.
+
+        Args:
+            noisy: all noisy sums, (size,) each, in their order.
+            sigma: standard deviation of all noise in each of their numbers. Rounding onto a secure
+                sum's grid adds a twelfth of a squared step for each silo, against shares of at
+                least three steps: less than 1 % of the variance, which callers may leave out.
+            parameters: at which the last sum was taken; None where one sum is all.
+
+        Raises:
+            StudyError: sums of another number or length.
+        """
+        if len(noisy) != self.rounds or any(len(vector) != self.size for vector in noisy):
+            raise StudyError(
+                f"expected {self.rounds} sums of {self.size} numbers, found "
+                f"{[len(vector) for vector in noisy]}; hand over all sums of the study"
+            )
+        at = self.start if parameters is None else parameters
+        sums = np.asarray(noisy, dtype=np.float64)
+        return {part.name: part.answer(sums, sigma, at) for part in self._parts()}
+
+    def _parts(self) -> Iterator[_Part]:
+        """Each question with its scale, and its places in the vector and in the parameters."""
+        begin = used = 0
+        for name, asked, scale in zip(self.names, self.statistics, self.scales, strict=True):
+            end, spent = begin + asked.size, used + len(_start(asked))
+            yield _Part(name, asked, scale * _MARGIN, slice(begin, end), slice(used, spent))
+            begin, used = end, spent
+
+
+def _rounds(asked: OneSum | Iterated) -> int:
+    return asked.rounds if isinstance(asked, Iterated) else 1
+
+
+def _start(asked: OneSum | Iterated) -> Parameters:
+    return asked.start if isinstance(asked, Iterated) else np.zeros(0, np.float32)
+
+
+def _joined(parts: Sequence[Parameters]) -> Parameters:
+    return np.concatenate([np.zeros(0, np.float32), *parts]).astype(np.float32)

@@ -1,0 +1,139 @@
+"""From the statistics of a study to one vector, its unit and its noise; and from sums to answers.
+
+A record's part in a sum is its stacked vector over the length of the longest, so that C is 1 and
+nothing is clipped (docs/privacy.md P23). How many sums were made, the parameters at which the next
+one is taken, and the sums themselves stand in one vector of numbers, which goes down to the silos
+where otherwise a model does. This file knows noise and no records.
+
+Where one sum would be enough, a study may ask for several all the same: k of them with k times the
+variance say as much together, and one that is lost is not the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import hypot, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import StudyError
+from hubbub.estimation import Answer, Expectation, Stacked, stack
+from hubbub.planning.asked_kinds import kind_of_question
+from hubbub.study import AskedStatistics, Column, Study, columns_of
+
+Array = NDArray[np.float64]
+Parameters = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumLayout:
+    """How a study's statistics are summed: the vector, its unit, and what is kept of sums.
+
+    Args:
+        stacked: all questions as one vector.
+        unit: the largest L2 norm of a record's vector, by which sums are divided.
+        rounds: how many sums are asked for.
+    """
+
+    stacked: Stacked
+    unit: float
+    rounds: int
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a sum has."""
+        return self.stacked.size
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' parts in a sum, where one is exchanged."""
+        return min(2.0, 1.0 / self.unit)  # the stack's is 1 then
+
+    @property
+    def start(self) -> Parameters:
+        """What is kept before the first sum."""
+        made, sums = np.zeros(1, np.float32), np.zeros(self.rounds * self.numbers, np.float32)
+        return np.concatenate((made, self.stacked.start, sums))
+
+    def parameters(self, kept: Parameters) -> Parameters:
+        """At which the next sum is taken."""
+        return kept[1 : self._begin]
+
+    def made(self, kept: Parameters) -> int:
+        """How many sums were made."""
+        return int(min(max(kept[0], 0.0), self.rounds))
+
+    def is_enough(self, kept: Parameters) -> bool:
+        """Whether there are answers: all sums were made, or one where one is enough."""
+        return self.made(kept) >= self.stacked.rounds
+
+    def sums(self, kept: Parameters) -> Array:
+        """The sums that were made, (made, numbers), in units of the stack."""
+        whole = kept[self._begin :].astype(np.float64) * self.unit
+        return whole.reshape(self.rounds, self.numbers)[: self.made(kept)]
+
+    def after(self, kept: Parameters, total: Array, sigma: float) -> Parameters:
+        """What is kept after one more sum.
+
+        Args:
+            kept: before it.
+            total: the noisy sum.
+            sigma: standard deviation of all its noise, in its own unit.
+        """
+        held, made = kept.copy(), self.made(kept)
+        place = self._begin + made * self.numbers
+        held[place : place + self.numbers] = total
+        held[0] = made + 1
+        if made + 1 < self.rounds:
+            noisy = self.sums(held)[made]  # as whoever goes on from what is kept reads it
+            before = self.parameters(kept)
+            held[1 : self._begin] = self.stacked.update(noisy, sigma * self.unit, before)
+        return held
+
+    @property
+    def _begin(self) -> int:
+        """Where the first sum stands in what is kept."""
+        return 1 + len(self.stacked.start)
+
+    def answers(self, kept: Parameters, sigma: float) -> dict[str, Answer]:
+        """What the sums that were made say, by the names of the questions."""
+        sums, error = self.sums(kept), sigma * self.unit
+        if self.stacked.rounds == 1:
+            sums, error = sums.mean(axis=0, keepdims=True), error / sqrt(len(sums))
+        return self.stacked.answers(list(sums), error, self.parameters(kept))
+
+    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
+        """What may be said of each question, before any record is touched."""
+        spare = self.rounds / self.stacked.rounds
+        return self.stacked.expected(records, sigma * self.unit / sqrt(spare))
+
+
+def layout_of_sums(study: Study) -> SumLayout:
+    """How the statistics of a study are summed.
+
+    Raises:
+        StudyError: it asks for none.
+    """
+    if study.statistics is None:
+        raise StudyError("expected a study with [statistics], got one without; ask for some")
+    columns = tuple(columns_of(study.data).values())
+    return _layout(study.statistics, columns, study.privacy.relation)
+
+
+def kept_numbers(study: Study) -> int | None:
+    """How many numbers go down where statistics alone are asked for; None where a model does."""
+    return None if study.trains else layout_of_sums(study).start.size
+
+
+@lru_cache(maxsize=16)
+def _layout(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) -> SumLayout:
+    by_name = {column.name: column for column in columns}
+    kinds = {one.name: kind_of_question(one, by_name) for one in asked.questions}
+    stacked = stack(kinds, relation)
+    norms = (
+        one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)
+    )
+    unit = 1.0 if relation == "add-remove" else hypot(*norms)
+    return SumLayout(stacked=stacked, unit=unit, rounds=asked.rounds)

@@ -1,0 +1,62 @@
+"""The answers of statistics as files: one for programs, and tables for spreadsheets and papers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.assurance import answers_to_dict, write_answers
+from hubbub.disk import write_text
+from hubbub.planning import Plan
+
+FOLDER = "tables"
+_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
+
+
+def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> None:
+    """Write what the sums of statistics say: all of it, and every table, curve and test as CSV.
+
+    Args:
+        folder: where `statistics.json` and the folder `tables` will be.
+        plan: that was carried out.
+        kept: of the sums, see `SumLayout`.
+    """
+    answers = answers_to_dict(plan, kept)
+    write_answers(folder, answers)
+    (folder / FOLDER).mkdir(exist_ok=True)
+    for name, answer in answers["statistics"].items():
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+        for kind, rows in _tables(answer):
+            write_text(folder / FOLDER / f"{safe}{kind}.csv", _text(rows), durable=False)
+
+
+def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """What of an answer is a table, and the end of its file's name."""
+    found = {
+        "": answer["rows"],
+        "-curves": [row for one in answer["curves"] for row in _points(one)],
+        "-tests": answer["tests"],
+    }
+    yield from ((kind, rows) for kind, rows in found.items() if rows)
+
+
+def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One curve, a row for each place."""
+    known = [key for key in _CURVE if curve[key]]
+    for values in zip(*(curve[key] for key in known), strict=True):
+        yield {"name": curve["name"], **dict(zip(known, values, strict=True))}
+
+
+def _text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a CSV file with a header."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()

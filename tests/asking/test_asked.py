@@ -1,0 +1,142 @@
+"""What a study may ask, and the one sentence for what it may not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.asking.made_up import KINDS, study, table_of_study
+
+from hubbub import Study
+from hubbub.errors import StudyError
+
+HERE = Path()
+WRONG = {
+    "no kind": ({}, "expected the key statistics.q.kind"),
+    "strange kind": ({"kind": "mode"}, 'to be one of "table"'),
+    "strange key": ({**KINDS["table"], "bin": 3}, "did you mean bins?"),
+    "key of another kind": ({**KINDS["table"], "bins": 3}, 'absent for kind = "table"'),
+    "strange column": ({**KINDS["histogram"], "column": "bmi"}, "one of the columns age, sex"),
+    "words in a histogram": ({**KINDS["histogram"], "column": "sex"}, "a numeric column"),
+    "numbers as groups": ({**KINDS["table"], "by": "age"}, "a column with categories"),
+    "a group that is described": ({**KINDS["table"], "by": "sex"}, "different columns out of"),
+    "a column twice": ({**KINDS["table"], "columns": ["age", "age"]}, "different columns out of"),
+    "bins out of order": ({**KINDS["histogram"], "bins": [50, 40]}, "put them in order"),
+    "bins beyond the bounds": ({**KINDS["histogram"], "bins": [50, 95]}, "bounds 20 and 90"),
+    "too few bins": ({**KINDS["histogram"], "bins": 1}, "a whole number from 2 to 1000"),
+    "no probabilities": ({**KINDS["quantiles"], "at": [0, 0.5]}, "between 0 and 1"),
+    "a column against itself": ({**KINDS["crosstab"], "columns": "sex"}, "another column"),
+    "an event of three": ({**KINDS["survival"], "event": "stage"}, "of which the second"),
+    "a time in words": ({**KINDS["survival"], "time": "sex"}, "a numeric column"),
+    "a horizon beyond": ({**KINDS["survival"], "horizon": 61}, "above 0 to 60"),
+    "a test of one group": ({**KINDS["survival"], "by": None}, "add by"),
+    "another test": ({**KINDS["survival"], "test": "chi-square"}, 'one of "log-rank"'),
+    "nothing to explain by": ({**KINDS["logistic"], "on": {}}, "1 to 30 columns"),
+    "explained by itself": ({**KINDS["logistic"], "on": {"died": "categories"}}, "remove it"),
+    "categories as a number": ({**KINDS["logistic"], "on": {"sex": "number"}}, '"categories"'),
+    "a number as categories": ({**KINDS["logistic"], "on": {"age": "categories"}}, "break points"),
+    "an outcome of numbers": ({**KINDS["logistic"], "outcome": "age"}, "two categories"),
+    "a number in a Cox model": ({**KINDS["cox"], "on": {"age": "number"}}, "break points"),
+    "no weight": ({**KINDS["table"], "weight": 0}, "0.001 to 1000"),
+    "certain": ({**KINDS["table"], "confidence": 1.0}, "0.5 to 0.999"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_question_that_is_wrong_is_refused_in_one_sentence(name: str) -> None:
+    asked, said = WRONG[name]
+    given = {key: value for key, value in asked.items() if value is not None}
+    with pytest.raises(StudyError) as refused:
+        study(HERE, q=given)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert ";" in str(refused.value)  # what to do
+
+
+def changed(**tables: Any) -> dict[str, Any]:
+    whole = table_of_study(HERE)
+    return {name: {**whole.get(name, {}), **more} for name, more in {**whole, **tables}.items()}
+
+
+TRAINING = {
+    "model": {"kind": "logistic", "inputs": [4]},
+    "training": {"steps": 2, "sampling": "none"},
+}
+WRONG_STUDIES = {
+    "a part without a training": (changed(statistics={"epsilon": 0.5}), "no model is trained"),
+    "no part beside one": (
+        changed(**TRAINING, data={"target": "died", "columns": {"age": {"low": 0, "high": 1}}}),
+        "statistics.epsilon",
+    ),
+    "a model without training": (changed(model=TRAINING["model"]), "[training]"),
+    "a target without a model": (changed(data={"target": "died"}), "no model is trained"),
+    "no feature without a model": (
+        changed(data={"columns": {"age": {"low": 0, "high": 1, "feature": False}}}),
+        "feature = false",
+    ),
+    "nothing asked": ({**table_of_study(HERE), "statistics": {}}, "1 to 100 tables"),
+    "no columns": (
+        {**table_of_study(HERE), "data": {"files": "{name}.csv"}},
+        "expected data.columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_STUDIES)
+def test_a_study_that_contradicts_its_statistics_is_refused(name: str) -> None:
+    table, said = WRONG_STUDIES[name]
+    with pytest.raises(StudyError, match="expected") as refused:
+        Study.from_table(table)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_study_of_every_kind_is_written_and_read_again_as_the_same(kind: str) -> None:
+    asked = study(HERE, q=KINDS[kind])
+    assert not asked.trains
+    assert Study.parse(replace(asked, toml="").as_toml()).id == asked.id
+
+
+def test_a_study_without_statistics_keeps_its_id() -> None:
+    told = Study.parse("""
+        study.name = "example"
+        parties = {silos = 4, colluders = 1}
+        data.files = "{name}.csv"
+        data.target = "y"
+        data.records = 740
+        data.columns.age = {low = 0, high = 1}
+        model = {kind = "logistic"}
+        training = {steps = 10, sampling = "none"}
+        privacy = {epsilon = 1.0, delta = 1e-5}
+    """)
+    assert told.id.hex().startswith("71a8666676d41e71")
+
+
+def test_another_question_is_another_study() -> None:
+    ids = {study(HERE, q=KINDS[kind]).id for kind in KINDS}
+    fewer = {**KINDS["survival"], "bins": 5}
+    assert len(ids | {study(HERE, q=fewer).id}) == len(KINDS) + 1
+
+
+def test_columns_that_are_no_features_leave_the_model_as_it_is() -> None:
+    told = Study.from_table(
+        changed(
+            **TRAINING,
+            data={"target": "died", "columns": _hidden("months")},
+            statistics={"epsilon": 0.5},
+        )
+        | {"model": {"kind": "logistic"}}
+    )
+    assert [one.name for one in told.data.features] == ["age", "sex", "stage"]
+    assert "months" in {one.name for one in told.data.columns}
+
+
+def _hidden(*names: str) -> dict[str, Any]:
+    columns = table_of_study(HERE)["data"]["columns"]
+    return {
+        name: {**one, **({"feature": False} if name in names else {})}
+        for name, one in columns.items()
+        if name != "died"
+    }

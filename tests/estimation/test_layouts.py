@@ -1,0 +1,197 @@
+"""No record is longer than its block's sensitivity, and no two are further apart than its diameter.
+
+P23: over records at random, and over all combinations of the cells where bounds are reached.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub.estimation import (
+    Cox,
+    Crosstab,
+    Histogram,
+    Iterated,
+    Levels,
+    Linear,
+    Logistic,
+    Quantiles,
+    Survival,
+    Table,
+    logistic,
+    stack,
+)
+from hubbub.estimation.prefix_coding import PrefixCode
+from hubbub.study import Column
+
+AGE = Column(name="age", low=20, high=90)
+TIME = Column(name="time", low=0, high=10)
+SEX = Column(name="sex", categories=("f", "m"))
+BLOOD = Column(name="blood", categories=("0", "A", "B", "AB"))
+DIED = Column(name="died", categories=("no", "yes"))
+COLUMNS = (AGE, TIME, SEX, BLOOD, DIED)
+BY_SEX, BY_BLOOD, BY_AGE = (
+    Levels(column=SEX),
+    Levels(column=BLOOD),
+    Levels(column=AGE, cuts=(40, 60)),
+)
+GRID = tuple(map(float, range(9)))
+KINDS = {
+    "table": Table(columns=(AGE, TIME, SEX, BLOOD)),
+    "table of numbers": Table(columns=(AGE, TIME)),
+    "table by group": Table(columns=(AGE, BLOOD), by=BY_SEX),
+    "histogram": Histogram(column=AGE, edges=(20, 40, 60, 90)),
+    "quantiles": Quantiles(column=AGE, edges=tuple(map(float, range(20, 91, 5)))),
+    "crosstab": Crosstab(rows=BY_SEX, across=BY_BLOOD),
+    "survival": Survival(time=TIME, event=DIED, edges=GRID),
+    "survival by group": Survival(time=TIME, event=DIED, edges=GRID, by=BY_BLOOD),
+    "cox": Cox(time=TIME, event=DIED, edges=GRID, on=(BY_AGE, BY_SEX)),
+    "logistic": Logistic(outcome=DIED, on=(BY_AGE, BY_SEX)),
+    "linear": Linear(outcome=TIME, on=(AGE, BY_BLOOD, BY_SEX)),
+    "linear on numbers": Linear(outcome=TIME, on=(AGE,)),
+    "logistic on numbers": logistic(DIED, (AGE, TIME, BY_BLOOD)),
+}
+# Cells at which bounds are reached, and what nobody should send.
+WORST = {
+    "age": [20.0, 55.0, 90.0, math.nan, math.inf, -1e308],
+    "time": [0.0, 0.5, 5.0, 8.0, 10.0, math.nan, -math.inf, 5e-324],
+    "sex": [0.0, 1.0, math.nan, 2.0, -0.5],
+    "blood": [0.0, 3.0, math.nan, 1e300],
+    "died": [0.0, 1.0, math.nan],
+}
+ROUNDING = 1 + 1e-12  # of float64; stacking leaves room for much more
+ANY = st.floats(width=64)
+
+
+def blocks(kind: str, cells: dict[str, np.ndarray], parameters: float = 0.7) -> np.ndarray:
+    asked = KINDS[kind]
+    if isinstance(asked, Iterated):
+        return asked.encode_at(cells, np.full(len(asked.start), parameters, np.float32))
+    return asked.encode(cells)
+
+
+def worst_records() -> dict[str, np.ndarray]:
+    rows = np.array(list(itertools.product(*WORST.values())))
+    return dict(zip(WORST, rows.T, strict=True))
+
+
+def largest_distance(vectors: np.ndarray) -> float:
+    different = np.unique(vectors, axis=0)
+    squares = np.sum(different**2, axis=1)
+    between = squares[:, None] + squares - 2 * different @ different.T
+    return math.sqrt(max(float(between.max()), 0.0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_p23_no_worst_case_record_exceeds_sensitivity_or_diameter(kind: str) -> None:
+    found = blocks(kind, worst_records())
+    assert found.shape == (len(worst_records()["age"]), KINDS[kind].size)
+    assert np.linalg.norm(found, axis=1).max() <= KINDS[kind].sensitivity * ROUNDING
+    assert largest_distance(found) <= KINDS[kind].diameter * (1 + 1e-7)  # a difference of squares
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"logistic on numbers"}))
+def test_p23_sensitivities_are_reached(kind: str) -> None:
+    """A bound that is too large would waste budget."""
+    found = np.linalg.norm(blocks(kind, worst_records()), axis=1).max()
+    assert found >= KINDS[kind].sensitivity * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    "kind", sorted({kind for kind in KINDS if "linear" not in kind} - {"logistic on numbers"})
+)
+def test_p23_diameters_are_reached_within_a_sixth(kind: str) -> None:
+    assert largest_distance(blocks(kind, worst_records())) >= KINDS[kind].diameter * 5 / 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60)
+@given(
+    record=st.tuples(*(ANY for _ in COLUMNS)),
+    other=st.tuples(*(ANY for _ in COLUMNS)),
+    parameters=st.floats(width=32),
+)
+def test_p23_no_record_of_any_floats_exceeds_them(
+    kind: str, record: tuple[float, ...], other: tuple[float, ...], parameters: float
+) -> None:
+    pairs = np.array([record, other]).T
+    cells = {column.name: pair for column, pair in zip(COLUMNS, pairs, strict=True)}
+    found = blocks(kind, cells, parameters)
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found, axis=1).max() <= KINDS[kind].sensitivity * ROUNDING
+    assert np.linalg.norm(found[0] - found[1]) <= KINDS[kind].diameter * ROUNDING
+
+
+@given(
+    error=st.floats(0, 1),
+    others=st.integers(1, 30),
+    share=st.floats(0, 1),
+)
+def test_p23_information_costs_nothing_beside_the_score(
+    error: float, others: int, share: float
+) -> None:
+    squared_length = share * (1 + others)  # of w, at most W
+    square = error**2 * squared_length
+    square += 11 / (1 + others) * (error * (1 - error) * squared_length) ** 2
+    assert square <= (1 + others) * ROUNDING
+
+
+@given(bins=st.integers(2, 60), power=st.floats(0, 1))
+def test_p23_no_column_of_a_code_is_longer_than_the_first(bins: int, power: float) -> None:
+    code = PrefixCode(bins=bins, power=power)
+    assert np.linalg.norm(code.matrix, axis=0).max() <= code.sensitivity * ROUNDING
+    assert (code.matrix >= 0).all()
+    assert code.diameter <= math.sqrt(2) * code.sensitivity * ROUNDING
+    np.testing.assert_allclose(code.counts @ code.matrix, np.eye(bins), atol=1e-9)
+    np.testing.assert_allclose(code.totals @ code.matrix, np.tril(np.ones((bins, bins))), atol=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1e-3, 1e3)])
+def test_p23_no_stacked_record_moves_the_sum_by_more_than_one(
+    relation: str, weights: tuple[float, float]
+) -> None:
+    asked = {
+        "one": Table(columns=(AGE, BLOOD), weight=weights[0]),
+        "two": Survival(time=TIME, event=DIED, edges=GRID, weight=weights[1]),
+        "three": logistic(DIED, (AGE, BY_SEX)),
+    }
+    found = stack(asked, relation)
+    vectors = found.encode(worst_records())
+    reached = (
+        np.linalg.norm(vectors, axis=1).max()
+        if relation == "add-remove"
+        else largest_distance(vectors)
+    )
+    assert 0.7 < reached < 1
+
+
+def test_p23_the_sum_is_exact_in_any_order_and_any_pieces() -> None:
+    """A neighbour changes the sum by its own vector, and by no rounding of the others'."""
+    cells = worst_records()
+    found = stack({"one": KINDS["table"], "two": KINDS["survival by group"]})
+    records = len(cells["age"])
+    order = np.random.default_rng(1).permutation(records)
+    whole = found.sum({name: np.tile(values, 40) for name, values in cells.items()})
+    again = found.sum({name: np.tile(values[order], 40) for name, values in cells.items()})
+    assert (whole == again).all()
+    without = found.sum({name: values[1:] for name, values in cells.items()})
+    alone = found.sum({name: values[:1] for name, values in cells.items()})
+    assert (without + alone == found.sum(cells)).all()
+    assert np.linalg.norm(alone) <= 1
+
+
+def test_p23_missing_cells_are_left_out_whatever_else_stands_in_the_record() -> None:
+    for kind in ("cox", "logistic", "linear", "crosstab", "survival", "logistic on numbers"):
+        cells = {name: np.array([1.0, 1.0]) for name in WORST} | {
+            name: np.array([math.nan, 1.0]) for name in ("sex", "time", "age", "blood", "died")
+        }
+        found = blocks(kind, cells)
+        assert not found[0].any()
+        assert found[1].any()

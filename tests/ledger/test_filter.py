@@ -1,0 +1,284 @@
+"""The filter: what it lets in, what it sets aside, and that nothing is charged beside it (P24)."""
+
+from __future__ import annotations
+
+import json
+from math import inf, nextafter
+from pathlib import Path
+
+import pytest
+
+import hubbub
+from hubbub.assurance.ledger.entry import Admission
+from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
+from hubbub.errors import BudgetError, StudyError
+from hubbub.privacy import Certificate, Composition, Residue, release
+from ledger.book import (
+    DELTA,
+    OTHER,
+    RELATION,
+    STUDY,
+    assert_noticed,
+    assert_one_sentence,
+    entry,
+    put,
+    stored,
+)
+
+SAMPLED = {"noise_multiplier": 2.0, "sample_rate": 0.1, "sampling": "poisson"}
+STEPS = 6
+MODEL = {**SAMPLED, "noise_multiplier": 1.0}
+
+
+def cap_of(epsilon: float, studies: str = "adaptive") -> Cap:
+    """A cap, by default one that holds however studies are chosen."""
+    return Cap(epsilon=epsilon, delta=DELTA, relation=RELATION, studies=studies)
+
+
+def rows(path: Path) -> list[str]:
+    """What kinds of rows there are."""
+    return [next(iter(json.loads(text))) for _, text, _ in stored(path)[1:]]
+
+
+def run(ledger: Ledger, study: bytes = STUDY, **kind: object) -> None:
+    """All attempts of a study."""
+    for number in range(1, STEPS + 1):
+        ledger.charge(entry(number, study=study, **(SAMPLED | kind)), attempts=STEPS)
+
+
+def fixed(*studies: dict) -> float:
+    """Epsilon of studies that were fixed beforehand."""
+    steps = [hubbub.Step(count=STEPS, **kind) for kind in studies]
+    return hubbub.composed_epsilon(steps, delta=DELTA).upper
+
+
+ONE, BOTH = fixed(SAMPLED), fixed(SAMPLED, SAMPLED)
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def test_p24_a_study_is_let_in_whole_before_its_first_attempt_is_charged(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        run(ledger)
+        run(ledger, OTHER)
+        assert ledger.verify() == 2 * STEPS
+    assert rows(place) == ["cap", *["admit", *["charge"] * STEPS] * 2]
+
+
+def test_p24_a_study_that_the_cap_has_no_room_for_is_refused_before_its_first_attempt(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of((ONE + BOTH) / 2))
+        run(ledger)
+        with pytest.raises(BudgetError, match="as a whole would need a cap of") as error:
+            ledger.charge(entry(study=OTHER, **SAMPLED), attempts=STEPS)
+    assert_one_sentence(str(error.value))
+    assert rows(place) == ["cap", "admit", *["charge"] * STEPS]
+
+
+def test_p24_one_study_alone_costs_what_it_costs(place):
+    """What was chosen without outputs has fixed composition: a cap at its epsilon is enough."""
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(ONE * 1.0001))
+        run(ledger)
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(study=OTHER, noise_multiplier=1e5))  # and leaves nothing
+
+
+def test_p24_several_studies_cost_a_little_more_than_if_they_were_fixed(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(10.0))
+        assert ledger.filter.epsilon(ledger.tally) == 0
+        run(ledger)
+        assert ledger.filter.epsilon(ledger.tally) == pytest.approx(ONE, rel=1e-3)
+        run(ledger, OTHER)
+        needed = ledger.filter.epsilon(ledger.tally)
+        assert BOTH < needed < 1.25 * BOTH
+    for epsilon, fits in ((1.003 * needed, True), (0.99 * needed, False)):
+        with Ledger(place.with_name(f"{epsilon}.sqlite")) as ledger:
+            ledger.set_cap(cap_of(epsilon))
+            run(ledger)
+            if fits:
+                run(ledger, OTHER)
+                continue
+            with pytest.raises(BudgetError, match="need a cap of"):
+                run(ledger, OTHER)
+
+
+def test_p24_what_the_rows_say_is_left_is_true_by_the_accountant(place):
+    """The first row keeps one point of the curve; the second one all of it, at many thresholds."""
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        run(ledger)
+        run(ledger, OTHER)
+    said = [json.loads(text) for _, text, _ in stored(place)[1:]]
+    lefts = [Residue(**one["admit"]["left"]) for one in said if "admit" in one]
+
+    def with_study(shift: float, epsilon: float) -> float:
+        steps = [hubbub.Step(count=STEPS, **SAMPLED), gaussian(shift)]
+        return Composition([release(one, RELATION) for one in steps]).delta(epsilon).lower
+
+    def gaussian(shift: float) -> hubbub.Step:
+        return hubbub.Step(noise_multiplier=1 / shift, sampling="none")
+
+    assert 0.9 * DELTA < with_study(lefts[0].shift, 2 * BOTH) + lefts[0].delta < DELTA
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 4.0, 8.0):
+        alone = hubbub.delta(
+            noise_multiplier=1 / lefts[0].shift, steps=1, epsilon=epsilon, sampling="none"
+        )
+        allowed = alone.upper + lefts[0].delta - lefts[1].delta
+        assert with_study(lefts[1].shift, epsilon) <= allowed * (1 + 1e-9)
+
+
+def test_p24_an_analyst_cannot_wait_for_the_first_result_to_choose_what_just_fits(tmp_path):
+    """Fixed composition lets either second study in, and their choice costs twice the delta.
+
+    `test_residue.py` has the numbers: after a Gaussian study of shift .426 either study keeps
+    epsilon 2 at 1e-5, and picking one by the first result has a delta of 1.9e-5.
+    """
+    first = {"noise_multiplier": 1 / 0.426, "sampling": "none", "sample_rate": 1.0}
+    steady = {**first, "noise_multiplier": 1 / 0.264}
+    rare = {"noise_multiplier": 1 / 6, "sample_rate": 1.3e-5, "sampling": "poisson"}
+    for number, second in enumerate((steady, rare)):
+        for studies, fits in (("fixed", True), ("adaptive", False)):
+            with Ledger(tmp_path / f"{number}{studies}.sqlite") as ledger:
+                ledger.set_cap(cap_of(2.002, studies))
+                ledger.charge(entry(**first), attempts=1)
+                if fits:
+                    ledger.charge(entry(study=OTHER, **second), attempts=1)
+                    continue
+                with pytest.raises(BudgetError):
+                    ledger.charge(entry(study=OTHER, **second), attempts=1)
+
+
+def test_p24_all_mechanisms_of_a_study_are_let_in_together(place):
+    training, evaluation = entry(**SAMPLED), entry(noise_multiplier=30.0)
+    whole = {training.kind: STEPS, evaluation.kind: 2}
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(BOTH))
+        ledger.charge(evaluation, attempts=2, study=whole)
+        for number in range(1, STEPS + 1):
+            ledger.charge(entry(number, **SAMPLED), attempts=STEPS, study=whole)
+        ledger.charge(entry(2, noise_multiplier=30.0), attempts=2, study=whole)
+    assert rows(place) == ["cap", "admit", *["charge"] * (STEPS + 2)]
+
+
+def test_p24_what_nobody_has_counted_is_let_in_by_pieces(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(3.0))
+        for number in range(1, 30):
+            ledger.charge(entry(number, noise_multiplier=50.0))
+        let_in = sum(n for one in ledger.filter.admissions for _, n in one.counts)
+        assert 29 <= let_in <= 40
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(30, noise_multiplier=0.5))
+        assert ledger.epsilon(delta=DELTA, relation=RELATION) <= 3.0
+
+
+def test_p24_what_was_charged_before_counts_as_fixed_beforehand(path):
+    with Ledger(path) as ledger:
+        spent = ledger.epsilon(delta=DELTA, relation=RELATION)
+        ledger.set_cap(cap_of(spent / 2))
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(study=OTHER, noise_multiplier=1e5))
+        ledger.set_cap(cap_of(2 * spent))
+        assert ledger.filter.epsilon(ledger.tally) == pytest.approx(spent, rel=1e-4)
+        run(ledger, OTHER)
+        ledger.charge(entry(5), attempts=5)  # the old study goes on: the rest of it is let in
+    assert rows(path)[4:] == ["cap", "cap", "admit", *["charge"] * STEPS, "admit", "charge"]
+
+
+def test_p24_a_cap_that_is_lowered_stops_what_was_let_in_and_a_raised_one_lets_it_go_on(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        ledger.charge(entry(1, **SAMPLED), attempts=STEPS)
+        run(ledger, OTHER)
+        for epsilon in (ONE / 2, 0.9 * BOTH):
+            ledger.set_cap(cap_of(epsilon))
+            with pytest.raises(BudgetError, match="past it; raise the cap"):
+                ledger.charge(entry(2, **SAMPLED), attempts=STEPS)
+        ledger.set_cap(cap_of(3 * BOTH))
+        ledger.charge(entry(2, **SAMPLED), attempts=STEPS)
+    assert rows(place).count("admit") == 2
+
+
+def test_p24_another_process_goes_on_from_what_the_rows_say(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        ledger.charge(entry(1, **SAMPLED), attempts=STEPS)
+        left = ledger.filter.left
+    with Ledger(place) as ledger:
+        assert ledger.filter.left == left
+        ledger.charge(entry(2, **SAMPLED), attempts=STEPS)
+    assert rows(place) == ["cap", "admit", "charge", "charge"]
+
+
+def test_p24_another_last_digit_is_covered_and_other_noise_is_not(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(4 * BOTH))
+        ledger.charge(entry(1, **SAMPLED), attempts=STEPS)
+        for digit in (nextafter(2.0, inf), nextafter(2.0, 0.0), 2.0 * (1 - 9e-7)):
+            ledger.charge(entry(2, **(SAMPLED | {"noise_multiplier": digit})), attempts=STEPS)
+        assert rows(place).count("admit") == 1
+        ledger.charge(entry(3, **(SAMPLED | {"noise_multiplier": 1.9})), attempts=STEPS)
+        assert rows(place).count("admit") == 2
+        kind = entry(**SAMPLED).kind
+        assert kind.dearer().noise_multiplier < 2.0 * (1 - 1e-6)
+
+
+def test_p24_certificates_have_to_fit_what_is_kept_for_them(place):
+    small, large = Certificate(epsilon=1e-6, failure=1e-12), Certificate(failure=1e-6)
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        ledger.charge(entry(1, **SAMPLED, certificate=small), attempts=STEPS)
+        ledger.charge(entry(1, study=OTHER, **SAMPLED, certificate=small), attempts=STEPS)
+        again = entry(2, session=b"f" * 16, **SAMPLED, certificate=large)
+        with pytest.raises(BudgetError, match="their sessions are past it"):
+            ledger.charge(again, attempts=STEPS)
+        ledger.charge(entry(2, session=b"g" * 16, **SAMPLED, certificate=small), attempts=STEPS)
+
+
+def test_p24_a_row_of_the_filter_that_was_changed_is_noticed(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        run(ledger)
+    said = json.loads(stored(place)[2][1])
+    said["admit"]["left"]["shift"] *= 2
+    put(place, "text", json.dumps(said))
+    assert_noticed(place)
+
+
+def test_rows_of_older_ledgers_are_caps_on_studies_that_were_fixed():
+    assert Cap(epsilon=1.0, delta=DELTA, relation=RELATION).studies == "fixed"
+    with pytest.raises(StudyError, match="studies"):
+        cap_of(1.0, "some")
+
+
+def test_an_admission_outlives_its_row():
+    for left in (None, Residue(shift=0.5, delta=1e-7)):
+        one = Admission(study=STUDY, counts=((entry(**MODEL).kind, 3),), left=left)
+        assert Admission.of(json.loads(json.dumps(one.to_dict()))) == one
+
+
+def test_p24_the_promise_is_to_whom_it_was_at_first(place):
+    """Patients for all studies, or records for all: a path may not change whom it is to (P21)."""
+    of_patients = {**SAMPLED, "unit": "patient", "most_per_patient": 3}
+    stated = {**SAMPLED, "most_per_patient": 3}
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(20.0))
+        ledger.charge(entry(1, **stated), attempts=STEPS)
+        with pytest.raises(BudgetError, match="one of patients") as error:
+            ledger.charge(entry(1, study=OTHER, **of_patients), attempts=STEPS)
+        assert_one_sentence(str(error.value))
+    with Ledger(place.with_name("patients.sqlite")) as ledger:
+        ledger.set_cap(cap_of(20.0))
+        ledger.charge(entry(1, **of_patients), attempts=STEPS)
+        with pytest.raises(BudgetError):  # nothing says how many records a patient has
+            ledger.charge(entry(1, study=OTHER, **SAMPLED), attempts=STEPS)
+        before = ledger.filter.epsilon(ledger.tally)
+        ledger.charge(entry(1, study=OTHER, **stated), attempts=STEPS)
+        # Up to three records of a patient at once: dearer than a second study of patients.
+        assert ledger.filter.epsilon(ledger.tally) > 2 * before

@@ -1,0 +1,81 @@
+"""Statistics among machines: as in one process, with a silo that is missing, and beside a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.assurance.verification.checking import verify
+from hubbub.network.engine import Missing, Phase
+from network.consortium import HOSPITALS, Consortium, table
+
+ASKED: dict[str, Any] = {
+    "baseline": {"kind": "table", "columns": ["age", "sex"], "by": "disease"},
+    "risk": {"kind": "logistic", "outcome": "disease", "on": {"age": "number"}},
+}
+
+CLASSES = ASKED | {"risk": {**ASKED["risk"], "on": {"age": [50, 60]}}}
+
+
+def asking(nodes: int = 0, *, dropouts: int = 0, **tables: Any) -> dict[str, Any]:
+    made = table(HOSPITALS, nodes, privacy={"epsilon": 8.0}, parties={"dropouts": dropouts})
+    for name in ("model", "training"):
+        del made[name]
+    del made["data"]["target"]
+    return made | {"statistics": ASKED} | tables
+
+
+@pytest.mark.parametrize("nodes", [0, 2])
+def test_a_consortium_answers_and_every_silo_keeps_the_answers(tmp_path: Path, nodes: int) -> None:
+    parties = Consortium.gather(tmp_path, asking(nodes))
+    result = parties.serve()
+    assert result.steps == 4
+    assert all(one.refusal == "" for one in result.statistics.values())
+    assert all(one.holds for one in verify(tmp_path / "run"))
+    told = json.loads((tmp_path / "run" / "statistics.json").read_text())
+    (kept,) = (tmp_path / HOSPITALS[0] / "models").iterdir()
+    assert json.loads((kept / "statistics.json").read_text()) == told
+
+
+def without(silo: str, inner: Phase) -> Phase:
+    """An engine on which a silo never hears the first MODEL."""
+    left = [silo]
+
+    def phase(
+        name: str, requests: Mapping[str, bytes], deadline: float
+    ) -> Iterator[tuple[str, bytes | Missing]]:
+        lost = [left.pop()] if name == "model" and left else []
+        yield from ((one, Missing()) for one in lost)
+        yield from inner(name, {k: v for k, v in requests.items() if k not in lost}, deadline)
+
+    return phase
+
+
+@pytest.mark.parametrize(("nodes", "sums"), [(2, 1), (0, 2)])
+def test_a_consortium_answers_though_a_silo_drops_out(
+    tmp_path: Path, nodes: int, sums: int
+) -> None:
+    """With nodes the sum of the others; with pairwise masks the other of two sums."""
+    parties = Consortium.gather(
+        tmp_path, asking(nodes, dropouts=1, statistics={**CLASSES, "sums": sums})
+    )
+    result = parties.serve(without(HOSPITALS[3], parties.phase))
+    assert all(one.refusal == "" for one in result.statistics.values())
+    assert all(one.holds for one in verify(tmp_path / "run"))
+    rows = result.statistics["baseline"].rows
+    records = sum(row.value for row in rows if row.quantity == "records")
+    assert 600 < records < 820 or (sums == 2 and 800 < records < 1040)  # 920, 200 of them here
+
+
+def test_a_consortium_trains_and_answers_in_one_study(tmp_path: Path) -> None:
+    all_of_them = {"sampling": "none", "sample_rate": 1}
+    whole = table(HOSPITALS, privacy={"epsilon": 8.0}, training=all_of_them)
+    whole["statistics"] = {**CLASSES, "epsilon": 4.0}
+    result = Consortium.gather(tmp_path, whole).serve()
+    assert result.steps == 3
+    assert all(one.refusal == "" for one in result.statistics.values())
+    assert all(one.holds for one in verify(tmp_path / "run"))
