@@ -76,10 +76,6 @@ WRONG_STUDIES = {
         changed(data={"columns": {"age": {"low": 0, "high": 1, "feature": False}}}),
         "feature = false",
     ),
-    "patients": (
-        changed(data={"patient": "who", "most_per_patient": 2}),
-        "expected no data.patient beside [statistics]",
-    ),
     "nothing asked": ({**table_of_study(HERE), "statistics": {}}, "1 to 100 tables"),
     "no columns": (
         {**table_of_study(HERE), "data": {"files": "{name}.csv"}},

@@ -136,12 +136,17 @@ class Stacked:
         at = self.start if parameters is None else parameters
         return np.column_stack([part.encode(cells, at) for part in self._parts()])
 
-    def sum(self, cells: Cells, parameters: Parameters | None = None) -> Array:
-        """The sum of all records' vectors, exact in any order, without holding all of them.
+    def sum(
+        self, cells: Cells, parameters: Parameters | None = None, shares: Array | None = None
+    ) -> Array:
+        """The sum of all units' vectors, exact in any order, without holding all of them.
 
         Args:
             cells: of n records, arrays of one length.
             parameters: of this sum, from `start` or `update`; None for those of the first.
+            shares: (u, k) for u units of k records each, one after the other: a unit's vector is
+                the sum of its records' with these shares, which add up to 1 at most. None: each
+                record is a unit.
 
         Returns:
             (size,) in units of the sensitivity.
@@ -155,10 +160,15 @@ class Stacked:
                 "expected columns of one length, found different ones; repair the table of records"
             )
         (records,) = lengths
-        rows, total = max(_PIECE // self.size, 1), np.zeros(self.size, np.int64)
-        for first in range(0, records, rows):
-            piece = {name: values[first : first + rows] for name, values in cells.items()}
-            total += np.rint(self.encode(piece, parameters) / _STEP).astype(np.int64).sum(axis=0)
+        parts = np.ones((records, 1)) if shares is None else shares
+        units, each = parts.shape
+        rows, total = max(_PIECE // (self.size * each), 1), np.zeros(self.size, np.int64)
+        for first in range(0, units, rows):
+            place = slice(first * each, (first + rows) * each)
+            vectors = self.encode({name: one[place] for name, one in cells.items()}, parameters)
+            vectors = vectors.reshape(-1, each, self.size)
+            mine = np.einsum("uk,uks->us", parts[first : first + rows], vectors)
+            total += np.rint(mine / _STEP).astype(np.int64).sum(axis=0)
         return np.asarray(total * _STEP, dtype=np.float64)
 
     def update(self, noisy: Array, sigma: float, parameters: Parameters) -> Parameters:

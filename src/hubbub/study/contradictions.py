@@ -88,11 +88,6 @@ def check_extras(
 ) -> None:
     """Evaluation, standardisation and statistics that leave some epsilon to the training."""
     asked = training.evaluate
-    if statistics and data.patient:
-        raise StudyError(
-            "expected no data.patient beside [statistics], which count records, got one; leave it "
-            "out, and let each file hold one record of a patient"
-        )
     if asked and asked.every > training.steps:
         raise StudyError(
             f"expected training.evaluate.every <= steps = {training.steps}, got {asked.every}; "

@@ -14,6 +14,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from inspect import signature
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -160,8 +161,12 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
     path = file_of(study, party, folder or Path())
     if path is None:
         return coded_cells(_built_in_cells(study, party), columns, party)
-    cells = read_cells(path, [column.name for column in columns])
-    return coded_cells(_target_unified(study.data, cells), columns, path.name)
+    data = study.data
+    cells = read_cells(path, [*map(attrgetter("name"), columns), *filter(None, [data.patient])])
+    unified = _target_unified(data, cells)
+    return coded_cells(
+        unified, columns, path.name, patient=data.patient, most=data.most_per_patient
+    )
 
 
 def _built_in_cells(study: Study, party: str) -> dict[str, list[str]]:

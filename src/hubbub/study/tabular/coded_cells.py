@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError
 from hubbub.study.tabular.cells import at_row
 from hubbub.study.tabular.column import Column, plain_feature
+from hubbub.study.tabular.table import patients_of
+from hubbub.study.tabular.unit_rows import UnitRows, unit_rows
 
 Codes = NDArray[np.float64]
 
@@ -27,23 +29,41 @@ class CodedCells:
     Args:
         columns: by name (n,) float64: a number within the bounds, or a category's place from 0; NaN
             where the cell is missing.
+        units: the rows of each patient, where these are the units; each row is one if None.
     """
 
     columns: Mapping[str, Codes] = field(repr=False)
+    units: UnitRows | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
-        """How many records there are: itself private to the silo."""
-        return len(next(iter(self.columns.values())))
+        """How many units there are: itself private to the silo."""
+        return len(self.unit_rows.rows)
 
-    def of(self, rows: NDArray[np.intp]) -> dict[str, Codes]:
-        """Some records."""
-        return {name: codes[rows] for name, codes in self.columns.items()}
+    @property
+    def unit_rows(self) -> UnitRows:
+        """The rows of each unit."""
+        if self.units is not None:
+            return self.units
+        rows = np.arange(len(next(iter(self.columns.values()))))[:, None]
+        return UnitRows(rows=rows, shares=np.ones(rows.shape, np.float32))
 
 
 def coded_cells(
-    cells: Mapping[str, Sequence[str]], columns: Iterable[Column], origin: str
+    cells: Mapping[str, Sequence[str]],
+    columns: Iterable[Column],
+    origin: str,
+    *,
+    patient: str = "",
+    most: int = 0,
 ) -> CodedCells:
     """The cells of a table that are of these columns.
+
+    Args:
+        cells: of all columns, as texts.
+        columns: of the statistics.
+        origin: what error messages call the table.
+        patient: the column that says whose a record is; empty: each record is a unit.
+        most: records of a patient that count, the first ones.
 
     Raises:
         DataError: a column is missing, or a cell is neither of its column nor missing.
@@ -57,7 +77,11 @@ def coded_cells(
             )
         where = f"{origin}, column {column.name!r}"
         coded[column.name] = _codes(column, cells[column.name], where)
-    return CodedCells(coded)
+    units = None
+    if patient:
+        whose = patients_of(cells[patient], f"{origin}, column {patient!r}")
+        units = unit_rows(whose, most)
+    return CodedCells(coded, units)
 
 
 def _codes(column: Column, texts: Sequence[str], where: str) -> Codes:

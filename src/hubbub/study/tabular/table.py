@@ -104,12 +104,16 @@ def encode_table(
     if not patient:
         return Records(inputs=inputs, targets=targets)
     _check_present([patient], cells, origin)
-    patients = _patients(cells[patient], f"{origin}, column {patient!r}")
+    patients = patients_of(cells[patient], f"{origin}, column {patient!r}")
     return Records(inputs=inputs, targets=targets, patients=patients)
 
 
-def _patients(texts: Sequence[str], where: str) -> NDArray[Any]:
-    """Whose each record is: one spelling for one patient."""
+def patients_of(texts: Sequence[str], where: str) -> NDArray[np.intp]:
+    """Whose each record is, (n,), as numbers from 0: one spelling for one patient.
+
+    Raises:
+        DataError: a cell is empty.
+    """
     blank = next((row for row, text in enumerate(texts) if not text), None)
     if blank is not None:
         raise DataError(
@@ -117,7 +121,8 @@ def _patients(texts: Sequence[str], where: str) -> NDArray[Any]:
             "remove the record"
         )
     known: dict[str, int] = {}
-    return np.array([known.setdefault(canonical(text), len(known)) for text in texts])
+    numbers = [known.setdefault(canonical(text), len(known)) for text in texts]
+    return np.array(numbers, dtype=np.intp)
 
 
 def encode_inputs(
