@@ -17,7 +17,7 @@ import hubbub
 from hubbub.assurance.audit import canaries as canaries_module
 from hubbub.assurance.audit import canary_audit
 from hubbub.assurance.audit.canaries import Canaries
-from hubbub.assurance.audit.canary_audit import Played, played
+from hubbub.assurance.audit.canary_audit import AuditRun, played
 from hubbub.assurance.audit.scores import losses, scores_of
 from hubbub.assurance.evidence import epsilon_shown
 from hubbub.cli import main
@@ -470,7 +470,7 @@ def test_the_rule_is_chosen_on_runs_that_do_not_judge_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         canary_audit,
         "played",
-        lambda _m, _c, before, _p: Played(trials=(others if before else first,)),
+        lambda _m, _c, before, _p: AuditRun(trials=(others if before else first,)),
     )
     found = hubbub.audit(study(), runs=2, confidence=0.9)
     assert found.rates == Rates(true=0, positives=500, false=500, negatives=500)
@@ -480,7 +480,7 @@ def test_the_rule_is_chosen_on_runs_that_do_not_judge_it(monkeypatch: pytest.Mon
 def test_the_bound_has_the_studys_delta_and_the_callers_confidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = Played(trials=(planted(true=[0, 0, 0, 1], false=[0]),))
+    one = AuditRun(trials=(planted(true=[0, 0, 0, 1], false=[0]),))
     monkeypatch.setattr(canary_audit, "played", lambda *_: one)
     found = hubbub.audit(study(), runs=2, confidence=0.9)
     assert found.rates == Rates(true=500, positives=2000, false=0, negatives=500)
@@ -494,7 +494,7 @@ def test_other_releases_do_not_cover_for_the_trainings_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = study(sampling="sample_rate = 0.3", extra="standardise = { epsilon = 1.2 }")
-    one = Played(trials=(planted(true=[0, 1, 0], false=[0, 0, 0, 0, 1]),))
+    one = AuditRun(trials=(planted(true=[0, 1, 0], false=[0, 0, 0, 0, 1]),))
     monkeypatch.setattr(canary_audit, "played", lambda *_: one)
     found = hubbub.audit(asked, runs=2)
     assert found.audited < found.lower < found.promised

@@ -204,7 +204,7 @@ def audit(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class AuditRun:
     """What the stated adversary has of one training: scores of each kind, and counts of masks."""
 
     trials: tuple[Trials, ...]
@@ -212,7 +212,7 @@ class Played:
     small: int = 0
 
 
-def played(made: Plan, count: int, before: int, progress: Progress) -> Played:
+def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     """One training with canaries, as the stated adversary sees it.
 
     Steps that other runs made `before` count in the progress, too.
@@ -232,7 +232,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> Played:
     for step in range(1, steps + 1):
         sums[step - 1] = parties.noisy_sum(step, model) / made.clip
         progress(before + step)
-    return Played(
+    return AuditRun(
         trials=tuple(_trials(made, canaries, sums, kind) for kind in kinds_of(steps)),
         numbers=frames.numbers,
         small=frames.small,
@@ -252,7 +252,7 @@ def _trials(made: Plan, canaries: Canaries, sums: Array, same: int) -> Trials:
     return Trials(scores=scores, coins=canaries.coins)
 
 
-def _chosen(study: Study, seen: Sequence[Played], confidence: float) -> tuple[int, Rule]:
+def _chosen(study: Study, seen: Sequence[AuditRun], confidence: float) -> tuple[int, Rule]:
     """The kind of scores, and the rule about them, that show most; other runs must judge them."""
     delta, found = study.privacy.delta, []
     for kind in range(len(seen[0].trials)):
@@ -268,7 +268,7 @@ def _chosen(study: Study, seen: Sequence[Played], confidence: float) -> tuple[in
     return -kind, rule
 
 
-def _joined(seen: Sequence[Played], kind: int) -> Trials:
+def _joined(seen: Sequence[AuditRun], kind: int) -> Trials:
     """The trials of several runs."""
     trials = [one.trials[kind] for one in seen]
     return Trials(
