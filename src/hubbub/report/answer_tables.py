@@ -54,8 +54,13 @@ def curves_of(answer: Answer) -> TextTable | None:
     places = max((one["x"] for one in curves), key=len)
     shown = places[:: -(-len(places) // _MOST_PLACES)]
     rows = [(amount(x), *(_survived(one, x) for one in curves)) for x in shown]
+    whole = "all" if len(curves) > 1 else "without the event"
     return TextTable(
-        ("after", *(one["name"] or "without the event" for one in curves)), tuple(rows)
+        (
+            "after",
+            *(one["name"] or whole for one in curves),
+        ),
+        tuple(rows),
     )
 
 
@@ -109,7 +114,8 @@ def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> TextT
     found: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         found.setdefault(down(row), {}).setdefault(across(row), []).append(_cell(row))
-    head = ("", *(name or "estimate and interval" for name in names))
+    whole = "all" if len(names) > 1 else "estimate and interval"
+    head = ("", *(name or whole for name in names))
     body = [
         (label, *("; ".join(cells.get(name, [NOT_KNOWN])) for name in names))
         for label, cells in found.items()

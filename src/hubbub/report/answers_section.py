@@ -89,7 +89,7 @@ def _steps(curve: Mapping[str, Any]) -> charts.Steps:
     low = curve["band_low"] or curve["low"]
     high = curve["band_high"] or curve["high"]
     return charts.Steps(
-        name=curve["name"],
+        name=curve["name"] or "all",
         x=tuple(curve["x"]),
         y=tuple(curve["y"]),
         low=tuple(low),
