@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.effects import TOO_NOISY, Effects, definite, omitted, planned, sandwich
+from hubbub.estimation.effects import Effects, answer_of, newton, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.patterns import Patterns
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.study import Column
 
-_STEPS = 50
 _POWER = 0.45
 
 
@@ -98,18 +97,8 @@ class Cox:
         events, at_risk = blocks @ self._sets.events.T, blocks @ self._sets.at_risk[:-1].T
         found = _Score(self, events, at_risk, sigma).fit()
         names = self._patterns.names
-        rows = found.rows(names, "hazard ratio", self.confidence) if found else ()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=rows,
-            notes=(
-                "records that lack time, event or a covariate are left out",
-                *omitted(names, found),
-            ),
-            refusal="" if rows else TOO_NOISY,
-        )
+        left_out = "records that lack time, event or a covariate are left out"
+        return answer_of(self, found, names, ["hazard ratio"] * len(names), left_out)
 
     @property
     def _patterns(self) -> Patterns:
@@ -137,25 +126,16 @@ class _Score:
 
     def fit(self) -> Effects | None:
         """The effects by Newton's method; None where there is no maximum to be found."""
-        effects = np.zeros(self._design.shape[1])
-        for _ in range(_STEPS):
-            found = self._at(effects)
-            if found is None:
-                return None
-            score, information = found
-            step = np.linalg.solve(information, score)
-            effects = effects + step / max(1.0, float(np.abs(step).max()))
-            if np.abs(step).max() < 1e-9:
-                return sandwich(effects, information, self._noise(effects))
-        return None
+        found = newton(self._at, self._design.shape[1])
+        return sandwich(*found, self._noise(found[0])) if found else None
 
-    def _at(self, effects: Array) -> tuple[Array, Array] | None:
-        """Score and information, if the information is positive definite."""
+    def _at(self, effects: Array) -> tuple[Array, Array]:
+        """Score and information."""
         x, weights = self._design, self._weights(effects)
         means = weights.T @ x
         score = self._events.sum(axis=1) @ x - self._total @ means
         information = (x.T * (weights @ self._total)) @ x - (means.T * self._total) @ means
-        return (score, information) if definite(information) else None
+        return score, information
 
     def _weights(self, effects: Array) -> Array:
         """(patterns, bins) of a weighted mean over who is at risk."""

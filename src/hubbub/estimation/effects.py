@@ -8,19 +8,24 @@ that of sampling: beyond, the information itself is not known well enough for an
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtr
 
-from hubbub.estimation.answer import Estimate, Expectation
+from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.levels import Array
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
 # told, and with which it is planned, as if all classes were alike, which they never are.
 _MOST, _MOST_PLANNED = 5.0, 3.0
+_STEPS = 50  # of Newton's method
+LEFT_OUT = "records that lack the outcome or a covariate are left out"
 TOO_NOISY = "the information of the records does not exceed the noise"
+Names = tuple[tuple[str, str], ...]  # column and level of each effect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,32 +65,97 @@ class Effects:
         )
 
     def rows(
-        self, names: tuple[tuple[str, str], ...], quantity: str, confidence: float
+        self, names: Names, quantities: Sequence[str], confidence: float, *, ratios: bool = True
     ) -> tuple[Estimate, ...]:
-        """Ratios exp(effect) with intervals and tests, of those effects that are told.
+        """Estimates with intervals and tests, of those effects that are told.
 
         Args:
             names: column and level of each effect.
-            quantity: what a ratio is called.
+            quantities: what each is called.
             confidence: of the intervals.
+            ratios: whether exp(effect) is told, or the effect itself.
         """
-        z = normal_quantile(confidence)
+        z, shown = normal_quantile(confidence), _exp if ratios else float
         return tuple(
             Estimate(
-                quantity=quantity,
-                column=column,
-                level=level,
-                value=_exp(effect),
+                quantity=quantities[place],
+                column=names[place][0],
+                level=names[place][1],
+                value=shown(effect),
                 standard_error=float(error),
-                low=_exp(effect - z * error),
-                high=_exp(effect + z * error),
+                low=shown(effect - z * error),
+                high=shown(effect + z * error),
                 p_value=two_sided(float(effect / error)),
             )
-            for (column, level), effect, error, inflation in zip(
-                names, self.values, self.errors, self.inflation, strict=True
-            )
-            if inflation <= _MOST
+            for place in told(self)
+            for effect, error in [(self.values[place], self.errors[place])]
         )
+
+
+class Regression(Protocol):
+    """What is asked, as far as its answer tells."""
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+
+    @property
+    def confidence(self) -> float:
+        """Of its intervals, a probability."""
+
+
+def answer_of(
+    asked: Regression,
+    found: Effects | None,
+    names: Names,
+    quantities: Sequence[str],
+    note: str,
+    *,
+    ratios: bool = True,
+) -> Answer:
+    """The answer that effects give, or a refusal where none of them is told.
+
+    Args:
+        asked: the regression.
+        found: None where there are none.
+        names, quantities, ratios: as for `Effects.rows`.
+        note: which records are left out.
+    """
+    rows = found.rows(names, quantities, asked.confidence, ratios=ratios) if found else ()
+    return Answer(
+        kind=asked.kind,
+        title=asked.title,
+        confidence=asked.confidence,
+        rows=rows,
+        notes=(note, *omitted(names, found)),
+        refusal="" if rows else TOO_NOISY,
+    )
+
+
+def newton(at: Callable[[Array], tuple[Array, Array]], width: int) -> tuple[Array, Array] | None:
+    """The root of a score by Newton's method, from no effects on.
+
+    Args:
+        at: from effects (width,) to the score there, and the information (width, width).
+        width: how many effects there are.
+
+    Returns:
+        The root and the information at it; None where there is no maximum to be found.
+    """
+    effects = np.zeros(width)
+    for _ in range(_STEPS):
+        score, information = at(effects)
+        if not definite(information):
+            return None
+        step = np.linalg.solve(information, score)
+        effects = effects + step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-9:
+            return effects, information
+    return None
 
 
 def definite(information: Array) -> bool:
@@ -145,7 +215,7 @@ def planned(effects: Effects | None, sigma: float, quantity: str) -> Expectation
     )
 
 
-def omitted(names: tuple[tuple[str, str], ...], effects: Effects | None) -> tuple[str, ...]:
+def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
     """A sentence for each effect that is not told.
 
     Args:

@@ -17,19 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Answer, Estimate, Expectation
+from hubbub.estimation.answer import Answer, Expectation
 from hubbub.estimation.covariates import Covariates
-from hubbub.estimation.effects import (
-    TOO_NOISY,
-    Effects,
-    definite,
-    omitted,
-    planned,
-    sandwich,
-    told,
-    two_sided,
-)
-from hubbub.estimation.intervals import normal_quantile
+from hubbub.estimation.effects import LEFT_OUT, Effects, answer_of, definite, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels, scaled
 from hubbub.study import Column
 
@@ -112,37 +102,14 @@ class Linear:
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         found = self._fit(self._moments(sums), sigma)
-        rows = self._rows(found) if found else ()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=rows,
-            notes=(
-                "records that lack the outcome or a covariate are left out; residuals are taken to "
-                "spread alike everywhere",
-                *omitted(self._covariates.names, found),
-            ),
-            refusal="" if rows else TOO_NOISY,
-        )
-
-    def _rows(self, found: Effects) -> tuple[Estimate, ...]:
-        z, names = normal_quantile(self.confidence), self._covariates.names
-        low, high = self.outcome.bounds
-        per_unit = found.per(self._covariates.per_unit * (high - low) / 2)
-        values, errors = per_unit.values, per_unit.errors
-        return tuple(
-            Estimate(
-                quantity="slope" if names[place][1] == "per unit" else "difference",
-                column=names[place][0],
-                level=names[place][1],
-                value=float(values[place]),
-                standard_error=float(errors[place]),
-                low=float(values[place] - z * errors[place]),
-                high=float(values[place] + z * errors[place]),
-                p_value=two_sided(float(values[place] / errors[place])),
-            )
-            for place in told(found)
+        names, (low, high) = self._covariates.names, self.outcome.bounds
+        return answer_of(
+            self,
+            found and found.per(self._covariates.per_unit * (high - low) / 2),
+            names,
+            ["slope" if level == "per unit" else "difference" for _, level in names],
+            f"{LEFT_OUT}; residuals are taken to spread alike everywhere",
+            ratios=False,
         )
 
     def _moments(self, sums: Array) -> Array:

@@ -16,12 +16,10 @@ from scipy.special import expit
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.effects import TOO_NOISY, Effects, definite, omitted, planned, sandwich
+from hubbub.estimation.effects import LEFT_OUT, Effects, answer_of, newton, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels, one_hot
 from hubbub.estimation.patterns import Patterns
 from hubbub.study import Column
-
-_STEPS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,34 +86,23 @@ class Logistic:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         found = self._fit(sums.reshape(-1, 2), sigma)
         names = self._patterns.names
-        rows = found.rows(names, "odds ratio", self.confidence) if found else ()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=rows,
-            notes=(
-                "records that lack the outcome or a covariate are left out",
-                *omitted(names, found),
-            ),
-            refusal="" if rows else TOO_NOISY,
-        )
+        return answer_of(self, found, names, ["odds ratio"] * len(names), LEFT_OUT)
 
     def _fit(self, counts: Array, sigma: float) -> Effects | None:
-        """Intercept and effects from (patterns, 2) noisy counts, by Newton's method."""
+        """Intercept and effects from (patterns, 2) noisy counts."""
         x = np.column_stack([np.ones(len(counts)), self._patterns.design])
-        effects, total = np.zeros(x.shape[1]), counts.sum(axis=1)
-        for _ in range(_STEPS):
+        total = counts.sum(axis=1)
+
+        def at(effects: Array) -> tuple[Array, Array]:
             mean = expit(x @ effects)
             information = (x.T * (total * mean * (1 - mean))) @ x
-            if not definite(information):
-                return None
-            step = np.linalg.solve(information, x.T @ (counts[:, 1] - total * mean))
-            effects = effects + step / max(1.0, float(np.abs(step).max()))
-            if np.abs(step).max() < 1e-9:
-                noise = sigma**2 * (x.T * ((1 - mean) ** 2 + mean**2)) @ x
-                return sandwich(effects, information, noise, first=1)
-        return None
+            return x.T @ (counts[:, 1] - total * mean), information
+
+        found = newton(at, x.shape[1])
+        if found is None:
+            return None
+        mean = expit(x @ found[0])
+        return sandwich(*found, sigma**2 * (x.T * ((1 - mean) ** 2 + mean**2)) @ x, first=1)
 
     @property
     def _patterns(self) -> Patterns:

@@ -20,7 +20,7 @@ from scipy.special import expit
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Expectation
 from hubbub.estimation.covariates import Covariates
-from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, planned, sandwich
+from hubbub.estimation.effects import LEFT_OUT, Effects, answer_of, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.logistic_cells import Logistic
 from hubbub.estimation.statistic import Parameters
@@ -150,18 +150,7 @@ class NewtonLogistic:
         found = self._effects(parameters + step, information, sigma) if near else None
         names = self._covariates.names
         per_unit = found and found.per(self._covariates.per_unit)
-        rows = per_unit.rows(names, "odds ratio", self.confidence) if per_unit else ()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=rows,
-            notes=(
-                "records that lack the outcome or a covariate are left out",
-                *omitted(names, found),
-            ),
-            refusal="" if rows else TOO_NOISY,
-        )
+        return answer_of(self, per_unit, names, ["odds ratio"] * len(names), LEFT_OUT)
 
     def _step(self, sums: Array, sigma: float) -> tuple[Array, Array]:
         """A Newton step, shortened where the noise is as large as the information; and that."""
