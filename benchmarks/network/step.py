@@ -3,8 +3,9 @@
 Three silos in processes of their own and one relay with TLS. The same requests and answers travel
 three times: by the client library alone (`bare`), in hubbub's pieces and hashes (`carried`), and as
 steps of a study, with gradients, noise, masks, signatures and ledgers (`step`); `alone` is the same
-study in one process, where nothing travels. Processor time is that of all processes, the relay's
-too. A step never takes less than 0.02 s, the pace of answers.
+study in one process, where nothing travels: what a step costs beyond it is the engine's. Processor
+time is that of all processes, the relay's too. A step never takes less than 0.02 s, the pace of
+answers.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def measured(hiddens: Sequence[int], steps: int) -> list[StepCost]:
     for hidden in hiddens:
         for download in ("float32", "bfloat16"):
             made = _measured(hidden, download, steps)
-            write("network_step", made, f"step --steps {steps} --hidden {hidden}", fresh=False)
+            command = f"step --steps {steps} --hidden {hidden}"
+            write("network_step", made, command, fresh=not rows)
             rows += made
     return rows
 
