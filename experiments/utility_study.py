@@ -41,8 +41,8 @@ std = [0.2023, 0.1994, 0.2010]
 [training]
 steps = 1250
 $batches
-clip = 2.5
-optimizer = { name = "adam", lr = 9e-4 }
+clip = $clip
+optimizer = { $optimizer }
 
 [privacy]
 epsilon = $epsilon
@@ -200,6 +200,8 @@ class PreparedStudy:
             sha256=self.sha256,
             counts=f"counts = {list(self.counts)}" if joint and self.counts else "",
             batches=self._batches(point.sampling),
+            clip=2.5,
+            optimizer='name = "adam", lr = 9e-4',
             epsilon=epsilon,
             delta=delta,
             relation=point.relation,

@@ -23,6 +23,7 @@ from hubbub.estimation import (
     Quantiles,
     Survival,
     Table,
+    cox,
     logistic,
     stack,
 )
@@ -35,6 +36,7 @@ MONTHS = tuple(map(float, range(25)))
 CURVE = Survival(time=TIME, event=DIED, edges=MONTHS)
 GROUPS = Survival(time=TIME, event=DIED, edges=MONTHS, by=BY_SEX)
 COX = Cox(time=TIME, event=DIED, edges=MONTHS, on=(BY_SEX, BY_STAGE))
+COX_ON_AGE = cox(TIME, DIED, MONTHS, (BY_SEX, AGE))
 CROSS = Crosstab(rows=BY_STAGE, across=Levels(column=DIED))
 LINEAR = Linear(outcome=MARKER, on=(AGE, BY_STAGE))
 TABLE = Table(columns=(AGE, SEX, STAGE))
@@ -45,13 +47,11 @@ EPSILON_50 = 0.15  # about the noise of epsilon 50, delta 1e-5
 def answer(asked: OneSum | Iterated, sigma: float, seed: int = 1) -> Answer:
     """The answer of one release to one question."""
     stacked, rng = stack({"asked": asked}), np.random.default_rng(seed)
-    parameters = last = stacked.start
-    sums = []
+    parameters, sums = stacked.start, []
     for _ in range(stacked.rounds):
-        last = parameters
-        sums.append(stacked.sum(CELLS, last) + sigma * rng.standard_normal(stacked.size))
-        parameters = stacked.update(sums[-1], sigma, last)
-    return stacked.answers(sums, sigma, last)["asked"]
+        sums.append(stacked.sum(CELLS, parameters) + sigma * rng.standard_normal(stacked.size))
+        parameters = stacked.update(sums[-1], sigma, parameters)
+    return stacked.answers(sums, sigma)["asked"]
 
 
 def values(found: Answer, quantity: str) -> np.ndarray:
@@ -89,6 +89,7 @@ def test_the_chi_square_test_is_that_of_statsmodels_at_epsilon_50() -> None:
     ("asked", "quantity", "peer"),
     [
         (COX, "hazard ratio", "cox"),
+        (COX_ON_AGE, "hazard ratio", "cox on age"),
         (logistic(DIED, (BY_SEX, BY_STAGE)), "odds ratio", "logistic"),
         (logistic(DIED, (BY_SEX, AGE)), "odds ratio", "logistic on age"),
     ],
@@ -181,6 +182,7 @@ def cross_p(counts: np.ndarray, sigma: float) -> float:
         GROUPS,
         CROSS,
         COX,
+        COX_ON_AGE,
         LINEAR,
         logistic(DIED, (BY_SEX, BY_STAGE)),
         logistic(DIED, (BY_SEX, AGE)),
@@ -200,7 +202,9 @@ def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Ite
 
 
 @pytest.mark.parametrize("sigma", [0.1, 3.0, 30.0, 300.0, 3000.0])
-@pytest.mark.parametrize("asked", [GROUPS, COX, LINEAR, logistic(DIED, (AGE, BY_STAGE))])
+@pytest.mark.parametrize(
+    "asked", [GROUPS, COX, COX_ON_AGE, LINEAR, logistic(DIED, (AGE, BY_STAGE))]
+)
 def test_every_noisy_sum_has_an_answer_for_json(asked: OneSum | Iterated, sigma: float) -> None:
     for seed in range(5):
         found = answer(asked, sigma, seed)
@@ -239,6 +243,8 @@ IMPOSSIBLE = [
     lambda: Survival(time=TIME, event=DIED, edges=(0, 12, 36)),
     lambda: Survival(time=TIME, event=DIED, edges=(0, 12, 12)),
     lambda: Cox(time=TIME, event=DIED, edges=MONTHS, on=()),
+    lambda: cox(TIME, DIED, (0, 12, 12), (AGE,)),
+    lambda: cox(TIME, DIED, MONTHS, (AGE, AGE)),
     lambda: logistic(STAGE, (BY_SEX,)),
     lambda: logistic(DIED, (AGE, AGE)),
     lambda: Linear(outcome=SEX, on=(AGE,)),

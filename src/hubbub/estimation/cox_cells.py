@@ -21,6 +21,7 @@ from hubbub.estimation.patterns import Patterns
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.study import Column
 
+LEFT_OUT = "records that lack time, event or a covariate are left out"
 _POWER = 0.45
 
 
@@ -97,8 +98,7 @@ class Cox:
         events, at_risk = blocks @ self._sets.events.T, blocks @ self._sets.at_risk[:-1].T
         found = _Score(self, events, at_risk, sigma).fit()
         names = self._patterns.names
-        left_out = "records that lack time, event or a covariate are left out"
-        return answer_of(self, found, names, ["hazard ratio"] * len(names), left_out)
+        return answer_of(self, found, names, ["hazard ratio"] * len(names), LEFT_OUT)
 
     @property
     def _patterns(self) -> Patterns:

@@ -1,7 +1,7 @@
 """Effects of a regression, with what sampling and noise leave uncertain, and which are told.
 
 A score U whose noise has the covariance C, for records with the information I, has its root
-uncertain by I^-1 (I + C) I^-1. An effect is told where noise makes its variance at most six times
+uncertain by I^-1 (I + C) I^-1. An effect is told where noise makes its variance at most five times
 that of sampling: beyond, the information itself is not known well enough for an honest interval.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from hubbub.estimation.answer import Answer, Estimate, Expectation
-from hubbub.estimation.intervals import normal_quantile
+from hubbub.estimation.intervals import caution, normal_quantile
 from hubbub.estimation.levels import Array
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
 # told, and with which it is planned, as if all classes were alike, which they never are.
-_MOST, _MOST_PLANNED = 5.0, 3.0
+_MOST, _MOST_PLANNED = 4.0, 3.0
 _STEPS = 50  # of Newton's method
 LEFT_OUT = "records that lack the outcome or a covariate are left out"
 TOO_NOISY = "the information of the records does not exceed the noise"
@@ -186,11 +186,16 @@ def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0)
         first: components before this one are no effects: an intercept.
     """
     inverse = np.linalg.inv(information)
-    covariance = inverse + inverse @ noise @ inverse
+    added = inverse @ noise @ inverse
+    sampling, variance = np.diag(inverse), np.diag(added)
+    # The information has about half of the noise of the score, and decides what is told.
+    margins = 2.0 * (1.0 - variance / sampling / _MOST) / np.sqrt(np.maximum(variance, 1e-300))
+    wider = caution(margins)
+    covariance = inverse + added * np.outer(wider, wider)
     return Effects(
         values=np.asarray(values[first:]),
         covariance=np.asarray(covariance[first:, first:]),
-        sampling=np.diag(inverse)[first:],
+        sampling=sampling[first:],
     )
 
 

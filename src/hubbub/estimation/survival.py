@@ -21,7 +21,7 @@ from scipy.special import chdtrc
 
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
-from hubbub.estimation.intervals import CLEAR, count, normal_quantile
+from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import RiskSets
@@ -152,7 +152,8 @@ class Survival:
 
     def _rows(self, name: str, course: _Course) -> list[Estimate]:
         z = normal_quantile(self.confidence)
-        records = count(float(course.at_risk[0]), float(course.at_risk_errors[0]), z)
+        error = float(course.at_risk_errors[0] * course.wider[0])
+        records = count(float(course.at_risk[0]), error, z)
         return [replace(records, group=name), *course.median(name, self.time.name, self.confidence)]
 
     @property
@@ -183,6 +184,14 @@ class _Course:
         """
         length = self.bins_clear_of(_CLEAR)
         return length if 4 * length >= self.sets.bins else 0
+
+    @cached_property
+    def wider(self) -> Array:
+        """(length,) how many times wider the noise is taken, as bins are told that are clear."""
+        errors = self.sigma * np.linalg.norm(self._left, axis=1)
+        clear = np.minimum.accumulate((self.at_risk[:-1] - self.events) / errors - _CLEAR)
+        shown = min(-(-self.sets.bins // 4), self.length)  # are told together
+        return caution(np.minimum(clear, clear[shown - 1])[: self.length])
 
     def bins_clear_of(self, deviations: float) -> int:
         """How many bins come before the first with fewer survivors than so much of their noise."""
@@ -215,7 +224,7 @@ class _Course:
     @property
     def noise(self) -> Array:
         """(length,) variance of the cumulative hazard by noise."""
-        return np.asarray(self.sigma**2 * np.sum(self._noise_rows**2, axis=1))
+        return np.asarray((self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1))
 
     @cached_property
     def greenwood(self) -> Array:
@@ -247,7 +256,7 @@ class _Course:
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
-        rows = self._noise_rows * self.sigma
+        rows = self._noise_rows * (self.sigma * self.wider)[:, None]
         covariance = rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood)
         errors = np.sqrt(np.diag(covariance))
         correlation = covariance / np.outer(errors, errors) + 1e-9 * np.eye(self.length)
