@@ -69,14 +69,14 @@ def records(party: str) -> Records:
     return made_up(party, _RECORDS, _FEATURES)
 
 
-def measured(hiddens: Sequence[int], steps: int) -> list[StepCost]:
-    """For models of these widths, whole and shortened on their way."""
+def measured(hiddens: Sequence[int], steps: int, downloads: Sequence[str]) -> list[StepCost]:
+    """For models of these widths, whole or shortened on their way; rows are added to the table."""
     rows = []
     for hidden in hiddens:
-        for download in ("float32", "bfloat16"):
+        for download in downloads:
             made = _measured(hidden, download, steps)
-            command = f"step --steps {steps} --hidden {hidden}"
-            write("network_step", made, command, fresh=not rows)
+            command = f"step --steps {steps} --hidden {hidden} --download {download}"
+            write("network_step", made, command, fresh=False)
             rows += made
     return rows
 
