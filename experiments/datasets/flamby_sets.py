@@ -4,7 +4,7 @@ The hearts are hubbub's own file: the 740 records of which FLamby's ten columns 
 by its rule (scikit-learn's stratified split of each centre, seed 43). The breast cancers are the
 files that FLamby ships as `brca.csv` and `train_test_split.csv` (data of the GDC, open access).
 They are not shipped here: they are read from `flamby/tcga_brca.csv` and
-`flamby/tcga_brca_split.csv` in the folder of downloaded data. docs/data.md says more.
+`flamby/tcga_brca_split.csv` in the folder of downloaded data.
 
 With `fold` from 0 to 2 FLamby's test records are left out, and a third of the training records,
 chosen by their row or name, takes their place: settings are tuned on those.
