@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from hubbub.estimation.answer import Answer, Expectation
 from hubbub.estimation.covariates import Covariates
@@ -184,10 +185,11 @@ class NewtonCox:
         centre = self._covariates.inside(at.centre + shift)
         hazards = at.hazards + np.log(ratios) - step @ centre
         effects = at.effects + step
-        at_centre = np.exp(hazards + effects @ centre)
-        spread = at.radius**2 * read.squares / read.total
-        risk = math.exp(min(1.5 * math.sqrt(max(float(effects @ spread @ effects), 0.0)), 2.0))
-        stop = at.stop if at.effects.any() else self._stop(risk * at_centre, read, sigma)
+        stop = at.stop
+        if not at.effects.any():
+            gathered = np.cumsum(np.exp(hazards + effects @ centre))
+            risks = at.radius**2 * float(effects @ read.squares @ effects) / read.total
+            stop = self._stop(gathered, max(risks, 0.01), read, sigma)
         return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
 
     def expected(self, records: float, sigma: float) -> Expectation:
@@ -219,14 +221,22 @@ class NewtonCox:
         per_unit = found and found.per(self._covariates.per_unit)
         return answer_of(self, per_unit, names, ["hazard ratio"] * len(names), _NOTE)
 
-    def _stop(self, hazards: Array, read: _Read, sigma: float) -> float:
-        """The stop that leaves the least variance, by sampling and noise, of what can be told."""
-        events, reached = np.maximum(read.events, 0.0), np.cumsum(hazards)
+    def _stop(self, gathered: Array, risks: float, read: _Read, sigma: float) -> float:
+        """The stop that leaves the least variance, by sampling and noise, of what can be told.
+
+        Args:
+            gathered: (bins,) by records at the centre.
+            risks: variance of the logarithms of others' hazards, as if they were normal.
+            read: the first sum.
+            sigma: of its noise.
+        """
+        events = np.maximum(read.events, 0.0)
         least = max(float(np.linalg.eigvalsh(read.squares)[0]) / read.total, 1e-3)
 
         def precision(stop: float) -> float:
             noise = sigma * _length(stop) / math.sqrt(ROUNDS - 1)
-            information = least * float(events[reached <= stop].sum())
+            followed = ndtr((np.log(stop / gathered) - risks) / math.sqrt(risks))
+            information = least * float(events @ followed)
             floor = _SURE * math.sqrt(2.0 * self.width) * noise / (_share(stop) * _SQUARES)
             clear = min(1.0, information / floor)
             return clear**2 * information**2 / (information + noise**2)

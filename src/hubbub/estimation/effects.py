@@ -1,7 +1,7 @@
 """Effects of a regression, with what sampling and noise leave uncertain, and which are told.
 
 A score U whose noise has the covariance C, for records with the information I, has its root
-uncertain by I^-1 (I + C) I^-1. An effect is told where noise makes its variance at most five times
+uncertain by I^-1 (I + C) I^-1. An effect is told where noise makes its variance at most six times
 that of sampling: beyond, the information itself is not known well enough for an honest interval.
 """
 
@@ -21,7 +21,7 @@ from hubbub.estimation.levels import Array
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
 # told, and with which it is planned, as if all classes were alike, which they never are.
-_MOST, _MOST_PLANNED = 4.0, 3.0
+_MOST, _MOST_PLANNED = 5.0, 3.0
 _STEPS = 50  # of Newton's method
 LEFT_OUT = "records that lack the outcome or a covariate are left out"
 TOO_NOISY = "the information of the records does not exceed the noise"

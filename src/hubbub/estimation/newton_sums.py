@@ -4,7 +4,7 @@ Theory of operation (after Avella-Medina, Bradshaw, Loh 2023). Each sum is taken
 holds the score U and the information H there, both with noise. Near its root b* the score is
 H (b* - b), so b + H^-1 U is the root up to second order wherever near it b was. The noise of one
 sum is independent of that of another: their mean has less of it than the last sum has. The first
-sum, which is taken far off, is left out.
+sum, and others that were taken far off, are left out.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from hubbub.estimation.answer import Expectation
 from hubbub.estimation.effects import Effects, definite, planned, sandwich
+from hubbub.estimation.intervals import caution
 from hubbub.estimation.levels import Array
 from hubbub.estimation.statistic import Parameters
 
 ROUNDS = 4
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
-_FAR = 1.0  # a root this far from where a sum was taken, on covariates in [-1, 1], is none
+_FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
 # Standard deviations of its noise that the information must have everywhere, and must be expected
 # to have.
 _CLEAR, _CLEAR_PLANNED = 2.0, 4.0
@@ -113,7 +114,7 @@ class Scores(Protocol):
 
 
 def together(asked: Scores, sums: Array, sigma: float, *, first: int = 0) -> Effects | None:
-    """The effects that all sums but the first say, None where they do not stand out from noise.
+    """The effects that all sums near their root say, None where they do not stand out from noise.
 
     Args:
         asked: the regression.
@@ -122,7 +123,12 @@ def together(asked: Scores, sums: Array, sigma: float, *, first: int = 0) -> Eff
         first: components before this one are no effects: an intercept.
     """
     told = list(_played(asked, sums, sigma))[1:]
-    return _mean(told, first)
+    while told:
+        found = _mean(told, first)
+        if found is None or np.abs(told[0].at[first:] - found.values).max() <= _FAR:
+            return found
+        told = told[1:]
+    return None
 
 
 def _played(asked: Scores, sums: Array, sigma: float) -> Iterator[Scored]:
@@ -149,9 +155,13 @@ def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects 
     number = len(told)
     information = np.mean([one.information for one in told], axis=0)
     blur = float(np.mean([one.blur for one in told])) / math.sqrt(number)
-    floor = clear * blur * math.sqrt(2.0 * len(information))
-    if not definite(information) or np.linalg.eigvalsh(information)[0] < floor:
+    unit = math.sqrt(2.0 * len(information))  # what noise alone makes of an eigenvalue, over blur
+    if not definite(information):
         return None
+    least = float(np.linalg.eigvalsh(information)[0]) / blur
+    if least < clear * unit:
+        return None
+    wider = float(caution(np.array(least - _CLEAR * unit)))
     at, score, noise = (
         np.mean(parts, axis=0)
         for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
@@ -159,6 +169,4 @@ def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects 
     step = np.linalg.solve(information, score)
     # What the noise of the information makes of the step, its entries being independent.
     doubt = blur**2 / 2 * (step @ step * np.eye(len(step)) + np.outer(step, step))
-    if max(float(np.abs(one.at - at - step).max()) for one in told) > _FAR:
-        return None
-    return sandwich(at + step, information, noise / number + doubt, first=first)
+    return sandwich(at + step, information, wider**2 * (noise / number + doubt), first=first)

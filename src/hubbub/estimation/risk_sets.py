@@ -46,11 +46,11 @@ class RiskSets:
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
-        low, high = self.time.bounds
+        high = self.time.bounds[1]
         if len(self.edges) < 3 or min(np.diff(self.edges)) <= 0:
             raise self._refusal("at least three increasing edges", list(self.edges))
-        if self.edges[0] < low or self.edges[-1] > high:
-            raise self._refusal(f"edges between {low:g} and {high:g}", list(self.edges))
+        if self.edges[-1] > high:
+            raise self._refusal(f"edges up to {high:g}", list(self.edges))
         if len(self.event.categories) != 2:
             raise self._refusal("an event of two categories", self.event.name)
 
@@ -140,3 +140,27 @@ class RiskSets:
         return StudyError(
             f"expected {expected} for times in column {self.time.name}, found {found}; correct it"
         )
+
+
+class OnRiskSets:
+    """A statistic whose block is that of risk sets."""
+
+    @property
+    def sets(self) -> RiskSets:
+        """How its times are summed."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return self.sets.size
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
+        return self.sets.sensitivity
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return self.sets.diameter

@@ -24,7 +24,7 @@ from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import rising
-from hubbub.estimation.risk_sets import RiskSets
+from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.study import Column
 
 _DRAWS = 2000  # of a band's simulation
@@ -33,7 +33,7 @@ _SEED = 1  # public: bands follow from the noisy sum alone
 
 
 @dataclass(frozen=True, kw_only=True)
-class Survival:
+class Survival(OnRiskSets):
     """Kaplan-Meier curves on a public grid; records without time, event or group are left out.
 
     Args:
@@ -63,7 +63,7 @@ class Survival:
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
-        _ = self._sets
+        _ = self.sets
 
     @property
     def title(self) -> str:
@@ -71,32 +71,17 @@ class Survival:
         groups = f" by {self.by.column.name}" if self.by else ""
         return f"Survival: {self.event.name} over {self.time.name}{groups}"
 
-    @property
-    def size(self) -> int:
-        """How many numbers its block has."""
-        return self._sets.size
-
-    @property
-    def sensitivity(self) -> float:
-        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
-        return self._sets.sensitivity
-
-    @property
-    def diameter(self) -> float:
-        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        return self._sets.diameter
-
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
         everybody = np.zeros(len(cells[self.time.name]), dtype=np.int64)
-        return self._sets.encode(cells, self.by.places(cells) if self.by else everybody)
+        return self.sets.encode(cells, self.by.places(cells) if self.by else everybody)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
         As if a third had the event by the horizon, a third left before it, and both evenly.
         """
-        sets = replace(self._sets, groups=1)
+        sets = replace(self.sets, groups=1)
         each = max(records / len(self._groups), 1.0)
         events = np.full(sets.bins, each / 3 / sets.bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
@@ -119,16 +104,16 @@ class Survival:
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(len(self._groups), self._sets.width)
+        blocks = sums.reshape(len(self._groups), self.sets.width)
         courses = [
-            _Course(self._sets, self._sets.events @ one, self._sets.at_risk @ one, sigma)
+            _Course(self.sets, self.sets.events @ one, self.sets.at_risk @ one, sigma)
             for one in blocks
         ]
         named = list(zip(self._groups, courses, strict=True))
         if self.by:
             named.insert(0, ("", _together(courses)))
         shown = [pair for pair in named if pair[1].length]
-        cut = [name for name, one in shown if one.length < self._sets.bins]
+        cut = [name for name, one in shown if one.length < self.sets.bins]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return Answer(
             kind=self.kind,
@@ -161,7 +146,8 @@ class Survival:
         return self.by.names if self.by else ("",)
 
     @property
-    def _sets(self) -> RiskSets:
+    def sets(self) -> RiskSets:
+        """How its times are summed."""
         return RiskSets(
             time=self.time, event=self.event, edges=self.edges, groups=len(self._groups)
         )
