@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -77,6 +78,34 @@ def test_p25_a_restarted_silo_begins_a_new_block_for_all(tmp_path: Path, nodes: 
         assert len(paid) <= 4
     # Three sums of the first session, an attempt that failed, and four of the second.
     assert result.final["step"] == 7
+    assert result.epsilon <= result.plan.epsilon() * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_p25_silos_that_are_restarted_at_random_pay_for_each_row_once(
+    tmp_path: Path, seed: int
+) -> None:
+    chance, parties = random.Random(seed), gathered(tmp_path, nodes=2 * (seed % 2))
+    restarted: list[str] = []
+
+    def phase(name: str, asked: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, Any]]:
+        lost = [one for one in NAMES if one in asked and chance.random() < 0.06]
+        if name == "model" and len(restarted) < 3:
+            for one in lost:
+                parties.stop(one)
+                parties.start(one)
+                restarted.append(one)
+        yield from parties.phase(name, asked, deadline)
+
+    result = parties.serve(phase)
+    assert restarted
+    assert falsehoods(parties) == []
+    for name in NAMES:
+        endpoint = parties.seats[name]
+        assert isinstance(endpoint, SiloEndpoint)
+        paid = [(one.session, one.round, one.attempt) for one in endpoint._ledger.entries()]
+        assert len(set(paid)) == len(paid) <= 4
     assert result.epsilon <= result.plan.epsilon() * (1 + 1e-9)
 
 

@@ -169,8 +169,9 @@ def _falls(free: Array, steps: int) -> tuple[Array, Array, Array]:
 
 
 def _shifted(one: Array, places: range) -> Array:
-    """A sequence so many places down, in columns."""
-    return np.column_stack([np.concatenate([np.zeros(j), one[: one.size - j]]) for j in places])
+    """A sequence so many places down, in columns; zeros where it ends above."""
+    padded = np.concatenate([np.zeros(max(places)), one])
+    return np.column_stack([padded[max(places) - j :][: one.size] for j in places])
 
 
 def _curvature(free: Array, form: Array) -> Array:
