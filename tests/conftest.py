@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -71,6 +72,53 @@ LONG = {
     "test_a_reader_who_hangs_up_causes_no_noise": ("flag0-True", "flag1-False"),
     "test_output_that_cannot_be_written_is_no_success": ("False",),
     "test_training_without_torch_says_what_to_install": ("audit",),
+    "test_every_kind_of_target_is_learned": ("count",),
+    "test_the_secure_sum_is_the_plain_sum": tuple(
+        f"{silos}-{nodes}-{bits}"
+        for silos, nodes, bits in product((2, 3, 10, 25), (0, 1, 3), (16, 64))
+        if (silos + nodes + bits // 16) % 2
+    ),
+    "test_all_silos_but_two_cannot_tell_the_two_apart": (
+        *("both mix-by_likeness", "only 1-in_order", "only 2-by_likeness"),
+    ),
+    "test_no_record_contributes_more_than_clip_whatever_the_matrices": (
+        *("chain-all_zero", "vmap-ordinary", "vmap-lined_up", "loop-huge", "loop-overflowing"),
+    ),
+    "test_sums_by_patient_are_those_of_a_plain_loop": (
+        *("small-1", "small-5", "wide-2", "wide-5", "words-1", "images-1"),
+    ),
+    "test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process": ("per-epoch",),
+    "test_a_study_with_joint_batches_is_trained_apart": ("per-epoch-0", "static-0"),
+    "test_serve_goes_on_with_a_new_list_after_the_aggregators_end": ("per-epoch",),
+    "test_the_ledger_has_a_row_for_every_attempt_or_epoch_and_the_plans_epsilon": ("static",),
+    "test_with_drop_outs_a_run_goes_on_without_who_is_gone": ("before-nodes", "after-pairwise"),
+    "test_a_signed_vector_of_another_length_stops_the_study_by_name": (
+        *("0-nodes", "41-pairwise", "43-nodes"),
+    ),
+    "test_a_false_end_leaves_no_model_and_no_words": (
+        *("a model too long", "sessions of no kind", "a model of no numbers", "without CLOSE"),
+    ),
+    "test_what_a_silo_says_in_the_end_cannot_stop_the_evidence": (
+        *("nothing", "a number", "deep in a table", "of the wrong kinds"),
+    ),
+    "test_without_a_nodes_total_there_is_no_sum": ("altered", "cut", "empty", "missing"),
+    "test_a_spoilt_answer_is_not_in_a_sum_of_nodes": ("lost", "no bytes", "junk", "cut"),
+    "test_a_spoilt_answer_abandons_a_pairwise_attempt": ("altered", "empty", "junk", "missing"),
+    "test_a_bad_share_costs_one_attempt_and_one_charge_of_each": (
+        *("both-later", "both-garbage", "one-longer", "one-unsigned"),
+    ),
+    "test_an_answer_that_is_no_parcel_counts_as_none": (
+        *("four bytes", "another kind", "cut in a length", "longer", "megabytes"),
+    ),
+    "test_an_opening_that_cannot_be_read_names_the_aggregator": (
+        *("nothing-pairwise", "not json-nodes", "a list-pairwise", "deep-nodes"),
+        *("deeper-pairwise", "a huge number-nodes", "terms are a number-pairwise"),
+        "nothing of standardisation-nodes",
+    ),
+    "test_what_is_garbled_on_the_way_costs_the_session_and_blames_nobody": ("wrap", "look"),
+    "test_p15_a_flip_of_any_byte_of_a_row_is_noticed": (
+        *("text-1-1", "text-1-4", "signature-2-0", "signature-2-2"),
+    ),
 }
 # The other way round, where few cases are quick: each value of each parameter is in one of them.
 QUICK = {
@@ -83,20 +131,15 @@ QUICK = {
         "substitute-layers-static",
     ),
     "test_serve_goes_on_wherever_the_aggregators_process_ended": (
-        *("before-0-4", "before-2-9", "amid-0-1", "amid-0-8", "amid-0-12", "amid-2-4"),
-        *("amid-2-13", "after-0-12", "after-2-7"),
+        *("before-0-4", "amid-0-1", "amid-0-12", "amid-2-4", "after-2-7"),
     ),
     "test_who_restarts_in_set_up_is_in_the_next": (
         *("0-bob-ping-before", "0-bob-open-after", "0-bob-commit-before", "0-bob-reveal-after"),
-        *("0-bob-contribute-before", "0-bob-confirm-after", "0-bob-finish-before"),
-        *("2-bob-open-before", "2-bob-contribute-after", "2-bob-finish-after"),
-        *("2-node-2-ping-after", "2-node-2-contribute-before", "2-node-2-confirm-before"),
-        "2-node-2-finish-after",
+        *("2-bob-contribute-after", "2-node-2-confirm-before", "2-node-2-finish-after"),
     ),
     "test_a_run_goes_on_with_who_was_restarted_in_a_round": (
-        *("0-bob-model-1-before", "0-bob-model-2-after", "0-bob-model-4-before"),
-        *("2-bob-model-1-after", "2-bob-model-4-after", "2-node-2-total-1-before"),
-        *("2-node-2-total-2-after", "2-node-2-total-4-before"),
+        *("0-bob-model-1-before", "0-bob-model-4-before", "2-bob-model-4-after"),
+        *("2-node-2-total-1-before", "2-node-2-total-2-after"),
     ),
     "test_who_restarts_while_a_list_is_made_is_in_the_next": (
         *("list-after", "wrap-before", "show-after", "look-before", "mix-after", "take-before"),
