@@ -6,7 +6,9 @@ Both are a silo's sum over all its records, as a run makes it (`TrainingTask`); 
 over interleaved rounds in one process, and the ratio is of processor time. The models are those of
 learning.py. Every patient has as many rows as a patient may have.
 
-Asked for: at most 1.3 times the time of the rows, for every model.
+Asked for: at most 1.3 times the time of the rows, for every model. Seen with one thread on a shared
+machine (results/patients.csv): up to 1.11 for A2 and B (1.16 in another run), less for the others,
+which make fewer and larger pieces of patients.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from hubbub.study import Records
 from learning import made, spent
 
 TABLE = Path(__file__).parent / "results" / "patients.csv"
-ROWS = {"A2": 480, "B": 480, "C": 80, "D": 80, "E": 480}
+ROWS = {"A2": 480, "B": 480, "C": 60, "D": 60, "E": 480}
 OF_EACH = (2, 3, 5, 10)  # rows of a patient
 MARGIN = 0.75 * 2.0**-8  # that a plan leaves to the rounding of sums
 

@@ -63,7 +63,7 @@ def wanted(options: Options) -> list[Point]:
         for epsilon in epsilons
         for noise in (CORRELATED, INDEPENDENT)
     ]
-    return found + (beside if by == SIMULATED else [])
+    return found + (beside if by == SIMULATED and not named.epsilon else [])
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,7 @@ from experiments.utility_study import CIFAR, HEART
 SILOS, STEPS, RATE, DELTA = 32, 1250, 0.008, 1e-5
 EPSILONS = (2.0, 4.0, 8.0)
 INDEPENDENT, CORRELATED, NONE = "independent", "correlated", "none"
+PAPER, NARROW = "384, 384, 384", "64"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class Setting:
     """How a model is trained.
 
     Args:
+        hidden: widths of the head's hidden layers; the paper's if left out, none if empty.
         optimizer: "sgd" or "adam".
         lr: learning rate.
         schedule: of the learning rate.
@@ -30,6 +32,7 @@ class Setting:
         bands: of the matrix of the noise; 1 for independent noise.
     """
 
+    hidden: str = PAPER
     optimizer: str = "sgd"
     lr: float = 0.02
     schedule: str = "constant"
@@ -68,6 +71,7 @@ def study_of(
         sha256=sha256,
         counts="",
         batches=f"sample_rate = {RATE}\n{bands if setting.bands > 1 else ''}",
+        hidden=setting.hidden,
         clip=setting.clip,
         optimizer=setting.written,
         epsilon=epsilon,
@@ -94,22 +98,69 @@ def small_study(setting: Setting, *, epsilon: float, colluders: int, run: int) -
     return hubbub.Study.parse(written)
 
 
-_ADAM = [
-    Setting(optimizer="adam", lr=lr, schedule=schedule)
-    for lr, schedule in ((9e-4, "constant"), (9e-4, "linear"), (1.5e-3, "linear"))
-]
+def _sgd(
+    lr: float,
+    bands: int = 1,
+    schedule: str = "constant",
+    clip: float = 2.5,
+    hidden: str = PAPER,
+) -> Setting:
+    return Setting(hidden=hidden, lr=lr, bands=bands, schedule=schedule, clip=clip)
+
+
+def _adam(lr: float, schedule: str = "constant", clip: float = 2.5, hidden: str = PAPER) -> Setting:
+    return Setting(hidden=hidden, optimizer="adam", lr=lr, schedule=schedule, clip=clip)
+
+
 TRIALS: dict[float, tuple[Setting, ...]] = {
-    2.0: (Setting(bands=16), *_ADAM),
-    4.0: (Setting(bands=16), Setting(bands=32), Setting(), *_ADAM),
-    8.0: (Setting(lr=0.03, bands=32), *_ADAM),
+    4.0: (
+        *(_sgd(0.02, bands) for bands in (16, 32)),
+        _sgd(0.03, 16),
+        _sgd(0.03, 16, "linear"),
+        _sgd(0.05, 16, "linear", 1.25),
+        _sgd(0.04, 16, clip=1.25),
+        _sgd(0.02, 16, clip=5.0),
+        *(_sgd(lr) for lr in (0.013, 0.02, 0.03)),
+        _sgd(0.02, schedule="linear"),
+        _sgd(0.04, schedule="linear", clip=1.25),
+        _sgd(0.02, clip=5.0),
+        *(_adam(lr) for lr in (6e-4, 9e-4)),
+        *(_adam(lr, "linear") for lr in (9e-4, 1.5e-3, 2.5e-3)),
+        _adam(1e-3, "linear", 1.25),
+    ),
+    8.0: (_sgd(0.03, 32), _sgd(0.03, 64), _adam(1.5e-3, "linear")),
+    2.0: (),
 }
-_BEST_ADAM = Setting(optimizer="adam", lr=1.5e-3, schedule="linear")
+# The narrow head; where a setting was far off at the other epsilons, 2 is spared it.
+TRIALS[2.0] += (
+    *(_adam(lr, hidden=NARROW) for lr in (5e-4, 1e-3)),
+    *(_adam(lr, "linear", hidden=NARROW) for lr in (1e-3, 2e-3)),
+    *(_sgd(lr, hidden=NARROW) for lr in (0.01, 0.02)),
+    _sgd(0.04, schedule="linear", hidden=NARROW),
+    _adam(2e-3, "linear", hidden=""),
+    _adam(2e-3, "linear", hidden="128"),
+    *(_sgd(lr, 16, hidden=NARROW) for lr in (0.03, 0.05)),
+    *(_sgd(lr, 16, "linear", hidden=NARROW) for lr in (0.06, 0.1)),
+)
+for _epsilon, _bands in ((4.0, (16, 32)), (8.0, (32, 64))):
+    TRIALS[_epsilon] += (
+        *(_adam(lr, "linear", hidden=NARROW) for lr in (1e-3, 2e-3, 4e-3)),
+        *(_adam(lr, hidden=NARROW) for lr in (5e-4, 1e-3, 2e-3)),
+        *(_sgd(lr, hidden=NARROW) for lr in (0.01, 0.02, 0.04)),
+        *(_sgd(lr, schedule="linear", hidden=NARROW) for lr in (0.04, 0.08)),
+        *(_sgd(lr, bands, hidden=NARROW) for bands in _bands for lr in (0.03, 0.05)),
+        *(_adam(lr, "linear", hidden=hidden) for hidden in ("", "128") for lr in (2e-3, 4e-3)),
+        *(_sgd(0.05, _bands[1], hidden=hidden) for hidden in ("", "128")),
+        _sgd(0.08, _bands[1], hidden=NARROW),
+        _sgd(0.1, _bands[1], "linear", hidden=NARROW),
+    )
+_BEST_ADAM = _adam(2e-3, "linear", hidden="128")
 CHOSEN = {
-    (2.0, CORRELATED): Setting(bands=16),
+    (2.0, CORRELATED): _sgd(0.06, 16, "linear", hidden=NARROW),
     (2.0, INDEPENDENT): _BEST_ADAM,
-    (4.0, CORRELATED): Setting(bands=32),
+    (4.0, CORRELATED): _sgd(0.03, 32, hidden=NARROW),
     (4.0, INDEPENDENT): _BEST_ADAM,
-    (8.0, CORRELATED): Setting(lr=0.03, bands=32),
+    (8.0, CORRELATED): _sgd(0.1, 64, "linear", hidden=NARROW),
     (8.0, INDEPENDENT): _BEST_ADAM,
-    (inf, NONE): Setting(optimizer="adam", lr=9e-4),
+    (inf, NONE): _adam(2e-3, "linear", hidden="128"),
 }

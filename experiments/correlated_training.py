@@ -22,7 +22,7 @@ from hubbub.planning.noise_correlation import best_column, least_noise
 from hubbub.protocol import UNIT
 
 RECORDS = 50_000
-WIDTHS = (1600, 384, 384, 384, 10)
+FEATURES, CLASSES = 1600, 10
 
 Tensor = torch.Tensor
 
@@ -47,20 +47,19 @@ class Parts:
 class Head:
     """The fully connected layers: all weights in one vector, and each layer's view of it."""
 
-    def __init__(self) -> None:
-        pairs = list(pairwise(WIDTHS))
-        layers = [torch.nn.Linear(*pair, bias=False).weight.detach() for pair in pairs]
+    def __init__(self, hidden: str) -> None:
+        widths = map(int, hidden.split(",") if hidden else ())
+        self._pairs = list(pairwise((FEATURES, *widths, CLASSES)))
+        layers = [torch.nn.Linear(*pair, bias=False).weight.detach() for pair in self._pairs]
         self.flat = torch.cat([layer.reshape(-1) for layer in layers])
         self.layers = self.views(self.flat)
 
-    @staticmethod
-    def views(flat: Tensor) -> list[Tensor]:
+    def views(self, flat: Tensor) -> list[Tensor]:
         """Matrices of a vector's numbers."""
-        pairs = list(pairwise(WIDTHS))
-        sizes = [before * after for before, after in pairs]
+        parts = flat.split([before * after for before, after in self._pairs])
         return [
             part.view(after, before)
-            for part, (before, after) in zip(flat.split(sizes), pairs, strict=True)
+            for part, (before, after) in zip(parts, self._pairs, strict=True)
         ]
 
     def outputs(self, rows: Tensor) -> list[Tensor]:
@@ -155,7 +154,7 @@ def trained(
 ) -> float:
     """Train once, with batches as large as those of all records; the accuracy on the other part."""
     torch.manual_seed(seed)
-    head, size = Head(), len(parts.targets)
+    head, size = Head(setting.hidden), len(parts.targets)
     gradient, mover = torch.empty_like(head.flat), Mover(setting, head.flat.numel())
     groups = torch.randint(0, setting.bands, (size,))
     rows = Noise(setting, head.flat.numel(), noise * setting.clip)

@@ -27,7 +27,7 @@ records = 50000
 
 [model]
 kind = "mlp"
-hidden = [384, 384, 384]
+hidden = [$hidden]
 inputs = [1600]                 # features that come out of the frozen layers
 outputs = 10
 bias = false
@@ -200,6 +200,7 @@ class PreparedStudy:
             sha256=self.sha256,
             counts=f"counts = {list(self.counts)}" if joint and self.counts else "",
             batches=self._batches(point.sampling),
+            hidden="384, 384, 384",
             clip=2.5,
             optimizer='name = "adam", lr = 9e-4',
             epsilon=epsilon,

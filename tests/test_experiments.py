@@ -390,14 +390,14 @@ def test_the_quick_training_has_the_noise_of_the_plan(experiment):
 def test_the_quick_training_clips_and_adds_as_torch_does(experiment):
     torch, training = importlib.import_module("torch"), experiment("correlated_training")
     torch.manual_seed(2)
-    head, clip = training.Head(), 0.5
+    head, clip = training.Head("12, 8"), 0.5
     rows, targets = torch.rand(3, 1600), torch.tensor([1, 7, 7])
     found, wanted = torch.empty_like(head.flat), torch.zeros_like(head.flat)
     head.clipped_sum(rows, targets, clip, found)
     for row, target in zip(rows, targets, strict=True):
         flat = head.flat.clone().requires_grad_()
         value = row
-        *hidden, last = training.Head.views(flat)
+        *hidden, last = head.views(flat)
         for layer in hidden:
             value = (layer @ value).relu()
         torch.nn.functional.cross_entropy((last @ value)[None], target[None]).backward()

@@ -264,28 +264,14 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[set[int]]]:
     return seen
 
 
-def test_patients_are_clipped_once_before_a_gaussian_projection(
-    home: Path, sums: dict[int, list[set[int]]]
-) -> None:
-    asked = {"projection": 2, "projection_kind": "gaussian", "clip": 0.5, "sample_rate": 0.9}
-    result = hubbub.run(study(training=asked), out=home / "run")
-    assert result.final["step"] == 3
-    assert result.plan.projected is not None
-    assert len(sums) == 3
-    assert all(set().union(*steps) <= set(range(20)) for steps in sums.values())
-    # Fewer than 27 of 180 coins of chance .9 have a chance below 10^-90.
-    assert sum(len(one) for steps in sums.values() for one in steps) > 27
-    assert all(one.holds for one in verify(home / "run"))
-
-
 def test_a_patient_is_in_at_most_one_of_so_many_correlated_steps(
     home: Path, sums: dict[int, list[set[int]]]
 ) -> None:
     """The turns are those of patients (P25), however many rows they have."""
-    asked = {"noise": "correlated", "bands": 3, "steps": 9, "sample_rate": 0.3, "clip": 0.5}
+    asked = {"noise": "correlated", "bands": 3, "steps": 6, "sample_rate": 0.3, "clip": 0.5}
     asked |= {"optimizer": {"name": "sgd", "lr": 0.5}}
     result = hubbub.run(study(training=asked), out=home / "run")
-    assert result.final["step"] == 9
+    assert result.final["step"] == 6
     assert len(sums) == 3
     for steps in sums.values():
         assert all(one <= set(range(20)) for one in steps)
@@ -293,7 +279,7 @@ def test_a_patient_is_in_at_most_one_of_so_many_correlated_steps(
             mine = set().union(*steps[turn::3])
             others = set().union(*(one for at, one in enumerate(steps) if at % 3 != turn))
             assert not mine & others
-        assert len(set().union(*steps)) > 3  # of 20, each of whom is left out with a chance of .1^3
+        assert len(set().union(*steps)) > 3  # of 20, each of whom is left out with a chance of .1^2
     assert all(one.holds for one in verify(home / "run"))
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,8 @@ from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, from_positions
 from hubbub.learning.task import rows_within
+from hubbub.protocol.projection import Draw, Projection, project
+from hubbub.protocol.round import projected_sum
 from hubbub.study import FeatureSums, Records
 
 torch.set_num_threads(1)
@@ -307,6 +311,20 @@ def test_a_piece_has_as_many_patients_as_keep_the_margin() -> None:
 
     task._rows.total(rows, 1, work)
     assert max(seen) <= 68
+
+
+def test_a_patient_is_clipped_once_before_a_gaussian_projection() -> None:
+    """What is sent is the projection of the loop's sum, whose parts are at most the clip long."""
+    model, patients = MODELS["wide"][0], np.repeat(np.arange(4), 3)
+    records, rows = records_for("wide", patients), np.array([2, 0, EMPTY, 3, 1])
+    task, before = task_of("wide", records, 3, clip=0.01), vector_of(model)
+    shape = Projection(kind="gaussian", parameters=before.size, dimension=40, clip=0.01, records=10)
+    terms: Any = SimpleNamespace(projection="gaussian", parameters=before.size, dimension=40)
+    terms.clip, terms.most_records, draw = 0.01, 10, Draw(seed=bytes(32), step=1)
+    sent = projected_sum.clipped_sum(terms, task, before, rows, draw)
+    wanted = looped(model, records, 3, 0.01)
+    assert 0.01 < np.linalg.norm(wanted) <= 0.04  # of four patients
+    np.testing.assert_allclose(sent, project(wanted, shape, draw), rtol=0, atol=1e-6)
 
 
 # Nobody else --------------------------------------------------------------------------------------

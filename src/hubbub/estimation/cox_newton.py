@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from hubbub.estimation.answer import Answer, Expectation
 from hubbub.estimation.covariates import Covariates
@@ -230,6 +229,8 @@ class NewtonCox:
             read: the first sum.
             sigma: of its noise.
         """
+        from scipy.special import ndtr  # which takes long to import
+
         events = np.maximum(read.events, 0.0)
         least = max(float(np.linalg.eigvalsh(read.squares)[0]) / read.total, 1e-3)
 

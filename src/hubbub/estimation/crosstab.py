@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Estimate, Expectation, NoisyTest
@@ -134,6 +133,8 @@ def chi_square(counts: Array, sigma: float) -> NoisyTest:
         counts: (rows, columns) with independent noise.
         sigma: its standard deviation.
     """
+    from scipy.special import chdtrc  # which takes long to import
+
     total = counts.sum()
     down, across = (_shares(counts.sum(axis=axis) / total) for axis in (1, 0))
     left = np.eye(len(down)) - np.outer(down, np.ones(len(down)))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import ndtr
 
 from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import caution, normal_quantile
@@ -173,6 +172,8 @@ def told(effects: Effects) -> list[int]:
 
 def two_sided(z: float) -> float:
     """The p-value of an effect that is z standard errors away from none."""
+    from scipy.special import ndtr  # which takes long to import
+
     return float(2 * ndtr(-abs(z)))
 
 

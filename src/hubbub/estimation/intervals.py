@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
 
 from hubbub.estimation.answer import Estimate
 from hubbub.estimation.levels import Array
@@ -27,6 +26,8 @@ CLEAR = 5.0
 
 def normal_quantile(confidence: float) -> float:
     """How many standard deviations a two-sided interval of this confidence reaches."""
+    from scipy.special import ndtri  # which takes long to import
+
     return float(-ndtri((1.0 - confidence) / 2.0))
 
 
@@ -46,6 +47,8 @@ def caution(margins: Array, z: float = 1.96) -> Array:
     Returns:
         As many factors, 1 far above the limit.
     """
+    from scipy.special import log_ndtr
+
     above = np.maximum(margins, _LEAST_MARGIN)
     low, high = above - 200.0, above  # of the mean, less the limit
     for _ in range(_HALVINGS):

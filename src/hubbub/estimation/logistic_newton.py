@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Expectation
@@ -107,6 +106,8 @@ class NewtonLogistic:
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
         """The blocks of n records at these parameters, (n, size)."""
+        from scipy.special import expit  # which takes long to import
+
         w = self._covariates.design(cells)
         place = Levels(column=self.outcome).places(cells)
         unknown = np.isnan(w).any(axis=1) | (place < 0)

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
 
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
@@ -314,6 +313,8 @@ def log_rank(courses: list[_Course], sigma: float) -> NoisyTest:
         courses: of at least two groups.
         sigma: standard deviation of the noise in their sums.
     """
+    from scipy.special import chdtrc  # which takes long to import
+
     found = _compared(courses, sigma)
     degrees = len(courses) - 1
     statistic = quadratic_form(found.excess, found.covariance, degrees)

@@ -15,8 +15,6 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from scipy.special import bdtrc
-
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
 from hubbub.disk import json_value, write_text
@@ -169,6 +167,8 @@ def epsilon_shown(
 
 def are_masked(numbers: int, small: int) -> bool:
     """Whether so many small numbers are no more than fresh masks make of masked vectors (P18)."""
+    from scipy.special import bdtrc  # which takes long to import
+
     return not small or bool(bdtrc(small - 1, numbers, SMALL_SHARE) > _SURELY)
 
 

@@ -170,6 +170,11 @@ class Sealed:
         self._lock = Lock()
         self._last: deque[tuple[bytes, bytes]] = deque(maxlen=_REMEMBERED)
 
+    def make_room(self, frames: int) -> None:
+        """Keep so many at least: as many as are sealed before the first of them is parsed."""
+        with self._lock:
+            self._last = deque(self._last, maxlen=max(frames, self._last.maxlen or 0))
+
     def remember(self, data: bytes, short: bytes) -> None:
         """Keep a frame until it is parsed, or until some more have been sealed."""
         if len(data) >= _LARGE:
@@ -190,6 +195,11 @@ class Sealed:
 
 
 _SEALED = Sealed()
+
+
+def seal_ahead(frames: int) -> None:
+    """Threads of this process may seal so many large frames before one of them is parsed in it."""
+    _SEALED.make_room(frames + _REMEMBERED)
 
 
 def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
