@@ -40,6 +40,7 @@ _BASE = 0.4
 _GATHERED, _CROSS, _SQUARES = 0.35, 0.45, 0.82  # their squares add up to less than 1
 _STOPS = (0.1, 0.2, 0.35, 0.6, 0.75, 0.9, 1.2, 1.6, 2.2, 3.0, 4.0)
 _FIRST = 0.6
+_KEPT = 0.85  # of the events: else ratios would be of early times alone
 _SURE = 6.0  # standard deviations of its noise that the information is to have with a stop
 _LARGEST = 8.0
 _PIECES = 4
@@ -234,15 +235,19 @@ class NewtonCox:
         events = np.maximum(read.events, 0.0)
         least = max(float(np.linalg.eigvalsh(read.squares)[0]) / read.total, 1e-3)
 
+        def kept(stop: float) -> float:
+            followed = ndtr((np.log(stop / gathered) - risks) / math.sqrt(risks))
+            return float(events @ followed)
+
         def precision(stop: float) -> float:
             noise = sigma * _length(stop) / math.sqrt(ROUNDS - 1)
-            followed = ndtr((np.log(stop / gathered) - risks) / math.sqrt(risks))
-            information = least * float(events @ followed)
+            information = least * kept(stop)
             floor = _SURE * math.sqrt(2.0 * self.width) * noise / (_share(stop) * _SQUARES)
             clear = min(1.0, information / floor)
             return clear**2 * information**2 / (information + noise**2)
 
-        return max(_STOPS, key=precision)
+        most = [stop for stop in _STOPS if kept(stop) >= _KEPT * events.sum()]
+        return max(most or _STOPS[-1:], key=precision)
 
     def _at(self, parameters: Parameters) -> _At:
         """Parameters, made possible whatever they are."""

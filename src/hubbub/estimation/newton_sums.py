@@ -30,7 +30,7 @@ _FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the 
 _APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
 # Standard deviations of its noise that the information must have everywhere, and must be expected
 # to have.
-_CLEAR, _CLEAR_PLANNED = 2.0, 4.0
+_CLEAR, _CLEAR_PLANNED = 3.0, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
