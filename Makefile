@@ -87,10 +87,11 @@ bench: $(RUNTIME)
 	$(SAY) measuring this machine
 	@$(BIN)/hubbub bench $(ARGS)
 
-# The last one needs the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
+# The last three need the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
 experiments: $(TOOLS)
 	$(SAY) making the figures
-	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling utility; do \
+	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling utility \
+	    correlated_noise linear_probe; do \
 	  $(BIN)/python -m experiments.$$name $(ARGS) || exit 1; done
 
 release: $(RELEASE)

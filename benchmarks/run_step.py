@@ -145,12 +145,12 @@ def measured(silos: int, mean: float, steps: int) -> Row:
         records=mean,
         steps=len(watch.steps),
         threads=os.environ.get("OMP_NUM_THREADS", "all"),
-        step_wall=round(step[0], 1),
-        step_cpu=round(step[1], 1),
-        arithmetic_wall=round(alone[0], 1),
-        arithmetic_cpu=round(alone[1], 1),
-        wall_ratio=round(median(ratios[:, 0]), 2),
-        cpu_ratio=round(median(ratios[:, 1]), 2),
+        step_wall=round(float(step[0]), 1),
+        step_cpu=round(float(step[1]), 1),
+        arithmetic_wall=round(float(alone[0]), 1),
+        arithmetic_cpu=round(float(alone[1]), 1),
+        wall_ratio=round(median(ratios[:, 0].tolist()), 2),
+        cpu_ratio=round(median(ratios[:, 1].tolist()), 2),
         load=round(os.getloadavg()[0], 1),
     )
 

@@ -2,7 +2,7 @@
 
     python -m experiments.scaling [--small] [--runs 5]
 
-Not in the paper. 10 to 10,000 silos, 100,000 numbers of 16 bits, three compute nodes: all parties
+Not in the paper. 100 to 100,000 silos, 10,000 numbers of 16 bits, three compute nodes: all parties
 make keys, agree on a session and play one round of the real protocol, which is
 benchmarks/scale.py. A silo's vector costs nothing to make, so the time is that of noise, rounding,
 masks, signatures and sums. Every run has a process of its own, whose high-water mark of memory is
@@ -23,9 +23,9 @@ from experiments.command import Shown, fill, options_of, parser_of
 from experiments.medians import medians, runs_of, summarise_medians
 from experiments.results import Row, Table
 
-COORDINATES, SMALL_COORDINATES = 100_000, 1_000
+COORDINATES, SMALL_COORDINATES = 10_000, 1_000
 NODES, WORD_BITS = 3, 16
-SILOS, SMALL_SILOS = (10, 100, 1_000, 10_000), (10, 40)
+SILOS, SMALL_SILOS = (100, 1_000, 10_000, 30_000, 100_000), (10, 40)
 KEY = ("silos", "run")
 TIMES = (
     "round_seconds",

@@ -3,12 +3,12 @@
     python -m experiments.statistics [--small] [--runs 200]
 
 The noise is simulated directly: a secure sum of N silos, one of which may collude, has the variance
-z^2 N / (N - 2) in all; with local noise every silo adds z^2 of its own; a site alone has its own
-records and z^2. Errors are those against the pooled exact answer. Coverage is counted twice:
-against the pooled answer, and, with records drawn anew from the data for each release, against the
-data as the population. A refusal is counted, not scored. Other
-ways than the secure sum have a quarter of the releases. Size is that of tests whose groups were
-dealt at random among the records.
+z^2 N / (N - 2) in all, times the number of sums; with local noise every silo adds z^2 of its own; a
+site alone has its own records and z^2. Errors are those against the pooled exact answer. Coverage
+is counted twice: against the pooled answer, and, with records drawn anew from the data for each
+release, against the data as the population. A refusal is counted, not scored. Other ways than the
+secure sum have a quarter of the releases. Size is that of tests whose groups were dealt at random
+among the records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
 from hubbub import estimation
-from hubbub.estimation import Answer, Levels, OneSum, stack
+from hubbub.estimation import Answer, Iterated, Levels, OneSum, Parameters, stack
 
 Array = NDArray[np.float64]
 EPSILONS = (0.1, 0.5, 1.0, 2.0)
@@ -55,12 +55,12 @@ class Setting:
     """
 
     patients: str
-    asked: Mapping[str, OneSum]
+    asked: Mapping[str, OneSum | Iterated]
     looked_at: str
     dealt: str = ""
 
 
-def alone(patients: str, one: OneSum, dealt: str = "") -> Setting:
+def alone(patients: str, one: OneSum | Iterated, dealt: str = "") -> Setting:
     """A study with one statistic."""
     return Setting(patients=patients, asked={"one": one}, looked_at="one", dealt=dealt)
 
@@ -114,6 +114,14 @@ SETTINGS = {
             on=(Levels(column=data.OLD), Levels(column=data.SEX)),
         ),
     ),
+    "Cox on numbers, dialysis": alone(
+        "dialysis",
+        estimation.cox(data.MONTHS, data.EVENT, MONTHLY, (data.AGE, Levels(column=data.DIABETES))),
+    ),
+    "Cox on numbers, leukaemia": alone(
+        "leukaemia",
+        estimation.cox(data.DAYS, data.EVENT, QUARTERS, (data.AGE, Levels(column=data.SEX))),
+    ),
     "linear, dialysis": alone(
         "dialysis", estimation.Linear(outcome=data.AGE, on=(data.BEGIN, Levels(column=data.EVENT)))
     ),
@@ -141,10 +149,30 @@ def patients(name: str) -> data.Patients:
 
 
 @cache
-def vectors(name: str) -> Array:
-    """The stacked vectors of all records of a setting."""
+def vectors(name: str) -> Callable[[Parameters], Array]:
+    """The stacked vectors of all records of a setting, at the parameters of a sum."""
     setting = SETTINGS[name]
-    return stack(setting.asked).encode(patients(setting.patients).cells)
+    stacked, cells = stack(setting.asked), patients(setting.patients).cells
+    if stacked.rounds > 1:
+        return lambda parameters: stacked.encode(cells, parameters)
+    rows = stacked.encode(cells)
+    return lambda _: rows
+
+
+def released(
+    setting: Setting,
+    rows: Callable[[Parameters], Array],
+    weights: Array,
+    sigma: float,
+    rng: np.random.Generator,
+) -> Answer:
+    """One release, each record counted with its weight; sigma is the noise if one sum is all."""
+    stacked = stack(setting.asked)
+    noise, parameters, sums = sigma * math.sqrt(stacked.rounds), stacked.start, []
+    for _ in range(stacked.rounds):
+        sums.append(weights @ rows(parameters) + noise * rng.standard_normal(stacked.size))
+        parameters = stacked.update(sums[-1], noise, parameters)
+    return stacked.answers(sums, noise)[setting.looked_at]
 
 
 def truth_of(answer: Answer) -> Truth:
@@ -173,20 +201,13 @@ def measured(name: str, mode: str, epsilon: float, runs: int) -> dict[str, objec
     """All that is measured of one point."""
     setting, rows = SETTINGS[name], vectors(name)
     whole = patients(setting.patients)
-    stacked = stack(setting.asked)
     sigma = sigma_of(mode, data.multiplier(epsilon), whole.sites)
-    rng = np.random.default_rng(1)
-
-    def answered(total: Array, noise: float) -> Answer:
-        noisy = total + noise * rng.standard_normal(stacked.size)
-        return stacked.answers([noisy], noise)[setting.looked_at]
-
-    truth = truth_of(answered(rows.sum(axis=0), EXACT))
-    if mode == MODES[2]:
-        sums = np.array([rows[whole.site == site].sum(axis=0) for site in range(whole.sites)])
-    else:
-        sums = rows.sum(axis=0)[None, :]
-    releases = [answered(sums[run % len(sums)], sigma) for run in range(runs)]
+    rng, records = np.random.default_rng(1), len(whole.site)
+    answered = partial(released, setting, rows, rng=rng)
+    everybody = np.ones((1, records))
+    truth = truth_of(answered(everybody[0], EXACT))
+    alone = np.eye(whole.sites)[:, whole.site] if mode == MODES[2] else everybody
+    releases = [answered(alone[run % len(alone)], sigma) for run in range(runs)]
     told = [release for release in releases if not release.refusal]
     found = {
         "releases": runs,
@@ -204,7 +225,7 @@ def measured(name: str, mode: str, epsilon: float, runs: int) -> dict[str, objec
     if mode == MODES[2]:
         return found
     drawn = [
-        answered(rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows))) @ rows, sigma)
+        answered(rng.multinomial(records, np.full(records, 1 / records)), sigma)
         for _ in range(runs)
     ]
     found["coverage_pooled"] = mean(hit for release in told for hit in hits(release, truth, True))
@@ -213,20 +234,21 @@ def measured(name: str, mode: str, epsilon: float, runs: int) -> dict[str, objec
     )
     found["coverage_band"] = mean(hit for release in drawn for hit in bands(release, truth))
     if setting.dealt:
-        dealt = (dealt_sum(setting, rng) for _ in range(runs))
+        dealt = (
+            released(setting, dealt_rows(setting, rng), everybody[0], sigma, rng)
+            for _ in range(runs)
+        )
         found["size"] = mean(
-            p < 0.05
-            for total in dealt
-            for p in tested(answered(total, sigma), lambda test: test.p_value)
+            p < 0.05 for release in dealt for p in tested(release, lambda test: test.p_value)
         )
     return found
 
 
-def dealt_sum(setting: Setting, rng: np.random.Generator) -> Array:
-    """The exact sum after one column was dealt at random."""
+def dealt_rows(setting: Setting, rng: np.random.Generator) -> Callable[[Parameters], Array]:
+    """The vectors of all records after one column was dealt at random."""
     cells = patients(setting.patients).cells
     again = {**cells, setting.dealt: rng.permutation(cells[setting.dealt])}
-    return stack(setting.asked).encode(again).sum(axis=0)
+    return lambda parameters: stack(setting.asked).encode(again, parameters)
 
 
 def error(release: Answer, truth: Truth) -> float:

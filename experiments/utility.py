@@ -78,18 +78,23 @@ COLUMNS: tuple[str, ...] = (*KEY, "relation", "epsilon", "delta", "study_delta")
 COLUMNS += ("noise_multiplier", "total_noise_multiplier", "steps", "accuracy", "loss")
 
 
-def setting_of(options: Options) -> PreparedStudy:
-    """The real study, or the small one."""
-    if options.small:
-        counts = (242, 235, 98, 160)
-        return PreparedStudy(template=HEART, records=sum(counts), batch=147, steps=4, counts=counts)
-    path = options.named.weights or os.environ.get("HUBBUB_CONV", "")
+def weights_of(named: str | None) -> tuple[str, str]:
+    """The file of the frozen layers, named or else in $HUBBUB_CONV, and its SHA-256."""
+    path = named or os.environ.get("HUBBUB_CONV", "")
     if not path or not Path(path).is_file():
         raise SystemExit(
             "expected the file of the paper's convolutions as --weights or $HUBBUB_CONV, found "
             f"{path or 'neither'}; see docs/experiments.md, or try --small"
         )
-    sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return path, hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def setting_of(options: Options) -> PreparedStudy:
+    """The real study, or the small one."""
+    if options.small:
+        counts = (242, 235, 98, 160)
+        return PreparedStudy(template=HEART, records=sum(counts), batch=147, steps=4, counts=counts)
+    path, sha256 = weights_of(options.named.weights)
     return PreparedStudy(
         template=CIFAR, weights=path, sha256=sha256, records=50_000, batch=400, steps=1250
     )

@@ -51,12 +51,12 @@ class Summary:
 
 
 def accuracy(row: Row) -> str:
-    """The mean, and how far and how many runs."""
+    """The mean, how far the runs lie apart, and how many there are unless it is five."""
     mean, runs = f"{float(row['accuracy_mean']):.4f}", int(row["runs"])
     if runs == 1:
         return f"{mean} (1 run)"
     least, largest = (float(row[f"accuracy_{end}"]) for end in ("least", "largest"))
-    return f"{mean} ({least:.4f}–{largest:.4f}, {runs} runs)"
+    return f"{mean} ({least:.4f}–{largest:.4f}{'' if runs == 5 else f', {runs} runs'})"
 
 
 def poisson(found: Summary) -> Lines:

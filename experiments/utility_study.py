@@ -27,7 +27,7 @@ records = 50000
 
 [model]
 kind = "mlp"
-hidden = [384, 384, 384]
+hidden = [$hidden]
 inputs = [1600]                 # features that come out of the frozen layers
 outputs = 10
 bias = false
@@ -41,8 +41,8 @@ std = [0.2023, 0.1994, 0.2010]
 [training]
 steps = 1250
 $batches
-clip = 2.5
-optimizer = { name = "adam", lr = 9e-4 }
+clip = $clip
+optimizer = { $optimizer }
 
 [privacy]
 epsilon = $epsilon
@@ -200,6 +200,9 @@ class PreparedStudy:
             sha256=self.sha256,
             counts=f"counts = {list(self.counts)}" if joint and self.counts else "",
             batches=self._batches(point.sampling),
+            hidden="384, 384, 384",
+            clip=2.5,
+            optimizer='name = "adam", lr = 9e-4',
             epsilon=epsilon,
             delta=delta,
             relation=point.relation,

@@ -45,6 +45,21 @@ def test_what_could_not_be_written_leaves_the_old_file(
     assert path.read_bytes() == b"newer"
 
 
+def test_a_file_is_named_once_the_disk_has_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", synced.append)
+
+        def named() -> Path:
+            assert len(synced) == 1
+            return tmp_path / "named"
+
+        write_bytes(tmp_path / "state", b"all", named=named)
+    assert [one.name for one in tmp_path.iterdir()] == ["named"]
+
+
 @pytest.mark.parametrize("umask", [0, 0o077])
 def test_who_may_read_a_file_is_what_its_writer_means(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)

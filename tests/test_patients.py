@@ -11,8 +11,10 @@ import pytest
 
 import hubbub
 from hubbub import Study, plan
+from hubbub.assurance.verification.checking import verify
 from hubbub.cli import main
 from hubbub.errors import DataError, StudyError
+from hubbub.learning import TrainingTask
 from hubbub.study import Records, sources
 from hubbub.training import PreparedStudy
 
@@ -243,6 +245,42 @@ def test_everything_that_trains_knows_patients(home: Path) -> None:
 )
 def test_patients_are_projected_and_drawn_jointly(home: Path, changes: dict[str, Any]) -> None:
     assert hubbub.run(study(**changes)).final["step"] == 3
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[set[int]]]:
+    """By each silo's task, which units were in each of its sums; no sum is longer than they are."""
+    seen: dict[int, list[set[int]]] = {}
+    plain = TrainingTask.clipped_sum
+
+    def clipped_sum(task: TrainingTask, parameters: Any, rows: Any) -> Any:
+        found, units = plain(task, parameters, rows), rows[rows >= 0].tolist()
+        assert np.linalg.norm(found) <= len(units) * 0.5
+        assert len(set(units)) == len(units)
+        seen.setdefault(id(task), []).append(set(units))
+        return found
+
+    monkeypatch.setattr(TrainingTask, "clipped_sum", clipped_sum)
+    return seen
+
+
+def test_a_patient_is_in_at_most_one_of_so_many_correlated_steps(
+    home: Path, sums: dict[int, list[set[int]]]
+) -> None:
+    """The turns are those of patients (P25), however many rows they have."""
+    asked = {"noise": "correlated", "bands": 3, "steps": 6, "sample_rate": 0.3, "clip": 0.5}
+    asked |= {"optimizer": {"name": "sgd", "lr": 0.5}}
+    result = hubbub.run(study(training=asked), out=home / "run")
+    assert result.final["step"] == 6
+    assert len(sums) == 3
+    for steps in sums.values():
+        assert all(one <= set(range(20)) for one in steps)
+        for turn in range(3):
+            mine = set().union(*steps[turn::3])
+            others = set().union(*(one for at, one in enumerate(steps) if at % 3 != turn))
+            assert not mine & others
+        assert len(set().union(*steps)) > 3  # of 20, each of whom is left out with a chance of .1^2
+    assert all(one.holds for one in verify(home / "run"))
 
 
 def test_fit_takes_patients_beside_the_records() -> None:

@@ -80,6 +80,25 @@ def test_plan_is_a_function_whatever_was_imported_before() -> None:
         importlib.import_module("hubbub.plan")
 
 
+def test_the_usual_question_and_the_usual_plan_do_without_scipy() -> None:
+    """Its import takes longer than both answers."""
+    python(
+        "import sys\n"
+        "from hubbub.cli.main import main\n"
+        "asked = '--noise-multiplier 4 --sample-rate 0.1 --steps 5 --delta 1e-5'\n"
+        "assert main(['epsilon', *asked.split()]) == 0\n"
+        "import hubbub\n"
+        "text = '''study.name = 'example'\n"
+        "parties = {silos = 4, colluders = 1}\n"
+        "data = {source = 'hubbub.datasets:heart', records = 740}\n"
+        "model = {kind = 'logistic', inputs = [26]}\n"
+        "training = {steps = 5, sample_rate = 0.1}\n"
+        "privacy = {epsilon = 1.0, delta = 1e-5}\n'''\n"
+        "hubbub.plan(hubbub.Study.parse(text))\n"
+        "assert not any(name.startswith('scipy') for name in sys.modules)\n"
+    )
+
+
 def test_import_of_hubbub_loads_neither_torch_nor_an_engine() -> None:
     python(
         "import hubbub, sys\n"

@@ -44,7 +44,7 @@ def _slow(options: Options) -> Sequence[Any]:
 def _step(options: Options) -> Sequence[Any]:
     from benchmarks.network import step
 
-    return step.measured([options.hidden or 1000], options.steps)
+    return step.measured([options.hidden or 1000], options.steps, options.download.split(","))
 
 
 def _thin(options: Options) -> Sequence[Any]:
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="kills, cuts, slow: of chance")
     parser.add_argument("--darknesses", type=int, default=4, help="slow: how many")
     parser.add_argument("--hidden", type=int, default=0, help="slow, step: width of a hidden layer")
+    parser.add_argument("--download", default="float32,bfloat16", help="step: how models go down")
     parser.add_argument("--minutes", type=float, default=60.0, help="kills: at most")
     parser.add_argument("--steps", type=int, help="of the study")
     options = parser.parse_args()

@@ -3,8 +3,9 @@
 Three silos in processes of their own and one relay with TLS. The same requests and answers travel
 three times: by the client library alone (`bare`), in hubbub's pieces and hashes (`carried`), and as
 steps of a study, with gradients, noise, masks, signatures and ledgers (`step`); `alone` is the same
-study in one process, where nothing travels. Processor time is that of all processes, the relay's
-too. A step never takes less than 0.02 s, the pace of answers.
+study in one process, where nothing travels: what a step costs beyond it is the engine's. Processor
+time is that of all processes, the relay's too. A step never takes less than 0.02 s, the pace of
+answers.
 """
 
 from __future__ import annotations
@@ -68,13 +69,14 @@ def records(party: str) -> Records:
     return made_up(party, _RECORDS, _FEATURES)
 
 
-def measured(hiddens: Sequence[int], steps: int) -> list[StepCost]:
-    """For models of these widths, whole and shortened on their way."""
+def measured(hiddens: Sequence[int], steps: int, downloads: Sequence[str]) -> list[StepCost]:
+    """For models of these widths, whole or shortened on their way; rows are added to the table."""
     rows = []
     for hidden in hiddens:
-        for download in ("float32", "bfloat16"):
+        for download in downloads:
             made = _measured(hidden, download, steps)
-            write("network_step", made, f"step --steps {steps} --hidden {hidden}", fresh=False)
+            command = f"step --steps {steps} --hidden {hidden} --download {download}"
+            write("network_step", made, command, fresh=False)
             rows += made
     return rows
 

@@ -4,7 +4,7 @@ The hearts are hubbub's own file: the 740 records of which FLamby's ten columns 
 by its rule (scikit-learn's stratified split of each centre, seed 43). The breast cancers are the
 files that FLamby ships as `brca.csv` and `train_test_split.csv` (data of the GDC, open access).
 They are not shipped here: they are read from `flamby/tcga_brca.csv` and
-`flamby/tcga_brca_split.csv` in the folder of downloaded data. docs/data.md says more.
+`flamby/tcga_brca_split.csv` in the folder of downloaded data.
 
 With `fold` from 0 to 2 FLamby's test records are left out, and a third of the training records,
 chosen by their row or name, takes their place: settings are tuned on those.
@@ -27,6 +27,10 @@ from hubbub.study.tabular import Records, encode_table, read_cells
 BRCA_SILOS = tuple(f"region-{number}" for number in range(6))
 _CENTRES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")  # in the order of HEART_SILOS
 _LEFT_OUT = ("slope", "ca", "thal")  # which most centres did not record
+# What is made of the others, by its place, and what it is multiplied with, so that what is 0 or 1
+# counts as much as what is -1 to 1: age, sex, atypical angina, no angina, cholesterol not measured,
+# highest heart rate, angina by exercise, ST depression.
+_PICKED = {0: 1, 1: 1, 3: 2, 5: 2, 8: 2, 13: 1, 14: 1, 15: 1}
 _MISLABELLED = "304"  # says Cleveland, and is the first of Hungary's
 _SEED, _TEST = 43, 1.0 - 0.66
 _FEW = 2  # of a class, with which FLamby does not stratify a centre
@@ -43,7 +47,7 @@ def flamby_heart(party: str, *, fold: int = -1, split: int = _SEED) -> Records:
         split: seed of the split; 43 is FLamby's own, others have the same sizes.
 
     Returns:
-        Inputs float32 (n, 16); targets float32, 1 where the disease was found.
+        Inputs float32 (n, 8); targets float32, 1 where the disease was found.
 
     Raises:
         StudyError: another name or fold.
@@ -58,7 +62,7 @@ def flamby_heart(party: str, *, fold: int = -1, split: int = _SEED) -> Records:
         if fold >= 0:
             test, train = train[fold::_FOLDS], np.delete(train, np.s_[fold::_FOLDS])
         rows += (test if tests else train).tolist()
-    return encode_table(
+    found = encode_table(
         {name: [texts[row] for row in rows] for name, texts in cells.items()},
         target="num",
         columns=[column for column in HEART_COLUMNS if column.name not in _LEFT_OUT],
@@ -66,6 +70,8 @@ def flamby_heart(party: str, *, fold: int = -1, split: int = _SEED) -> Records:
         negative=("0",),
         origin="heart.csv",
     )
+    scales = np.array(list(_PICKED.values()), dtype=np.float32)
+    return found.with_inputs(found.inputs[:, list(_PICKED)] * scales)
 
 
 @lru_cache(maxsize=1)

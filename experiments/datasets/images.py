@@ -31,6 +31,7 @@ from hubbub.study.tabular import Records
 Pixels = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 Reader = Callable[[Path, bool], tuple[Pixels, Pixels]]
 
+_HELD_BACK = 10_000
 _CIFAR_BYTES = 1 + 3 * 32 * 32  # one label, then the red, green and blue planes
 _MNIST_FILES = tuple(
     f"{part}-{kind}"
@@ -58,12 +59,13 @@ def mnist(party: str, *, silos: int = 10, fetch: bool = True) -> Records:
     return _dealt(_mnist_pixels, party, silos, fetch)
 
 
-def cifar10(party: str, *, silos: int = 10, fetch: bool = True) -> Records:
+def cifar10(party: str, *, silos: int = 10, fetch: bool = True, held_back: bool = False) -> Records:
     """CIFAR-10 as a study's source, dealt as `mnist` is: inputs float32 (n, 3, 32, 32) in [0, 1].
 
-    Args and Raises are those of `mnist`; the download has 139 MB, and decoding needs Pillow.
+    Args and Raises are those of `mnist`; the download has 139 MB, and decoding needs Pillow. With
+    `held_back` the last 10,000 training records take the place of the test part, for tuning.
     """
-    return _dealt(_cifar_pixels, party, silos, fetch)
+    return _dealt(_cifar_held_back if held_back else _cifar_pixels, party, silos, fetch)
 
 
 def load_mnist(*, fetch: bool = True) -> tuple[Records, Records]:
@@ -123,6 +125,15 @@ def _cifar_pixels(home: Path, fetch: bool) -> tuple[Pixels, Pixels]:
         fill(folder, _CIFAR10, fetch=fetch)
     batches = [_cifar_batch(folder / name) for name in _CIFAR_FILES]
     return _cifar_split(np.concatenate(batches[:-1])), _cifar_split(batches[-1])
+
+
+def _cifar_held_back(home: Path, fetch: bool) -> tuple[Pixels, Pixels]:
+    """The training part, cut in two."""
+    (pixels, labels), _ = _cifar_pixels(home, fetch)
+    return (pixels[:-_HELD_BACK], labels[:-_HELD_BACK]), (
+        pixels[-_HELD_BACK:],
+        labels[-_HELD_BACK:],
+    )
 
 
 def _images(pixels: NDArray[np.uint8], labels: NDArray[np.uint8]) -> Records:

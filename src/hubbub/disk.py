@@ -21,7 +21,7 @@ import stat
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -244,7 +244,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_bytes(
-    path: Path, *content: bytes | memoryview, durable: bool = True, mode: int = PUBLIC
+    path: Path,
+    *content: bytes | memoryview,
+    durable: bool = True,
+    mode: int = PUBLIC,
+    named: Callable[[], Path] | None = None,
 ) -> None:
     """Write a file all at once or not at all.
 
@@ -253,6 +257,7 @@ def write_bytes(
         content: all of it, in pieces.
         durable: it is on disk when this returns; else it may be lost with the power.
         mode: who may read it: `PUBLIC` or `PRIVATE`.
+        named: what it is called instead, in the same folder; asked once the disk has all of it.
     """
     part = path.with_name(path.name + ".part")
     try:
@@ -261,7 +266,7 @@ def write_bytes(
                 write_all(file, piece)
             if durable:
                 os.fsync(file.fileno())
-        part.replace(path)
+        part.replace(named() if named else path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

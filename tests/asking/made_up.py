@@ -41,6 +41,13 @@ KINDS: dict[str, dict[str, Any]] = {
         "bins": 6,
         "on": {"sex": "categories"},
     },
+    "cox on numbers": {
+        "kind": "cox",
+        "time": "months",
+        "event": "died",
+        "bins": 6,
+        "on": {"age": "number", "sex": "categories"},
+    },
 }
 
 

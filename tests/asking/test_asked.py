@@ -38,7 +38,6 @@ WRONG = {
     "categories as a number": ({**KINDS["logistic"], "on": {"sex": "number"}}, '"categories"'),
     "a number as categories": ({**KINDS["logistic"], "on": {"age": "categories"}}, "break points"),
     "an outcome of numbers": ({**KINDS["logistic"], "outcome": "age"}, "two categories"),
-    "a number in a Cox model": ({**KINDS["cox"], "on": {"age": "number"}}, "break points"),
     "no weight": ({**KINDS["table"], "weight": 0}, "0.001 to 1000"),
     "certain": ({**KINDS["table"], "confidence": 1.0}, "0.5 to 0.999"),
 }

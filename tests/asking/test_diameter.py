@@ -34,7 +34,7 @@ def test_p23_a_histogram_under_exchange_needs_the_square_root_of_two_and_not_two
     assert ratio == pytest.approx(sqrt(2), rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["table", "histogram", "quantiles", "survival"])
+@pytest.mark.parametrize("kind", ["table", "histogram", "quantiles", "survival", "cox on numbers"])
 def test_p23_no_two_records_are_further_apart_than_is_charged(kind: str) -> None:
     """All pairs of 60 records, at the unit of a sum; and no record is longer than C."""
     made = planned("substitute", kind)

@@ -73,6 +73,8 @@ def test_a_notebooks_queries_spend_one_epsilon() -> None:
         query.release()
     with pytest.raises(StudyError, match="up to 2"):
         context.query([KINDS["table"]], epsilon=3.0)
+    with pytest.raises(StudyError, match="stand out"):
+        context.query([KINDS["cox on numbers"]], epsilon=0.1).release()
     named = context.query({"ages": KINDS["histogram"]})
     assert named.release().statistics["ages"].rows
     assert context.remaining() == 0.0

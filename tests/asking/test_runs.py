@@ -79,9 +79,15 @@ def test_every_kind_is_answered_in_one_epsilon(folder: Path, kind: str) -> None:
     assert "q: " in repr(found)
 
 
-def test_numbers_in_a_regression_take_a_few_sums(folder: Path) -> None:
-    asked = {"kind": "logistic", "outcome": "died", "on": {"age": "number"}}
-    told = study(folder, q=asked)
+ON_NUMBERS = {
+    "logistic": {"kind": "logistic", "outcome": "died", "on": {"age": "number"}},
+    "cox": KINDS["cox on numbers"],
+}
+
+
+@pytest.mark.parametrize("kind", ON_NUMBERS)
+def test_numbers_in_a_regression_take_a_few_sums(folder: Path, kind: str) -> None:
+    told = study(folder, q=ON_NUMBERS[kind])
     found = hubbub.run(told)
     assert told.training.steps == layout_of_sums(told).rounds == 4
     assert found.steps == 4
@@ -194,8 +200,9 @@ def test_two_sums_are_as_exact_as_one(folder: Path) -> None:
     assert errors[1] == pytest.approx(errors[0], rel=1e-3)
 
 
-def test_a_run_of_several_sums_goes_on_where_it_was_killed(folder: Path) -> None:
-    asked = {"kind": "logistic", "outcome": "died", "on": {"age": "number"}}
+@pytest.mark.parametrize("kind", ON_NUMBERS)
+def test_a_run_of_several_sums_goes_on_where_it_was_killed(folder: Path, kind: str) -> None:
+    asked = ON_NUMBERS[kind]
 
     def stop(step: int, _row: Mapping[str, float]) -> None:
         if step == 2:

@@ -38,9 +38,11 @@ def main() -> None:
     men, women = (frame[frame["sex"] == one] for one in (1, 0))
     test = statistics.logrank_test(men["time"], women["time"], men["died"], women["died"])
     found["log-rank"] = float(test.test_statistic)
-    cox = lifelines.CoxPHFitter().fit(frame[["time", "died", "sex", "II", "III"]], "time", "died")
-    found["cox"] = cox.params_.tolist()
-    found["cox errors"] = cox.standard_errors_.tolist()
+    for name, columns in (("cox", ["sex", "II", "III"]), ("cox on age", ["sex", "age"])):
+        cox = lifelines.CoxPHFitter().fit(frame[["time", "died", *columns]], "time", "died")
+        found[name], found[f"{name} errors"] = (
+            part.tolist() for part in (cox.params_, cox.standard_errors_)
+        )
     for name, columns in (("logistic", ["sex", "II", "III"]), ("logistic on age", ["sex", "age"])):
         fit = sm.Logit(frame["died"], sm.add_constant(frame[columns])).fit(disp=0)
         found[name], found[f"{name} errors"] = fit.params[1:].tolist(), fit.bse[1:].tolist()

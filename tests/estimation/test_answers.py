@@ -23,9 +23,13 @@ from hubbub.estimation import (
     Quantiles,
     Survival,
     Table,
+    baseline_table,
+    cox,
     logistic,
     stack,
+    survival,
 )
+from hubbub.estimation.intervals import caution
 from hubbub.study import Column
 
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
@@ -35,6 +39,7 @@ MONTHS = tuple(map(float, range(25)))
 CURVE = Survival(time=TIME, event=DIED, edges=MONTHS)
 GROUPS = Survival(time=TIME, event=DIED, edges=MONTHS, by=BY_SEX)
 COX = Cox(time=TIME, event=DIED, edges=MONTHS, on=(BY_SEX, BY_STAGE))
+COX_ON_AGE = cox(TIME, DIED, MONTHS, (BY_SEX, AGE))
 CROSS = Crosstab(rows=BY_STAGE, across=Levels(column=DIED))
 LINEAR = Linear(outcome=MARKER, on=(AGE, BY_STAGE))
 TABLE = Table(columns=(AGE, SEX, STAGE))
@@ -45,13 +50,11 @@ EPSILON_50 = 0.15  # about the noise of epsilon 50, delta 1e-5
 def answer(asked: OneSum | Iterated, sigma: float, seed: int = 1) -> Answer:
     """The answer of one release to one question."""
     stacked, rng = stack({"asked": asked}), np.random.default_rng(seed)
-    parameters = last = stacked.start
-    sums = []
+    parameters, sums = stacked.start, []
     for _ in range(stacked.rounds):
-        last = parameters
-        sums.append(stacked.sum(CELLS, last) + sigma * rng.standard_normal(stacked.size))
-        parameters = stacked.update(sums[-1], sigma, last)
-    return stacked.answers(sums, sigma, last)["asked"]
+        sums.append(stacked.sum(CELLS, parameters) + sigma * rng.standard_normal(stacked.size))
+        parameters = stacked.update(sums[-1], sigma, parameters)
+    return stacked.answers(sums, sigma)["asked"]
 
 
 def values(found: Answer, quantity: str) -> np.ndarray:
@@ -89,6 +92,7 @@ def test_the_chi_square_test_is_that_of_statsmodels_at_epsilon_50() -> None:
     ("asked", "quantity", "peer"),
     [
         (COX, "hazard ratio", "cox"),
+        (COX_ON_AGE, "hazard ratio", "cox on age"),
         (logistic(DIED, (BY_SEX, BY_STAGE)), "odds ratio", "logistic"),
         (logistic(DIED, (BY_SEX, AGE)), "odds ratio", "logistic on age"),
     ],
@@ -149,6 +153,42 @@ def test_intervals_hold_the_pooled_numbers(asked: OneSum, sigma: float) -> None:
     assert np.mean(held) >= 0.93
 
 
+def held_of_told(asked: Table | Survival, sigma: float, releases: int) -> list[bool]:
+    """Whether intervals hold the pooled numbers where noise alone made the answer be told."""
+    total, rng = asked.encode(CELLS).sum(axis=0), np.random.default_rng(4)
+    exact = asked.answer(total, 1e-9).rows[0]
+    found = [
+        asked.answer(total + sigma * rng.standard_normal(len(total)), sigma)
+        for _ in range(releases)
+    ]
+    told = [one for one in found if not one.refusal]
+    assert 0.04 < len(told) / releases < 0.15
+    return [one.rows[0].low <= exact.value <= one.rows[0].high for one in told]
+
+
+@pytest.mark.parametrize(("asked", "sigma", "releases"), [(TABLE, 420.0, 800), (CURVE, 50.0, 250)])
+def test_what_is_told_by_luck_holds_as_often_as_it_says(
+    asked: Table | Survival, sigma: float, releases: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fixed seeds; without caution one in five of these intervals misses."""
+    assert np.mean(held_of_told(asked, sigma, releases)) >= 0.95
+    for module in (baseline_table, survival):
+        monkeypatch.setattr(module, "caution", np.ones_like)
+    assert np.mean(held_of_told(asked, sigma, releases)) < 0.9
+
+
+def test_caution_is_that_of_a_normal_law_that_is_cut_off() -> None:
+    """Of numbers above a limit, wherever their mean, 97.5 % are not too far above it."""
+    rng = np.random.default_rng(2)
+    for mean in (-2.0, -1.0, 0.0, 1.0, 4.0):
+        seen = mean + rng.standard_normal(20_000)
+        seen = seen[seen > 0.05]
+        low = seen - 1.96 * caution(seen)
+        assert (
+            np.mean(low <= mean) >= 0.97
+        )  # 4000 numbers at least: five deviations below 0.975 - .02
+
+
 @pytest.mark.parametrize("sigma", [3.0, 30.0])
 def test_p_values_know_the_noise(sigma: float) -> None:
     """Where nothing differs, one test in twenty says it does; ignoring noise, most would at 30.
@@ -181,6 +221,7 @@ def cross_p(counts: np.ndarray, sigma: float) -> float:
         GROUPS,
         CROSS,
         COX,
+        COX_ON_AGE,
         LINEAR,
         logistic(DIED, (BY_SEX, BY_STAGE)),
         logistic(DIED, (BY_SEX, AGE)),
@@ -200,7 +241,9 @@ def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Ite
 
 
 @pytest.mark.parametrize("sigma", [0.1, 3.0, 30.0, 300.0, 3000.0])
-@pytest.mark.parametrize("asked", [GROUPS, COX, LINEAR, logistic(DIED, (AGE, BY_STAGE))])
+@pytest.mark.parametrize(
+    "asked", [GROUPS, COX, COX_ON_AGE, LINEAR, logistic(DIED, (AGE, BY_STAGE))]
+)
 def test_every_noisy_sum_has_an_answer_for_json(asked: OneSum | Iterated, sigma: float) -> None:
     for seed in range(5):
         found = answer(asked, sigma, seed)
@@ -218,6 +261,13 @@ def test_what_needs_one_sum_is_averaged_over_all_and_loses_nothing() -> None:
 
 def test_answers_are_the_same_for_the_same_sums() -> None:
     assert answer(GROUPS, 3.0) == answer(GROUPS, 3.0)
+
+
+def test_the_grid_hardly_moves_hazard_ratios_of_numbers() -> None:
+    """By a hundredth where one in twelve of those at risk have the event in a bin."""
+    two_months = tuple(map(float, range(0, 25, 2)))
+    found = np.log(values(answer(cox(TIME, DIED, two_months, (BY_SEX, AGE)), 1e-9), "hazard ratio"))
+    np.testing.assert_allclose(found, PEERS["cox on age"], rtol=0.01)
 
 
 def test_ties_in_few_bins_do_not_bend_hazard_ratios() -> None:
@@ -239,6 +289,8 @@ IMPOSSIBLE = [
     lambda: Survival(time=TIME, event=DIED, edges=(0, 12, 36)),
     lambda: Survival(time=TIME, event=DIED, edges=(0, 12, 12)),
     lambda: Cox(time=TIME, event=DIED, edges=MONTHS, on=()),
+    lambda: cox(TIME, DIED, (0, 12, 12), (AGE,)),
+    lambda: cox(TIME, DIED, MONTHS, (AGE, AGE)),
     lambda: logistic(STAGE, (BY_SEX,)),
     lambda: logistic(DIED, (AGE, AGE)),
     lambda: Linear(outcome=SEX, on=(AGE,)),

@@ -24,6 +24,8 @@ from hubbub.estimation import (
     Quantiles,
     Survival,
     Table,
+    cox,
+    cox_newton,
     logistic,
     stack,
 )
@@ -56,7 +58,9 @@ KINDS = {
     "linear": Linear(outcome=TIME, on=(AGE, BY_BLOOD, BY_SEX)),
     "linear on numbers": Linear(outcome=TIME, on=(AGE,)),
     "logistic on numbers": logistic(DIED, (AGE, TIME, BY_BLOOD)),
+    "cox on numbers": cox(TIME, DIED, GRID, (AGE, BY_BLOOD)),
 }
+ON_NUMBERS = {"logistic on numbers", "cox on numbers"}
 # Cells at which bounds are reached, and what nobody should send.
 WORST = {
     "age": [20.0, 55.0, 90.0, math.nan, math.inf, -1e308],
@@ -69,10 +73,10 @@ ROUNDING = 1 + 1e-12  # of float64; stacking leaves room for much more
 ANY = st.floats(width=64)
 
 
-def blocks(kind: str, cells: dict[str, np.ndarray], parameters: float = 0.7) -> np.ndarray:
+def blocks(kind: str, cells: dict[str, np.ndarray], more: float = 0.7) -> np.ndarray:
     asked = KINDS[kind]
     if isinstance(asked, Iterated):
-        return asked.encode_at(cells, np.full(len(asked.start), parameters, np.float32))
+        return asked.encode_at(cells, asked.start + np.float32(more))
     return asked.encode(cells)
 
 
@@ -96,7 +100,7 @@ def test_p23_no_worst_case_record_exceeds_sensitivity_or_diameter(kind: str) -> 
     assert largest_distance(found) <= KINDS[kind].diameter * (1 + 1e-7)  # a difference of squares
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"logistic on numbers"}))
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - ON_NUMBERS))
 def test_p23_sensitivities_are_reached(kind: str) -> None:
     """A bound that is too large would waste budget."""
     found = np.linalg.norm(blocks(kind, worst_records()), axis=1).max()
@@ -104,7 +108,7 @@ def test_p23_sensitivities_are_reached(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", sorted({kind for kind in KINDS if "linear" not in kind} - {"logistic on numbers"})
+    "kind", sorted({kind for kind in KINDS if "linear" not in kind} - ON_NUMBERS)
 )
 def test_p23_diameters_are_reached_within_a_sixth(kind: str) -> None:
     assert largest_distance(blocks(kind, worst_records())) >= KINDS[kind].diameter * 5 / 6
@@ -140,6 +144,43 @@ def test_p23_information_costs_nothing_beside_the_score(
     square = error**2 * squared_length
     square += 11 / (1 + others) * (error * (1 - error) * squared_length) ** 2
     assert square <= (1 + others) * ROUNDING
+
+
+COX = KINDS["cox on numbers"]
+
+
+def cox_at(rng: np.random.Generator, stop: float) -> np.ndarray:
+    """Public parameters of any kind: hazards that reach the stop soon, late or never."""
+    return np.concatenate(
+        [
+            rng.normal(0, 1, COX.width),
+            rng.normal(rng.uniform(-6, 1), rng.choice([0, 1.0]), len(GRID) - 1),
+            rng.uniform(-2, 2, COX.width),
+            [stop],
+        ]
+    ).astype(np.float32)
+
+
+@pytest.mark.parametrize("stop", [-1.0, 0.1, 0.2, 0.35, 0.58, 0.75, 0.9, 1.2, 2.0, 4.0, 9.0])
+def test_p23_no_record_of_a_cox_regression_exceeds_them_at_any_parameters(stop: float) -> None:
+    rng, records, longest = np.random.default_rng(1), worst_records(), 0.0
+    for _ in range(20):
+        found = COX.encode_at(records, cox_at(rng, stop))
+        longest = max(longest, float(np.linalg.norm(found, axis=1).max()))
+    assert 0.6 < longest <= COX.sensitivity * ROUNDING
+    assert 2 * COX.sensitivity <= COX.diameter
+
+
+@given(stop=st.floats(0.1, 8), part=st.floats(0, 1), own=st.floats(0, 1))
+def test_p23_no_gathered_hazard_makes_a_record_longer(stop: float, part: float, own: float) -> None:
+    """An event with `own` of what it gathered in its bin, and none, all parts as long as can be."""
+    gathered, base = part * stop, cox_newton._BASE**2
+    information = cox_newton._share(stop) ** 2 * gathered**2
+    other = (1 - own) * gathered
+    event = base * ((1 - own * gathered) ** 2 + other**2) + (1 - gathered) ** 2 + information
+    none = gathered**2 * (1 + base) + information
+    assert max(event, none) <= cox_newton._length(stop) ** 2 * ROUNDING
+    assert cox_newton._GATHERED**2 + cox_newton._CROSS**2 + cox_newton._SQUARES**2 <= 1
 
 
 @given(bins=st.integers(2, 60), power=st.floats(0, 1))
@@ -188,11 +229,11 @@ def test_p23_the_sum_is_exact_in_any_order_and_any_pieces() -> None:
 
 
 def test_p23_missing_cells_are_left_out_whatever_else_stands_in_the_record() -> None:
-    for kind in ("cox", "logistic", "linear", "crosstab", "survival", "logistic on numbers"):
+    for kind in ("cox", "logistic", "linear", "crosstab", "survival", *ON_NUMBERS):
         cells = {name: np.array([1.0, 1.0]) for name in WORST} | {
             name: np.array([math.nan, 1.0]) for name in ("sex", "time", "age", "blood", "died")
         }
-        found = blocks(kind, cells)
+        found = blocks(kind, cells, 0.0)
         assert not found[0].any()
         assert found[1].any()
 

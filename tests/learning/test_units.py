@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,12 @@ from torch import nn
 
 from hubbub.errors import DataError
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, on_units
+from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, from_positions
+from hubbub.learning.task import rows_within
+from hubbub.protocol.projection import Draw, Projection, project
+from hubbub.protocol.round import projected_sum
 from hubbub.study import FeatureSums, Records
 
 torch.set_num_threads(1)
@@ -250,6 +256,75 @@ def test_the_norm_of_products_is_never_too_small(kind: type) -> None:
         assert found**2 >= exact_square(left, right) * Fraction(1 - 2.0**-40)
         if trial % 3 == 0:
             assert found**2 <= exact_square(left, right) * Fraction(1 + 2.0**-30)
+
+
+def exactly(values: torch.Tensor) -> list[Fraction]:
+    return [Fraction(float(value)) for value in values.flatten()]
+
+
+@pytest.mark.parametrize("far", [1.0, 1e9, 1e18])
+def test_float32_adds_up_products_that_cancel_within_what_is_proven(far: float) -> None:
+    """Two rows of each patient pull `far` times as hard as the clip, against each other."""
+    generator, units, clip = np.random.default_rng(6), 5, 1.0
+    left, right = (generator.normal(size=(units, 3, 6)).astype(np.float32) for _ in range(2))
+    left[:, 0] *= np.float32(far)
+    left[:, 1], right[:, 1] = -left[:, 0], right[:, 0]
+    right[1:3, 1] *= np.float32(1 + 2.0**-18)
+    right[3:, 1, 2:] = 0
+    part = Products.of(torch.from_numpy(left), torch.from_numpy(right))
+    factors = clip_factors(part.norms(), clip, torch.float32)
+    wanted = [Fraction(0)] * 36
+    for unit, factor in enumerate(exactly(factors)):
+        pairs = [
+            (exactly(torch.from_numpy(left[unit, t])), exactly(torch.from_numpy(right[unit, t])))
+            for t in range(3)
+        ]
+        mine = [factor * sum(a[i] * b[j] for a, b in pairs) for i in range(6) for j in range(6)]
+        assert sum(one**2 for one in mine) <= 1
+        wanted = [total + one for total, one in zip(wanted, mine, strict=True)]
+    found = torch.zeros(36)
+    part.add_to(found, factors, torch.zeros(units, dtype=torch.bool))
+    gone = [one - total for one, total in zip(exactly(found), wanted, strict=True)]
+    proven = 3**0.5 * units * (3 * units + 4) * 2.0**-24 + units * 2.0**-21
+    assert float(sum(one**2 for one in gone)) ** 0.5 <= proven
+    naive = torch.zeros(6, 6)
+    scaled = torch.from_numpy(left) * factors[:, None, None]
+    naive.addmm_(scaled.view(-1, 6).t(), torch.from_numpy(right).view(-1, 6))
+    missed = [one - total for one, total in zip(exactly(naive), wanted, strict=True)]
+    assert (float(sum(one**2 for one in missed)) ** 0.5 > proven) == (far > 1)
+
+
+def test_a_piece_has_as_many_patients_as_keep_the_margin() -> None:
+    margin = 0.75 * 2.0**-8
+    for products in (2, 3, 10, 64):
+        most = rows_within(margin, products)
+        lost = [2 * products**0.5 * p * (products * p + 4) * 2.0**-24 for p in (most, most + 1)]
+        assert lost[0] <= margin < lost[1]
+    assert rows_within(margin, 3) == 68
+    records, rows = records_for("wide", np.repeat(np.arange(100), 3)), np.arange(100)
+    task = task_of("wide", records, 3, margin=margin, clip=1e-3)
+    seen: list[int] = []
+
+    def work(inputs: torch.Tensor, *_: object) -> np.ndarray:
+        seen.append(len(inputs))
+        return np.zeros(1)
+
+    task._rows.total(rows, 1, work)
+    assert max(seen) <= 68
+
+
+def test_a_patient_is_clipped_once_before_a_gaussian_projection() -> None:
+    """What is sent is the projection of the loop's sum, whose parts are at most the clip long."""
+    model, patients = MODELS["wide"][0], np.repeat(np.arange(4), 3)
+    records, rows = records_for("wide", patients), np.array([2, 0, EMPTY, 3, 1])
+    task, before = task_of("wide", records, 3, clip=0.01), vector_of(model)
+    shape = Projection(kind="gaussian", parameters=before.size, dimension=40, clip=0.01, records=10)
+    terms: Any = SimpleNamespace(projection="gaussian", parameters=before.size, dimension=40)
+    terms.clip, terms.most_records, draw = 0.01, 10, Draw(seed=bytes(32), step=1)
+    sent = projected_sum.clipped_sum(terms, task, before, rows, draw)
+    wanted = looped(model, records, 3, 0.01)
+    assert 0.01 < np.linalg.norm(wanted) <= 0.04  # of four patients
+    np.testing.assert_allclose(sent, project(wanted, shape, draw), rtol=0, atol=1e-6)
 
 
 # Nobody else --------------------------------------------------------------------------------------

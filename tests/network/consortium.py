@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from hubbub.training.result import Result
 from network.engine import in_process
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
+# What is in the folders of a consortium before it starts, by its study and its folder's name.
+_FOLDERS: dict[tuple[str, str], dict[Path, tuple[bytes, int]]] = {}
 QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0, ping=20.0)
 
 
@@ -62,20 +65,46 @@ class Consortium:
     def gather(
         cls, home: Path, made: dict[str, Any], draws: Callable[[int], SecureSource] | None = None
     ) -> Consortium:
-        """Keys, the roster, the approvals, and an endpoint for everybody."""
+        """Keys, the roster, the approvals, and an endpoint for everybody.
+
+        The same consortium in another folder of the same name has the same keys.
+        """
         names, nodes = made["parties"]["names"], made["parties"]["compute_nodes"]
-        roles = {"aggregator": "aggregator"} | dict.fromkeys(names, "silo")
-        roles |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
+        nodes_too = [*names, *(f"node-{number}" for number in range(1, nodes + 1))]
+        kept = _FOLDERS.setdefault((json.dumps(made, default=repr), home.name), {})
+        for path, (content, mode) in kept.items():
+            (home / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (home / path).write_bytes(content)
+            (home / path).chmod(mode)
+        if kept:
+            sites = {name: PartyFolder.opened(home / name) for name in ["aggregator", *nodes_too]}
+            made["parties"]["roster"] = sites["aggregator"].roster.digest.hex()
+            study = Study.from_table(made)
+        else:
+            sites, study = cls._approved(home, made, names, nodes_too)
+            files = [path for path in home.rglob("*") if path.is_file()]
+            kept |= {
+                path.relative_to(home): (path.read_bytes(), path.stat().st_mode) for path in files
+            }
+        found = cls(home, study, sites, draws)
+        for name in nodes_too:
+            found.start(name)
+        return found
+
+    @staticmethod
+    def _approved(
+        home: Path, made: dict[str, Any], silos: Sequence[str], parties: Sequence[str]
+    ) -> tuple[dict[str, PartyFolder], Study]:
+        """Folders with fresh keys, in which everybody has approved the study."""
+        roles = {"aggregator": "aggregator"} | dict.fromkeys(parties, "node")
+        roles |= dict.fromkeys(silos, "silo")
         sites = {name: PartyFolder.made(home / name, name, role) for name, role in roles.items()}
         roster = roster_of([site.keys.identity for site in sites.values()])
         made["parties"]["roster"] = roster.digest.hex()
         study = Study.from_table(made)
         for site in sites.values():
             site.approve(study, roster)
-        found = cls(home, study, sites, draws)
-        for name in [*names, *(f"node-{n}" for n in range(1, nodes + 1))]:
-            found.start(name)
-        return found
+        return sites, study
 
     @property
     def aggregator(self) -> PartyFolder:

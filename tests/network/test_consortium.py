@@ -25,6 +25,8 @@ def test_a_consortium_trains_a_model(tmp_path, nodes):
     parties = Consortium.gather(tmp_path, table(HOSPITALS, nodes))
     result = parties.serve()
     assert result.final["step"] == 3
+    told = [one.split()[:2] for one in parties.said if one.startswith(("step", "closed"))]
+    assert [number for word, number in told if word == "step"] == ["1", "2", "3"]
     evidence = json.loads((tmp_path / "run" / "evidence.json").read_text())
     assert [one["silo"] for one in evidence["silos"]] == sorted(HOSPITALS)
     assert all(one["attempts"] == 3 for one in evidence["silos"])

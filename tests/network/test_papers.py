@@ -23,7 +23,6 @@ from hubbub.network.key_files import (
     roster_toml,
 )
 from hubbub.protocol.primitives.identity import Identity, Keys, Roster
-from protocol.parties import fixed_keys, fixed_opening
 
 ROLES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}
 KEYS = {name: Keys.generate(name, role) for name, role in ROLES.items()}
@@ -187,11 +186,3 @@ def test_no_flip_of_a_key_file_is_taken_for_other_keys(place: int, bit: int) -> 
         return
     assert found.secret_parts() == KEYS["ann"].secret_parts()
     assert (found.identity.verifying, found.identity.sealing) == (ANN.verifying, ANN.sealing)
-
-
-def test_keys_without_their_halves_at_hand_cannot_be_written() -> None:
-    lattice, curve = fixed_opening("ann")
-    assert lattice
-    assert curve
-    with pytest.raises(StudyError, match="made or read here"):
-        keys_toml(fixed_keys("ann", "silo"))

@@ -29,9 +29,20 @@ def asking(nodes: int = 0, *, dropouts: int = 0, **tables: Any) -> dict[str, Any
     return made | {"statistics": ASKED} | tables
 
 
-@pytest.mark.parametrize("nodes", [0, 2])
-def test_a_consortium_answers_and_every_silo_keeps_the_answers(tmp_path: Path, nodes: int) -> None:
-    parties = Consortium.gather(tmp_path, asking(nodes))
+HAZARD = {
+    "kind": "cox",
+    "time": "thalch",
+    "event": "disease",
+    "bins": 6,
+    "on": {"age": "number"},
+}
+
+
+@pytest.mark.parametrize(("nodes", "asked"), [(0, ASKED), (2, {"hazard": HAZARD})])
+def test_a_consortium_answers_and_every_silo_keeps_the_answers(
+    tmp_path: Path, nodes: int, asked: dict[str, Any]
+) -> None:
+    parties = Consortium.gather(tmp_path, asking(nodes, statistics=asked))
     result = parties.serve()
     assert result.steps == 4
     assert all(one.refusal == "" for one in result.statistics.values())

@@ -73,6 +73,14 @@ def test_p25_no_column_is_longer_than_1_in_whole_numbers() -> None:
             assert len(column) == bands
 
 
+@pytest.mark.parametrize("steps", [16, 20, 32])
+def test_a_training_may_be_as_short_as_its_bands_are_many(steps: int) -> None:
+    form, plain = noise_correlation._form(0.9, "constant", steps), np.array([1.0])
+    column = np.array(best_column(16, 0.9, "constant", steps)) / UNIT
+    assert len(column) == 16
+    assert error_of(column, form) < error_of(plain, form)
+
+
 def test_the_form_is_the_error_of_the_optimizer() -> None:
     """A C^-1 played as the optimizer plays it: momentum, a schedule, one step after another."""
     steps, column = 30, np.array(best_column(4, 0.9, "linear", 30)) / UNIT

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import exp, inf, sqrt
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,8 @@ from scipy.stats import norm
 from hubbub.privacy.composition import compose
 from hubbub.privacy.discretise import GridLaw, _on_cuts, bracket
 from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, ReplacedInBatch, Reversed
+from hubbub.privacy.normal import NARROW, gauss
+from hubbub.privacy.projected_law import WIDER, ProjectedRemoval
 from hubbub.privacy.tilting import (
     Grid,
     TiltedGrid,
@@ -46,10 +49,29 @@ LAWS: dict[str, tuple[Law, HockeyStick]] = {
         ),
         mixed([0.3, 0.7], [removal(0.1, 0.5), removal(0.1, 1.5)]),
     ),
+    "projected": (
+        ProjectedRemoval(rate=0.1, shifts=(0.5, 1.5), weights=(0.3, 0.7)),
+        mixed([0.3, 0.7], [removal(0.1, 0.5), removal(0.1, 1.5)]),
+    ),
 }
 OVER = pytest.mark.parametrize("name", LAWS)
 RATIOS = np.exp(np.concatenate([np.linspace(-4, 6, 61), [0.0, 1e-6, -1e-6]]))
 ROUNDING = 1e-13
+
+
+@pytest.mark.parametrize(("nodes", "most"), [*NARROW, WIDER])
+def test_gauss_sums_over_a_cell_are_exact_wherever_it_lies(nodes: int, most: float) -> None:
+    """As wide as is allowed, against differences of tails in 80 digits."""
+    with mp.workdps(80):
+        for centre in (0.0, 0.05, 0.3, 1.0, 2.0, 5.0, 12.0, 38.0):
+            radius = most / (centre + 2)
+            root = mp.sqrt(2)
+            ends = [mp.erfc((mp.mpf(centre) + sign * mp.mpf(radius)) / root) for sign in (-1, 1)]
+            truth = (ends[0] - ends[1]) * mp.sqrt(mp.pi / 2)
+            rule = [(mp.mpf(node), mp.mpf(weight)) for node, weight in gauss(nodes)]
+            found = sum(w * mp.exp(-((centre + radius * t) ** 2) / 2) for t, w in rule) * radius
+            # The nodes and weights are floats: a few roundings of them, and of what they shift.
+            assert abs(found / truth - 1) < 1e-16 * (8 + most * 4)
 
 
 def on_a_grid(law: Law, step: float, order: float = 3.0) -> tuple[GridLaw, GridLaw]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from math import erf, exp, sqrt
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import mpmath as mp
@@ -28,8 +28,9 @@ from hubbub.planning import Plan, exposure, mechanism_of
 from hubbub.planning import study_plan as planning
 from hubbub.planning.precision import CLIP_MARGIN, SUM_MARGIN, certificate_for, projection_for
 from hubbub.privacy import Composition, Step, projection_factor
-from hubbub.privacy.laws import ExchangedRecord, Mixture, Removal
-from hubbub.privacy.mechanism import release_by_signs, release_projected, sign_tail
+from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
+from hubbub.privacy.projected_law import ProjectedRemoval
+from hubbub.privacy.projected_step import release_by_signs, release_projected, sign_tail
 from hubbub.protocol.projection import sign_matrix as signs
 from hubbub.study import Study
 from privacy.oracle_values import SIGNS, truth
@@ -185,14 +186,21 @@ def test_every_hockey_stick_is_convex_in_the_distance_between_the_two(
         assert (min(bends) > -1e-9) == convex
 
 
-def stick_of(law: Mixture, stick: Callable[[float, float, float], float], a: float) -> float:
+def stick_of(law: Law, stick: Callable[[float, float, float], float], a: float) -> float:
     """H_a of a mixture, anew from its weights."""
+    law = getattr(law, "law", law)
+    assert isinstance(law, ProjectedRemoval | Mixture)
     total = law.missing
-    for weight, one in zip(law.weights, law.laws, strict=True):
-        inner = getattr(one, "law", one)
-        assert isinstance(inner, Removal | ExchangedRecord)
-        total += weight * stick(a, inner.rate, inner.shift)
+    for weight, (rate, shift) in zip(law.weights, pairs_of(law), strict=True):
+        total += weight * stick(a, rate, shift)
     return float(total)
+
+
+def pairs_of(law: ProjectedRemoval | Mixture) -> list[tuple[float, float]]:
+    """Rate and shift of every part."""
+    if isinstance(law, ProjectedRemoval):
+        return [(law.rate, shift) for shift in law.shifts]
+    return [(cast(ExchangedRecord, one).rate, cast(ExchangedRecord, one).shift) for one in law.laws]
 
 
 @pytest.mark.parametrize("k", [2, 10, 400])
@@ -204,9 +212,9 @@ def test_the_gathered_mixture_is_above_the_whole_one_by_little(
     events = 2 if relation == "substitute" else 1
     step = Step(noise_multiplier=1.5, sample_rate=0.05)
     law = release_by_signs(step, relation, dimension=k).laws[way]
-    assert isinstance(law, Mixture)
-    assert sum(law.weights) + law.missing == pytest.approx(1, abs=1e-12)
-    assert min(law.weights) >= 0
+    mixture = getattr(law, "law", law)
+    assert sum(mixture.weights) + mixture.missing == pytest.approx(1, abs=1e-12)
+    assert min(mixture.weights) >= 0
     radii = np.linspace(1, projection_factor(k, 1e-20, "sign"), 4001)
     weights = -np.diff(np.minimum(1, events * sign_tail(radii, k)), append=0.0)
     for a in LEVELS:
@@ -299,6 +307,25 @@ def test_where_nothing_is_sampled_an_exchange_is_one_vector_of_twice_the_length(
     assert same.upper < other.upper
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.3, 1e-5])
+def test_all_shifts_at_once_have_the_masses_of_one_after_the_other(rate: float) -> None:
+    """Cells of every width, at both ends of the losses and far out, relative to themselves."""
+    shifts = (*np.geomspace(0.02, 4, 30), *np.linspace(4.1, 9, 40))
+    weights = np.exp(-np.linspace(0, 60, 70))
+    law = ProjectedRemoval(rate=rate, shifts=shifts, weights=tuple(weights))
+    one_by_one = Mixture(
+        weights=law.weights, laws=tuple(Removal(rate=rate, shift=m) for m in shifts)
+    )
+    fine = np.geomspace(1e-4, 400, 1500)
+    edges = np.concatenate([[-np.inf], -fine[::-1], [0.0], fine, [np.inf]])
+    for way in (lambda one: one, lambda one: Reversed(law=one)):
+        for found, known in zip(way(law).masses(edges), way(one_by_one).masses(edges), strict=True):
+            assert found == pytest.approx(known, rel=1e-11, abs=1e-290)
+    low, *_, high = law.quantiles(1e-12, 50)
+    p, _ = one_by_one.masses(np.array([-np.inf, low, high, np.inf]))
+    assert max(p[0], p[2]) < 1e-10
+
+
 @pytest.mark.parametrize("tries", [0.5, float("nan")])
 def test_fewer_tries_than_one_are_refused(tries: float) -> None:
     with pytest.raises(StudyError, match="tries"):
@@ -323,7 +350,7 @@ def test_the_least_radius_costs_nothing_worth_speaking_of(
     one = release_projected(dimension=k, sample_rate=0.05, noise_multiplier=1.5, count=1)
     law = one.laws[way]
     mixture = getattr(law.above, "law", law.above)
-    assert min(part.shift for part in mixture.laws) >= 2.0**-5 / 1.5
+    assert min(mixture.shifts) >= 2.0**-5 / 1.5
     for a in LEVELS:
         edges = chi(k).isf([1 - 1e-12, 0.999, 0.9, 0.5, 0.1, 1e-3, 1e-8, 1e-16])
         truth = sum(

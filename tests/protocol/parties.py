@@ -18,7 +18,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
@@ -47,8 +46,12 @@ def fixed_keys(name: str, role: str) -> Keys:
         verifying=signing.public_key().public_bytes_raw(),
         sealing=lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw(),
     )
-    opening = MLKEM768X25519PrivateKey(lattice, curve)
-    return Keys(identity=identity, _signing=signing, _opening=opening)
+    return Keys(
+        identity=identity,
+        _signing=signing,
+        _lattice=lattice.private_bytes_raw(),
+        _curve=curve.private_bytes_raw(),
+    )
 
 
 def fixed_opening(name: str) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:

@@ -226,6 +226,14 @@ def test_what_is_sealed_opens_for_its_receiver_in_its_context_and_nowhere_else()
             keys.open(sealed, context)
 
 
+def test_a_key_that_was_put_away_opens_again_and_is_small_meanwhile() -> None:
+    sealed, keys = ONE.seal(b"a secret", b"here"), W.keys[1]
+    for _ in range(2):
+        assert keys.open(sealed, b"here") == b"a secret"
+        keys.put_away()
+        assert "_opening" not in vars(keys)
+
+
 def test_nothing_is_sealed_alike_twice() -> None:
     assert ONE.seal(b"a secret", b"here") != ONE.seal(b"a secret", b"here")
 

@@ -54,6 +54,17 @@ def test_the_very_frame_is_hashed_once_and_a_copy_anew(hashed: list[int]) -> Non
     assert hashed.count(VECTOR) == 3  # and it is recognised only once
 
 
+def test_as_many_are_recognised_as_threads_may_seal_ahead(
+    hashed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever adds up would hash them one after the other, where there are many cores."""
+    monkeypatch.setattr(wire, "_SEALED", wire.Sealed())
+    wire.seal_ahead(8)
+    for data in [large(bytes(SIZE)) for _ in range(9)]:
+        read(data)
+    assert hashed.count(VECTOR) == 9
+
+
 def test_a_copy_is_not_recognised_before_the_frame_itself_either(hashed: list[int]) -> None:
     data = large(bytes(SIZE))
     read(bytes(bytearray(data)))

@@ -163,6 +163,19 @@ def test_a_confirmation_carried_to_who_did_not_wait_for_it_does_not_blame_its_si
         set_up(NODES, at("confirms", lambda frames: [true, *frames]))
 
 
+def test_a_silos_own_confirmation_that_is_carried_back_is_the_relays_doing() -> None:
+    """A silo looks at its own beside the others', where those that a process verified are known."""
+    own: list[bytes] = []
+
+    def carried(phase: str, receiver: int, frames: Any) -> Any:
+        if phase == "confirms" and receiver != 2:
+            own.extend(one for one in frames if sender_of(PAIRWISE, one) == 2)
+        return [*frames, own[0]] if (phase, receiver) == ("confirms", 2) else frames
+
+    with refused("relay", "expected one CONFIRM of silo-2, got a second"):
+        set_up(PAIRWISE, carried)
+
+
 @BOTH
 def test_the_order_of_arrival_does_not_matter(w: World) -> None:
     def backwards(phase: str, receiver: int, frames: Any) -> Any:

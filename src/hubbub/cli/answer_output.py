@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import ANSWERS
 from hubbub.cli.output import say, table
 from hubbub.disk import json_value, read_bytes
 from hubbub.estimation import Expectation
@@ -51,6 +50,8 @@ def _foreseen(expected: Expectation | None) -> tuple[str, str]:
 
 def read_answers(folder: Path) -> dict[str, Any]:
     """The answers in the folder of a run as plain values, by name; none if it asked nothing."""
+    from hubbub.assurance import ANSWERS  # which takes long to import
+
     path = folder / ANSWERS
     return dict(json_value(read_bytes(path))["statistics"]) if path.is_file() else {}
 

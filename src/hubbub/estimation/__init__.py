@@ -8,6 +8,7 @@ silos, budgets or a network: it stands on the study's columns alone.
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox_newton import NewtonCox, cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.levels import Cells, Levels

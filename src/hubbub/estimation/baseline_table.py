@@ -20,6 +20,7 @@ from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import (
     CLEAR,
     at,
+    caution,
     count,
     normal_quantile,
     ratio_interval,
@@ -49,7 +50,7 @@ class Table:
     confidence: float = 0.95
 
     kind = "table"
-    importance = 0.2
+    importance = 0.8
 
     def __post_init__(self) -> None:
         """Refuses an empty table, and one that divides by what it describes."""
@@ -121,7 +122,8 @@ class Table:
             if block[0] < CLEAR * sigma:
                 refused.append(group)
             else:
-                rows += _Described(self, group, block, sigma).rows()
+                wider = float(caution(block[:1] / sigma - CLEAR)[0])
+                rows += _Described(self, group, block, sigma * wider).rows()
         return Answer(
             kind=self.kind,
             title=self.title,

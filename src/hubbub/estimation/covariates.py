@@ -6,6 +6,7 @@ others are compared with.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,14 +89,36 @@ class Covariates:
         )
 
     @property
-    def typical(self) -> tuple[Array, Array]:
-        """(width,) guessed means and variances of the components, the constant first."""
-        means, spreads = [1.0], [0.0]
-        for one in (self.on[place] for place in self.column):
-            share = 0.0 if isinstance(one, Column) else 1.0 / len(one)
-            means.append(share)
-            spreads.append(share * (1 - share) if share else 1 / 9)
-        return np.array(means), np.array(spreads)
+    def moments(self) -> Array:
+        """(width, width) guessed: nothing is correlated, and all classes of a column are alike.
+
+        Numbers have a variance of a ninth of their squared half range.
+        """
+        apart = np.not_equal.outer(self.column, self.column)
+        shares = [
+            0.0 if isinstance(one, Column) else 1.0 / len(one)
+            for one in (self.on[place] for place in self.column)
+        ]
+        inner = np.outer(shares, shares) * apart + np.diag([one or 1 / 9 for one in shares])
+        return np.block([[np.ones((1, 1)), np.array([shares])], [np.array([shares]).T, inner]])
+
+    def inside(self, centre: Array) -> Array:
+        """The nearest centre (components,), by column, that is a mean of some records."""
+        number = np.array(self.number)
+        bounded = np.clip(centre, np.where(number, -1.0, 0.0), 1.0)
+        total = np.bincount(self.column, np.where(number, 0.0, bounded))
+        return np.asarray(bounded / np.maximum(total, 1.0)[list(self.column)])
+
+    def radius(self, centre: Array) -> float:
+        """The largest distance of any record's components from a centre (components,)."""
+        square = 0.0
+        for place, one in enumerate(self.on):
+            middle = centre[np.array(self.column) == place]
+            if isinstance(one, Column):
+                square += (1.0 + abs(float(middle[0]))) ** 2
+            else:  # of the class that has the least of the centre, or of the first
+                square += float(middle @ middle) + max(0.0, 1.0 - 2.0 * float(middle.min()))
+        return math.sqrt(square)
 
     def design(self, cells: Cells) -> Array:
         """(n, width) components, nan in what belongs to a missing cell."""

@@ -18,14 +18,15 @@ from hubbub.estimation.answer import Answer, Expectation
 from hubbub.estimation.effects import Effects, answer_of, newton, planned, sandwich
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.patterns import Patterns
-from hubbub.estimation.risk_sets import RiskSets
+from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.study import Column
 
+LEFT_OUT = "records that lack time, event or a covariate are left out"
 _POWER = 0.45
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cox:
+class Cox(OnRiskSets):
     """Hazard ratios between classes; records that lack time, event or a covariate are left out.
 
     Args:
@@ -52,7 +53,7 @@ class Cox:
 
     def __post_init__(self) -> None:
         """Refuses a grid, an event or covariates that are none."""
-        _ = self._sets
+        _ = self.sets
 
     @property
     def title(self) -> str:
@@ -60,31 +61,16 @@ class Cox:
         names = ", ".join(levels.column.name for levels in self.on)
         return f"Cox regression of {self.event.name} over {self.time.name} on {names}"
 
-    @property
-    def size(self) -> int:
-        """How many numbers its block has."""
-        return self._sets.size
-
-    @property
-    def sensitivity(self) -> float:
-        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
-        return self._sets.sensitivity
-
-    @property
-    def diameter(self) -> float:
-        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        return self._sets.diameter
-
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        return self._sets.encode(cells, self._patterns.places(cells))
+        return self.sets.encode(cells, self._patterns.places(cells))
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
         As if all patterns were alike, a third had the event and a third left before the horizon.
         """
-        bins, patterns = self._sets.bins, len(self._patterns)
+        bins, patterns = self.sets.bins, len(self._patterns)
         each = max(records / patterns, 1.0)
         events = np.full((patterns, bins), each / 3 / bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
@@ -93,19 +79,19 @@ class Cox:
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(len(self._patterns), self._sets.width)
-        events, at_risk = blocks @ self._sets.events.T, blocks @ self._sets.at_risk[:-1].T
+        blocks = sums.reshape(len(self._patterns), self.sets.width)
+        events, at_risk = blocks @ self.sets.events.T, blocks @ self.sets.at_risk[:-1].T
         found = _Score(self, events, at_risk, sigma).fit()
         names = self._patterns.names
-        left_out = "records that lack time, event or a covariate are left out"
-        return answer_of(self, found, names, ["hazard ratio"] * len(names), left_out)
+        return answer_of(self, found, names, ["hazard ratio"] * len(names), LEFT_OUT)
 
     @property
     def _patterns(self) -> Patterns:
         return Patterns(on=self.on)
 
     @property
-    def _sets(self) -> RiskSets:
+    def sets(self) -> RiskSets:
+        """How its times are summed."""
         return RiskSets(
             time=self.time,
             event=self.event,
@@ -119,7 +105,7 @@ class _Score:
     """The partial likelihood of noisy events and numbers at risk, (patterns, bins) each."""
 
     def __init__(self, asked: Cox, events: Array, at_risk: Array, sigma: float) -> None:
-        self._sets, self._design = asked._sets, asked._patterns.design  # noqa: SLF001
+        self.sets, self._design = asked.sets, asked._patterns.design  # noqa: SLF001
         self._events, self._exposed = events, at_risk - events / 2
         self._sigma = sigma
         self._total = events.sum(axis=0)
@@ -147,10 +133,10 @@ class _Score:
         ratios = np.exp(self._design @ effects)
         hazard = np.maximum(self._total, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
         means = self._weights(effects).T @ self._design
-        exposed = self._sets.at_risk[:-1] - self._sets.events / 2
+        exposed = self.sets.at_risk[:-1] - self.sets.events / 2
         noise = np.zeros((len(effects), len(effects)))
         for x, ratio in zip(self._design, ratios, strict=True):
             apart = (x - means).T
-            rows = apart @ self._sets.events - (apart * hazard * ratio) @ exposed
+            rows = apart @ self.sets.events - (apart * hazard * ratio) @ exposed
             noise += rows @ rows.T
         return np.asarray(self._sigma**2 * noise)

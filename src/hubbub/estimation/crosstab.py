@@ -12,11 +12,10 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Estimate, Expectation, NoisyTest
-from hubbub.estimation.intervals import CLEAR, count, normal_quantile, share
+from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
 from hubbub.estimation.levels import Array, Cells, Levels, one_hot
 
 
@@ -90,7 +89,8 @@ class Crosstab:
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        clear = float(sums.sum()) >= self._least(sigma)
+        margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
+        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
         return Answer(
             kind=self.kind,
@@ -133,6 +133,8 @@ def chi_square(counts: Array, sigma: float) -> NoisyTest:
         counts: (rows, columns) with independent noise.
         sigma: its standard deviation.
     """
+    from scipy.special import chdtrc  # which takes long to import
+
     total = counts.sum()
     down, across = (_shares(counts.sum(axis=axis) / total) for axis in (1, 0))
     left = np.eye(len(down)) - np.outer(down, np.ones(len(down)))

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import ndtr
 
 from hubbub.estimation.answer import Answer, Estimate, Expectation
-from hubbub.estimation.intervals import normal_quantile
+from hubbub.estimation.intervals import caution, normal_quantile
 from hubbub.estimation.levels import Array
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
@@ -173,6 +172,8 @@ def told(effects: Effects) -> list[int]:
 
 def two_sided(z: float) -> float:
     """The p-value of an effect that is z standard errors away from none."""
+    from scipy.special import ndtr  # which takes long to import
+
     return float(2 * ndtr(-abs(z)))
 
 
@@ -186,11 +187,16 @@ def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0)
         first: components before this one are no effects: an intercept.
     """
     inverse = np.linalg.inv(information)
-    covariance = inverse + inverse @ noise @ inverse
+    added = inverse @ noise @ inverse
+    sampling, variance = np.diag(inverse), np.diag(added)
+    # The information has about half of the noise of the score, and decides what is told.
+    margins = 2.0 * (1.0 - variance / sampling / _MOST) / np.sqrt(np.maximum(variance, 1e-300))
+    wider = caution(margins)
+    covariance = inverse + added * np.outer(wider, wider)
     return Effects(
         values=np.asarray(values[first:]),
         covariance=np.asarray(covariance[first:, first:]),
-        sampling=np.diag(inverse)[first:],
+        sampling=sampling[first:],
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubbub.estimation.answer import Answer, Estimate, Expectation
-from hubbub.estimation.intervals import CLEAR, count, normal_quantile, share
+from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
 from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot
 from hubbub.study import Column
 
@@ -79,7 +79,8 @@ class Histogram:
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        clear = float(sums.sum()) >= CLEAR * sigma * math.sqrt(self.size)
+        margin = float(sums.sum()) / (sigma * math.sqrt(self.size)) - CLEAR
+        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
         return Answer(
             kind=self.kind,
             title=self.title,

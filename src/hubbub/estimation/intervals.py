@@ -5,6 +5,9 @@ are kept at which an unbiased difference T(p) = numerator - p denominator lies w
 standard deviations, whose variance at p holds both sampling and noise. Nothing is divided by a
 noisy number, so they hold also where that number is small; they are Fieller's (1954) and Wilson's
 (1927) intervals in one.
+
+What is told only above a limit may be above it by its noise. `caution` widens the noise of what is
+close to its limit, so that of what is told as many intervals hold as they say.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import ndtri
 
 from hubbub.estimation.answer import Estimate
 from hubbub.estimation.levels import Array
@@ -24,7 +26,36 @@ CLEAR = 5.0
 
 def normal_quantile(confidence: float) -> float:
     """How many standard deviations a two-sided interval of this confidence reaches."""
+    from scipy.special import ndtri  # which takes long to import
+
     return float(-ndtri((1.0 - confidence) / 2.0))
+
+
+_LEAST_MARGIN, _HALVINGS = 0.05, 60
+
+
+def caution(margins: Array, z: float = 1.96) -> Array:
+    """How many times wider noise is to be taken where answers are told only above a limit.
+
+    The lower end of an interval for the mean of a normal number that is seen only where it is above
+    a limit (its law is cut off there), over that of one that is always seen.
+
+    Args:
+        margins: how far above the limit, in standard deviations of the noise.
+        z: standard deviations that the intervals reach.
+
+    Returns:
+        As many factors, 1 far above the limit.
+    """
+    from scipy.special import log_ndtr
+
+    above = np.maximum(margins, _LEAST_MARGIN)
+    low, high = above - 200.0, above  # of the mean, less the limit
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        below = log_ndtr(middle - above) - log_ndtr(middle) < log_ndtr(-z)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.maximum((above - low) / z, 1.0)
 
 
 def ratio_interval(

@@ -94,8 +94,8 @@ class Linear:
         As if nothing were correlated, numbers had a variance of a ninth of their squared half
         range and all classes were alike.
         """
-        means, spreads = self._covariates.typical
-        moments = np.diag([*(spreads + 1e-12), 1 / 9]) + np.outer([*means, 0.0], [*means, 0.0])
+        moments = np.pad(self._covariates.moments, (0, 1))
+        moments[-1, -1] = 1 / 9
         found = self._fit(moments * max(records, 1.0), sigma)
         return planned(found, sigma, "effect on half of the outcome's range")
 

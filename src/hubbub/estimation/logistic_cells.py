@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Expectation
@@ -90,6 +89,8 @@ class Logistic:
 
     def _fit(self, counts: Array, sigma: float) -> Effects | None:
         """Intercept and effects from (patterns, 2) noisy counts."""
+        from scipy.special import expit  # which takes long to import
+
         x = np.column_stack([np.ones(len(counts)), self._patterns.design])
         total = counts.sum(axis=1)
 

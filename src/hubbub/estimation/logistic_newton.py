@@ -1,35 +1,27 @@
-"""Logistic regression on numbers, by a few Newton steps on noisy sums.
+"""Logistic regression on numbers, by a few noisy sums of scores.
 
-Theory of operation (after Avella-Medina, Bradshaw, Loh 2023). With w = (1, covariates), |w|^2 <= W,
+Theory of operation. With w = (1, covariates), |w|^2 <= W,
 a record sends its part (y - m) w of the score and, scaled by sqrt(11 / W), its part m (1 - m) w w'
 of the information: where one is long the other is short, so the second costs nothing
-(docs/privacy.md P23). Each sum moves the parameters by a Newton step. The last sum's root has the
-covariance H^-1 (H + sigma^2) H^-1; what the step left over is of second order.
+(docs/privacy.md P23).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Expectation
 from hubbub.estimation.covariates import Covariates
-from hubbub.estimation.effects import LEFT_OUT, Effects, answer_of, planned, sandwich
+from hubbub.estimation.effects import LEFT_OUT, answer_of
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.logistic_cells import Logistic
+from hubbub.estimation.newton_sums import ROUNDS, Scored, Triangle, foreseen, together
 from hubbub.estimation.statistic import Parameters
 from hubbub.study import Column
-
-ROUNDS = 4
-_LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
-_FAR = 1.0  # a last step of this length, on covariates in [-1, 1], is no convergence
-_CLEAR = 4.0  # standard deviations of its noise that the information must have everywhere
 
 
 def logistic(
@@ -95,7 +87,7 @@ class NewtonLogistic:
     @property
     def size(self) -> int:
         """How many numbers its block has: the score's, then the information's."""
-        return self._width + len(self._pairs[0])
+        return self._covariates.width + self._triangle.size
 
     @property
     def sensitivity(self) -> float:
@@ -110,23 +102,24 @@ class NewtonLogistic:
     @property
     def start(self) -> Parameters:
         """Parameters of the first sum: no effects."""
-        return np.zeros(self._width, np.float32)
+        return np.zeros(self._covariates.width, np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
         """The blocks of n records at these parameters, (n, size)."""
+        from scipy.special import expit  # which takes long to import
+
         w = self._covariates.design(cells)
         place = Levels(column=self.outcome).places(cells)
         unknown = np.isnan(w).any(axis=1) | (place < 0)
         w[unknown] = 0.0
         with np.errstate(all="ignore"):
             mean = expit(np.nan_to_num(w @ parameters.astype(np.float64)))
-        left, right = self._pairs
-        squares = (mean * (1 - mean))[:, None] * w[:, left] * w[:, right] * self._lengths
+        squares = self._scale * self._triangle.squares(mean * (1 - mean), w)
         return np.column_stack([(place - mean)[:, None] * w, squares])
 
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
         """The parameters after a noisy sum that was taken at `parameters`."""
-        step = np.clip(self._step(sums, sigma)[0], -_LARGEST_STEP, _LARGEST_STEP)
+        step = self.scored(sums, sigma, parameters).step
         return (parameters + step).astype(np.float32)
 
     def expected(self, records: float, sigma: float) -> Expectation:
@@ -135,61 +128,41 @@ class NewtonLogistic:
         As if nothing were correlated, numbers had a variance of a ninth of their squared half
         range, all classes were alike and a quarter of records had the outcome.
         """
-        means, spreads = self._covariates.typical
-        information = 3 / 16 * max(records, 1.0) * (np.diag(spreads) + np.outer(means, means))
-        return planned(
-            self._effects(means * 0.0, information, sigma),
+        moments = self._covariates.moments
+        made_up = np.concatenate([0.0 * moments[0], self._scale * self._triangle.entries(moments)])
+        return foreseen(
+            self.scored(3 / 16 * max(records, 1.0) * made_up, sigma, self.start),
             sigma,
             "logarithm of an odds ratio over half of a column's range",
+            first=1,
         )
 
-    def answer_at(self, sums: Array, sigma: float, parameters: Parameters) -> Answer:
-        """The answer from the last noisy sum, taken at `parameters`."""
-        step, information = self._step(sums, sigma)
-        near = bool(np.abs(step).max() <= _FAR)
-        found = self._effects(parameters + step, information, sigma) if near else None
+    def answer_from(self, sums: Array, sigma: float) -> Answer:
+        """The answer from all noisy sums, (rounds, size)."""
+        found = together(self, sums, sigma, first=1)
         names = self._covariates.names
         per_unit = found and found.per(self._covariates.per_unit)
         return answer_of(self, per_unit, names, ["odds ratio"] * len(names), LEFT_OUT)
 
-    def _step(self, sums: Array, sigma: float) -> tuple[Array, Array]:
-        """A Newton step, shortened where the noise is as large as the information; and that."""
-        left, right = self._pairs
-        information = np.zeros((self._width, self._width))
-        information[left, right] = sums[self._width :] / self._lengths
-        information += np.triu(information, 1).T
-        values, vectors = np.linalg.eigh(information)
-        least = self._noise_of_information(sigma)
-        solved = (vectors.T @ sums[: self._width]) / np.maximum(values, least)
-        return np.asarray(vectors @ solved), information
-
-    def _noise_of_information(self, sigma: float) -> float:
-        """About the largest eigenvalue that noise alone makes."""
-        return sigma * math.sqrt((1.0 + len(self.on)) / 11.0) * math.sqrt(2.0 * self._width)
-
-    def _effects(self, values: Array, information: Array, sigma: float) -> Effects | None:
-        """All but the intercept, if the information stands out from its noise everywhere."""
-        least = float(np.linalg.eigvalsh(information)[0])
-        if least < _CLEAR * self._noise_of_information(sigma):
-            return None
-        return sandwich(values, information, sigma**2 * np.eye(self._width), first=1)
+    def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
+        """What a sum says of the effects, the intercept first, that was taken at `parameters`."""
+        width, scale = self._covariates.width, self._scale
+        return Scored(
+            at=parameters.astype(np.float64),
+            score=sums[:width],
+            information=self._triangle.matrix(sums[width:]) / scale,
+            noise=sigma**2 * np.eye(width),
+            blur=sigma / scale,
+        )
 
     @property
-    def _width(self) -> int:
-        return self._covariates.width
+    def _triangle(self) -> Triangle:
+        return Triangle(width=self._covariates.width)
 
-    @cached_property
-    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The entries of w w' that are sent."""
-        left, right = np.triu_indices(self._width)
-        return np.asarray(left), np.asarray(right)
-
-    @cached_property
-    def _lengths(self) -> Array:
-        """What each of them is multiplied by: a triangle as long as the whole matrix."""
-        left, right = self._pairs
-        whole = np.where(left == right, 1.0, math.sqrt(2.0))
-        return np.asarray(whole * math.sqrt(11.0 / (1.0 + len(self.on))))
+    @property
+    def _scale(self) -> float:
+        """What the information is multiplied by (docs/privacy.md P23)."""
+        return math.sqrt(11.0 / (1.0 + len(self.on)))
 
     @property
     def _covariates(self) -> Covariates:

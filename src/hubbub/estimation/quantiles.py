@@ -15,7 +15,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation
-from hubbub.estimation.intervals import CLEAR, normal_quantile, share
+from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.study import Column
@@ -105,8 +105,9 @@ class Quantiles:
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        totals = self._code.totals
-        clear = totals[-1] @ sums >= CLEAR * sigma * float(np.linalg.norm(totals[-1]))
+        last = self._code.totals[-1]
+        margin = float(last @ sums) / (sigma * float(np.linalg.norm(last))) - CLEAR
+        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
         return Answer(
             kind=self.kind,
             title=self.title,

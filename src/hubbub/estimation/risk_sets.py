@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.levels import Array, Cells
+from hubbub.estimation.levels import Array, Cells, one_hot
 from hubbub.estimation.prefix_coding import PrefixCode
 from hubbub.study import Column
 
@@ -46,11 +46,11 @@ class RiskSets:
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
-        low, high = self.time.bounds
+        high = self.time.bounds[1]
         if len(self.edges) < 3 or min(np.diff(self.edges)) <= 0:
             raise self._refusal("at least three increasing edges", list(self.edges))
-        if self.edges[0] < low or self.edges[-1] > high:
-            raise self._refusal(f"edges between {low:g} and {high:g}", list(self.edges))
+        if self.edges[-1] > high:
+            raise self._refusal(f"edges up to {high:g}", list(self.edges))
         if len(self.event.categories) != 2:
             raise self._refusal("an event of two categories", self.event.name)
 
@@ -81,12 +81,9 @@ class RiskSets:
 
     def encode(self, cells: Cells, group: NDArray[np.int64]) -> Array:
         """The blocks of n records, (n, size); zeros where time, event or group is missing."""
-        low, high = self.time.bounds
-        times, ended = np.clip(cells[self.time.name], low, high), cells[self.event.name]
-        place = np.searchsorted(np.asarray(self.edges[1:]), times, side="left")
-        died = (ended >= 1) & (ended < 2)
-        known = (group >= 0) & ~np.isnan(times) & (died | ((ended >= 0) & (ended < 1)))
-        event = known & died & (place < self.bins)
+        place, died, seen = self._seen(cells)
+        known = (group >= 0) & seen
+        event = known & died
         blocks = np.column_stack(
             [
                 self._events.encode(np.where(event, self.bins - 1 - place, -1)),
@@ -97,6 +94,27 @@ class RiskSets:
         rows = np.flatnonzero(known)
         stacked[rows, group[rows]] = blocks[rows]
         return stacked.reshape(len(blocks), self.size)
+
+    def followed(self, cells: Cells) -> tuple[Array, Array]:
+        """(n, bins) 1 in the bin of the event; and what part of each bin a record was at risk.
+
+        Half of the bin of its event: times may be rounded to the grid.
+        """
+        place, died, known = self._seen(cells)
+        event = one_hot(np.where(died, place, -1), self.bins)
+        starts, ends = np.asarray(self.edges[:-1]), np.asarray(self.edges[1:])
+        times = np.where(known, cells[self.time.name], starts[0])[:, None]
+        present = np.clip((np.clip(times, starts[0], ends[-1]) - starts) / (ends - starts), 0, 1)
+        return event, np.where(event > 0, 0.5, present)
+
+    def _seen(self, cells: Cells) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.bool_]]:
+        """The bin of each record's time, whether it had the event there; what is known at all."""
+        low, high = self.time.bounds
+        times, ended = np.clip(cells[self.time.name], low, high), cells[self.event.name]
+        place = np.searchsorted(np.asarray(self.edges[1:]), times, side="left")
+        died = (ended >= 1) & (ended < 2)
+        known = ~np.isnan(times) & (died | ((ended >= 0) & (ended < 1)))
+        return place, known & died & (place < self.bins), known
 
     @cached_property
     def events(self) -> Array:
@@ -122,3 +140,27 @@ class RiskSets:
         return StudyError(
             f"expected {expected} for times in column {self.time.name}, found {found}; correct it"
         )
+
+
+class OnRiskSets:
+    """A statistic whose block is that of risk sets."""
+
+    @property
+    def sets(self) -> RiskSets:
+        """How its times are summed."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return self.sets.size
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
+        return self.sets.sensitivity
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return self.sets.diameter

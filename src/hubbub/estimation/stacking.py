@@ -88,11 +88,11 @@ class _Part(NamedTuple):
             return self.unit * self.asked.encode_at(cells, parameters[self.own])
         return self.unit * self.asked.encode(cells)
 
-    def answer(self, noisy: Array, sigma: float, parameters: Parameters) -> Answer:
+    def answer(self, noisy: Array, sigma: float) -> Answer:
         """What all noisy sums, (rounds, size), say."""
         mine = noisy[:, self.place] / self.unit
         if isinstance(self.asked, Iterated):
-            return self.asked.answer_at(mine[-1], sigma / self.unit, parameters[self.own])
+            return self.asked.answer_from(mine, sigma / self.unit)
         error = sigma / self.unit / math.sqrt(len(mine))
         return self.asked.answer(mine.mean(axis=0), error)
 
@@ -204,9 +204,7 @@ class Stacked:
             for part in self._parts()
         }
 
-    def answers(
-        self, noisy: Sequence[Array], sigma: float, parameters: Parameters | None = None
-    ) -> dict[str, Answer]:
+    def answers(self, noisy: Sequence[Array], sigma: float) -> dict[str, Answer]:
         """What the noisy sums say.
 
         Args:
@@ -214,7 +212,6 @@ class Stacked:
             sigma: standard deviation of all noise in each of their numbers. Rounding onto a secure
                 sum's grid adds a twelfth of a squared step for each silo, against shares of at
                 least three steps: less than 1 % of the variance, which callers may leave out.
-            parameters: at which the last sum was taken; None where one sum is all.
 
         Raises:
             StudyError: sums of another number or length.
@@ -224,9 +221,8 @@ class Stacked:
                 f"expected {self.rounds} sums of {self.size} numbers, found "
                 f"{[len(vector) for vector in noisy]}; hand over all sums of the study"
             )
-        at = self.start if parameters is None else parameters
         sums = np.asarray(noisy, dtype=np.float64)
-        return {part.name: part.answer(sums, sigma, at) for part in self._parts()}
+        return {part.name: part.answer(sums, sigma) for part in self._parts()}
 
     def _parts(self) -> Iterator[_Part]:
         """Each question with its scale, and its places in the vector and in the parameters."""

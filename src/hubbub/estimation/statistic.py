@@ -81,5 +81,5 @@ class Iterated(Statistic, Protocol):
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
         """The parameters after a noisy sum that was taken at `parameters`."""
 
-    def answer_at(self, sums: Array, sigma: float, parameters: Parameters) -> Answer:
-        """The answer from the last noisy sum, taken at `parameters`."""
+    def answer_from(self, sums: Array, sigma: float) -> Answer:
+        """The answer from all noisy sums, (rounds, size), the first of them taken at `start`."""

@@ -17,14 +17,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
 
 from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
-from hubbub.estimation.intervals import CLEAR, count, normal_quantile
+from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile
 from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import rising
-from hubbub.estimation.risk_sets import RiskSets
+from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.study import Column
 
 _DRAWS = 2000  # of a band's simulation
@@ -33,7 +32,7 @@ _SEED = 1  # public: bands follow from the noisy sum alone
 
 
 @dataclass(frozen=True, kw_only=True)
-class Survival:
+class Survival(OnRiskSets):
     """Kaplan-Meier curves on a public grid; records without time, event or group are left out.
 
     Args:
@@ -63,7 +62,7 @@ class Survival:
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
-        _ = self._sets
+        _ = self.sets
 
     @property
     def title(self) -> str:
@@ -71,32 +70,17 @@ class Survival:
         groups = f" by {self.by.column.name}" if self.by else ""
         return f"Survival: {self.event.name} over {self.time.name}{groups}"
 
-    @property
-    def size(self) -> int:
-        """How many numbers its block has."""
-        return self._sets.size
-
-    @property
-    def sensitivity(self) -> float:
-        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
-        return self._sets.sensitivity
-
-    @property
-    def diameter(self) -> float:
-        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        return self._sets.diameter
-
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
         everybody = np.zeros(len(cells[self.time.name]), dtype=np.int64)
-        return self._sets.encode(cells, self.by.places(cells) if self.by else everybody)
+        return self.sets.encode(cells, self.by.places(cells) if self.by else everybody)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
         As if a third had the event by the horizon, a third left before it, and both evenly.
         """
-        sets = replace(self._sets, groups=1)
+        sets = replace(self.sets, groups=1)
         each = max(records / len(self._groups), 1.0)
         events = np.full(sets.bins, each / 3 / sets.bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
@@ -119,16 +103,16 @@ class Survival:
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(len(self._groups), self._sets.width)
+        blocks = sums.reshape(len(self._groups), self.sets.width)
         courses = [
-            _Course(self._sets, self._sets.events @ one, self._sets.at_risk @ one, sigma)
+            _Course(self.sets, self.sets.events @ one, self.sets.at_risk @ one, sigma)
             for one in blocks
         ]
         named = list(zip(self._groups, courses, strict=True))
         if self.by:
             named.insert(0, ("", _together(courses)))
         shown = [pair for pair in named if pair[1].length]
-        cut = [name for name, one in shown if one.length < self._sets.bins]
+        cut = [name for name, one in shown if one.length < self.sets.bins]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return Answer(
             kind=self.kind,
@@ -152,7 +136,8 @@ class Survival:
 
     def _rows(self, name: str, course: _Course) -> list[Estimate]:
         z = normal_quantile(self.confidence)
-        records = count(float(course.at_risk[0]), float(course.at_risk_errors[0]), z)
+        error = float(course.at_risk_errors[0] * course.wider[0])
+        records = count(float(course.at_risk[0]), error, z)
         return [replace(records, group=name), *course.median(name, self.time.name, self.confidence)]
 
     @property
@@ -160,7 +145,8 @@ class Survival:
         return self.by.names if self.by else ("",)
 
     @property
-    def _sets(self) -> RiskSets:
+    def sets(self) -> RiskSets:
+        """How its times are summed."""
         return RiskSets(
             time=self.time, event=self.event, edges=self.edges, groups=len(self._groups)
         )
@@ -183,6 +169,14 @@ class _Course:
         """
         length = self.bins_clear_of(_CLEAR)
         return length if 4 * length >= self.sets.bins else 0
+
+    @cached_property
+    def wider(self) -> Array:
+        """(length,) how many times wider the noise is taken, as bins are told that are clear."""
+        errors = self.sigma * np.linalg.norm(self._left, axis=1)
+        clear = np.minimum.accumulate((self.at_risk[:-1] - self.events) / errors - _CLEAR)
+        shown = min(-(-self.sets.bins // 4), self.length)  # are told together
+        return caution(np.minimum(clear, clear[shown - 1])[: self.length])
 
     def bins_clear_of(self, deviations: float) -> int:
         """How many bins come before the first with fewer survivors than so much of their noise."""
@@ -215,7 +209,7 @@ class _Course:
     @property
     def noise(self) -> Array:
         """(length,) variance of the cumulative hazard by noise."""
-        return np.asarray(self.sigma**2 * np.sum(self._noise_rows**2, axis=1))
+        return np.asarray((self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1))
 
     @cached_property
     def greenwood(self) -> Array:
@@ -247,7 +241,7 @@ class _Course:
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
-        rows = self._noise_rows * self.sigma
+        rows = self._noise_rows * (self.sigma * self.wider)[:, None]
         covariance = rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood)
         errors = np.sqrt(np.diag(covariance))
         correlation = covariance / np.outer(errors, errors) + 1e-9 * np.eye(self.length)
@@ -319,6 +313,8 @@ def log_rank(courses: list[_Course], sigma: float) -> NoisyTest:
         courses: of at least two groups.
         sigma: standard deviation of the noise in their sums.
     """
+    from scipy.special import chdtrc  # which takes long to import
+
     found = _compared(courses, sigma)
     degrees = len(courses) - 1
     statistic = quadratic_form(found.excess, found.covariance, degrees)

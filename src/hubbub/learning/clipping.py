@@ -2,8 +2,8 @@
 
 Theory of operation (docs/privacy.md P14). Let g be one record's gradient as it is stored: a vector
 of m <= 2^32 floats of the model's dtype, or the exact outer product of two such vectors; of sums of
-products, which are kept in float64, P21 says the same. Its
-contribution to the sum is c*g, and the claim is |c*g| <= clip in exact arithmetic:
+products P21 says the same. Its contribution to the sum is c*g, and the claim is |c*g| <= clip in
+exact arithmetic:
 
 1. Squares are accumulated in float64. Those of float32 numbers are exact there and neither overflow
    nor vanish; float64 numbers are divided by the largest of the record first. Sums of at most m
@@ -23,7 +23,8 @@ records that are not clipped at all; it biases the sum by one part in a million.
 
 What is *not* covered: adding up n contributions rounds too. The returned vector is the exact sum
 plus an error of L2 norm at most n (n + 2) 2^-24 clip in float32 (2^-53 in float64), in the worst
-case; in practice about sqrt(n) 2^-24 clip. A certificate must add it to the sensitivity.
+case (of sums of t products each, sqrt(t) n (t n + 4) 2^-24: P21); in practice about sqrt(n) 2^-24
+clip. A certificate must add it to the sensitivity.
 
 A record whose norm is not finite gets the factor 0. This file knows no model.
 """

@@ -1,17 +1,23 @@
-"""The frozen layers of a study: public convolutions, from a file that it names with its hash.
+"""The frozen layers of a study: a public module, its weights from a file that it names with a hash.
 
-Everybody's features are the same because everybody's file is. Images go in, rows of features come
-out, once per data set; the model that is trained never sees the images. The features are kept by
-what they depend on: layers, weights and records. They are private, so their folder stays on the
-silo's machine, readable by its owner only.
+Everybody's features are the same because everybody's file is. Records go in, rows of features come
+out, once per data set; the model that is trained sees these alone. Without a module of the study's
+own they are convolutions, whose features are kept by what they depend on: layers, weights and
+records. They are private, so their folder stays on the silo's machine, readable by its owner only.
+
+A module of the study's own takes one record at a time, so that a record's features depend on that
+record alone (docs/privacy.md A2); one at which it raises has the features zero. What its code does
+cannot be told from a file's name, so its features are not kept.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +27,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hubbub.errors import DataError, IntegrityError, ModelError
+from hubbub.learning.inspection import buffers_unchanged
 from hubbub.learning.model_file import read_pinned
-from hubbub.study import Frozen, Records, data_folder
+from hubbub.learning.models import module_from
+from hubbub.study import Frozen, Records, attempted, data_folder, named_object
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
+_LOG = logging.getLogger(__name__)
 _CHUNK = 256  # records whose features are computed at once
 
 
@@ -39,7 +48,8 @@ def through_frozen(
 
     Args:
         frozen: of the study's model.
-        records: images (n, channels, height, width) where there are frozen layers.
+        records: images (n, channels, height, width) where there are frozen layers, or what the
+            module of the study takes.
         folder: what the path of the weights is relative to; the current directory if None.
         cache: folder of the features; `features` beside downloaded data if None.
 
@@ -48,7 +58,7 @@ def through_frozen(
 
     Raises:
         IntegrityError: the file of the weights is missing or another one.
-        ModelError: the file does not hold convolutions.
+        ModelError: the file does not hold convolutions, or what the module needs.
         DataError: the layers cannot take the records.
 
     >>> records = Records(inputs=np.ones((4, 2), np.float32), targets=np.zeros(4, np.float32))
@@ -59,6 +69,8 @@ def through_frozen(
         return records
     layers = frozen_layers(frozen, folder or Path())
     images = torch.from_numpy(records.inputs)
+    if frozen.module:
+        return records.with_inputs(_one_by_one(layers, images))
     try:
         features = frozen_features(layers, images, cache or data_folder() / "features")
     except RuntimeError:
@@ -71,13 +83,64 @@ def through_frozen(
 
 
 def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
-    """Convolutions conv1, conv2, … of a file, each with ReLU and max-pooling 3/2; then a row."""
+    """The study's module; or convolutions conv1, conv2, …, each with ReLU and max-pooling 3/2."""
     tensors = read_pinned(folder / frozen.weights, frozen.sha256)
-    names = [f"conv{number}" for number in range(1, 1 + _convolutions(tensors, frozen.weights))]
     layers: list[nn.Module] = [Normalise(frozen.mean, frozen.std)] if frozen.mean else []
+    if frozen.module:
+        module = _with_weights(frozen, tensors)
+        return nn.Sequential(*layers, module).requires_grad_(False).eval()
+    names = [f"conv{number}" for number in range(1, 1 + _convolutions(tensors, frozen.weights))]
     for name in names:
         layers += [_convolution(tensors, name), nn.ReLU(), nn.MaxPool2d(3, 2)]
     return nn.Sequential(*layers, nn.Flatten()).requires_grad_(False)
+
+
+def _with_weights(frozen: Frozen, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
+    """The study's module with the weights of the file, all of them and no others, in float32."""
+    module = module_from(frozen.module, named_object(frozen.module, "model.frozen.module"))
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError:
+        own = module.state_dict()
+        strange = sorted(
+            name
+            for name in own.keys() | tensors.keys()
+            if name not in own or name not in tensors or own[name].shape != tensors[name].shape
+        )
+        raise ModelError(
+            f"expected {frozen.weights} to hold the names and shapes of {frozen.module}, found "
+            f"other ones for {strange[:4]}; save the module's state_dict"
+        ) from None
+    return module.float()
+
+
+@torch.no_grad()
+def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]:
+    """Rows of features, each of one record; zero where the module raises."""
+    with buffers_unchanged(module):
+        made_up, raised = attempted(lambda: module(torch.zeros(1, *records.shape[1:])).flatten(1))
+        if raised:
+            raise DataError(
+                f"expected model.frozen.module to take records of shape "
+                f"{tuple(records.shape[1:])}, found that it raised {raised} on zeros; correct one"
+            )
+        features = np.zeros((len(records), made_up.shape[1]), np.float32)
+        fails = 0
+        for number, record in enumerate(records.unsqueeze(1)):
+            found, raised = attempted(partial(_row, module, record, made_up.shape))
+            if raised:
+                fails += 1
+            else:
+                features[number] = found
+    if fails:
+        _LOG.warning("the frozen module raised on %d records, whose features are zero", fails)
+    return features
+
+
+def _row(module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The features of a batch of one record, of that shape or an error."""
+    row: NDArray[np.float32] = module(record).float().reshape(shape)[0].numpy()
+    return row
 
 
 def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:

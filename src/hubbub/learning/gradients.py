@@ -27,7 +27,7 @@ from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
 from hubbub.learning.linear_chain import chain_of, chain_parts
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
-from hubbub.learning.per_record import Part, Source, Stack, formed, total_norms
+from hubbub.learning.per_record import Part, Products, Source, Stack, formed, total_norms
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")
@@ -225,8 +225,13 @@ def loop_parts(
     return [(name, Stack(gradients=g.to_dense()[None])) for name, g in named if g is not None]
 
 
-def affordable(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors, method: str) -> int:
-    """How many records' gradients the method can hold at once, as a few made-up ones show."""
+def affordable(
+    model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors, method: str
+) -> tuple[int, int]:
+    """How many records' gradients the method can hold at once, as a few made-up ones show.
+
+    And of how many products, at most, one is the sum where it is added without being made.
+    """
     batch = batch_of(inputs, targets)
     form = _form(method, model, loss, layout_of(model), batch)
     if form is None:
@@ -234,7 +239,8 @@ def affordable(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors, 
     piece = batch.piece(0, form.first)
     with torch.enable_grad():
         parts = [(name, formed(given)) for name, given in form.parts(piece)]
-    return min(_affordable(parts, piece.size), form.most)
+    products = [part.right.shape[1] for _, part in parts if isinstance(part, Products)]
+    return min(_affordable(parts, piece.size), form.most), max(products, default=1)
 
 
 def _summed(

@@ -21,7 +21,7 @@ from math import sqrt
 import torch
 from torch import nn
 
-_FLOOR = 0.2  # in largest eigenvalues of a matrix of noise alone
+FLOOR = 0.2  # in largest eigenvalues of a matrix of noise alone
 _CONSTANT = 0.5  # what the constant is of z
 _SECOND = 0.6  # the length of a record's part in z z'; that in z times target is the rest
 _FIRST = sqrt(1 - _SECOND**2)
@@ -63,13 +63,13 @@ class LinearProbe(nn.Module):
         return self._known[-1]
 
 
-def least_squares(second: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+def least_squares(second: torch.Tensor, first: torch.Tensor, floor: float = FLOOR) -> torch.Tensor:
     """The weights (outputs, width) from both sums as they were released."""
     kind, width = first.dtype, len(second)
     second, first = second.double() / _SECOND, first.double() / _FIRST
     noise = ((second - second.T).square().sum() / (2 * width * (width - 1))).sqrt()
     even = (second + second.T) / 2
-    least = _FLOOR * noise * sqrt(2 * width) + _LEAST * even.diagonal().mean().abs() + 1e-30
+    least = floor * noise * sqrt(2 * width) + _LEAST * even.diagonal().mean().abs() + 1e-30
     values, vectors = torch.linalg.eigh(even)
     found: torch.Tensor = first @ vectors / values.clamp(min=float(least)) @ vectors.T
     return found.to(kind)

@@ -81,7 +81,7 @@ def build_model(
         )
     if kind == LINEAR_PROBE:
         return LinearProbe(math.prod(inputs), outputs)
-    with _seeded(seed):
+    with seeded_by(seed):
         if kind == "logistic":
             layers = _logistic(inputs, outputs, bias)
         elif kind == "mlp":
@@ -96,7 +96,7 @@ def build_model(
 
 
 @contextmanager
-def _seeded(seed: bytes) -> Iterator[None]:
+def seeded_by(seed: bytes) -> Iterator[None]:
     """Let torch's CPU generator follow from `seed` inside the block."""
     with borrowed() as generator:
         generator.manual_seed(int.from_bytes(hashlib.sha256(seed).digest()[:8], "big"))
@@ -185,18 +185,22 @@ def _factory(kind: str) -> Callable[..., nn.Module]:
     factory = named_object(kind, "model.kind")
 
     def build(inputs: tuple[int, ...], outputs: int) -> nn.Module:
-        made = _called(factory, inputs, outputs)
-        model, raised = attempted(made, quotes=True)  # it sees public numbers only
-        if raised:
-            raise StudyError(
-                f'expected "{kind}" to return a torch.nn.Module for inputs = {inputs} and outputs '
-                f"= {outputs}, it raised {raised}"
-            )
-        if isinstance(model, nn.Module):
-            return model
-        raise StudyError(f'expected "{kind}" to return a torch.nn.Module, found {type(model)}')
+        shapes = f" for inputs = {inputs} and outputs = {outputs}"
+        return module_from(kind, _called(factory, inputs, outputs), shapes)
 
     return build
+
+
+def module_from(name: str, made: Callable[[], object], shapes: str = "") -> nn.Module:
+    """What a user's factory gives, held to being a module."""
+    model, raised = attempted(made, quotes=True)  # it sees public numbers only
+    if raised:
+        raise StudyError(
+            f'expected "{name}" to return a torch.nn.Module{shapes}, it raised {raised}'
+        )
+    if isinstance(model, nn.Module):
+        return model
+    raise StudyError(f'expected "{name}" to return a torch.nn.Module, found {type(model)}')
 
 
 def _called(factory: Callable[..., nn.Module], *shapes: object) -> Callable[[], nn.Module]:

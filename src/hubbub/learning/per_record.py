@@ -21,7 +21,7 @@ import torch
 from torch.nn import functional
 
 _STRIPE = 2**18  # numbers whose copies stay in the cache
-_SMALLER = 1  # how often what Gram matrices take must fit into what stored gradients take
+_MOST = 64  # products of one record that are not made into its gradient
 
 
 def norms_of(values: torch.Tensor) -> torch.Tensor:
@@ -77,58 +77,85 @@ class Outer:
 
 @dataclass(frozen=True, kw_only=True)
 class Products:
-    """gradient_i = sum_t left_it (x) right_it, never made; both sides are float64.
+    """gradient_i = sum_t left_it (x) right_it, never made, of products that do not cancel.
 
-    Products may cancel, so that a float32 Gram matrix would say a norm that is too small, and a
-    float32 sum would round by what has cancelled. In float64 the squared norm errs by less than a
-    known part of (sum_t |left_it| |right_it|)^2, which is added to it: the norm is never too small,
-    and a gradient that is tiny beside its products is clipped by what they round (docs/privacy.md
-    P21).
+    Given products may: then a float32 Gram matrix would say a norm that is too small, and a float32
+    sum would round by what has cancelled. So they are exchanged in float64 for others of the same
+    sum, in which the right sides are short and all but orthogonal: the left sides' lengths then
+    make the gradient's, and float32 can add them up (docs/privacy.md P21). A gradient that is tiny
+    beside the given products is clipped by what these round.
     """
 
-    left: torch.Tensor
-    right: torch.Tensor
-    wide: bool  # whether they were float64 before, whose products may overflow or vanish
+    left: torch.Tensor  # (n, t, rows) in float64
+    right: torch.Tensor  # (n, t, columns)
+    lengths: torch.Tensor  # (n,) in float64: never below that of the gradient
 
     @classmethod
     def of(cls, left: torch.Tensor, right: torch.Tensor) -> Products:
-        """From numbers of either type, of which copies are kept: `add_to` writes over them."""
-        sides = (one.to(torch.float64, copy=True).contiguous() for one in (left, right))
-        return cls(left=next(sides), right=next(sides), wide=left.dtype == torch.float64)
+        """From numbers of either type: L' R = (S' D L)' Q, with D as the lengths of R's rows.
+
+        S is the Cholesky factor of their cosines and a little of the identity; S Q = R / D.
+        """
+        kind, scale = right.dtype, left.new_ones(1, 1).double()
+        if kind == torch.float64:  # whose products may overflow or vanish
+            left, right, scale = _scaled(left, right)
+        left, right = left.double(), right.double()
+        positions, rows, columns = left.shape[1], left.shape[2], right.shape[2]
+        lefts, rights = torch.bmm(left, left.mT), torch.bmm(right, right.mT)
+        sizes = rights.diagonal(dim1=1, dim2=2).sqrt()
+        inverse = torch.where(sizes > 0, 1 / sizes, sizes)
+        cosines = rights * inverse[:, :, None] * inverse[:, None]
+        lefts = lefts * sizes[:, :, None] * sizes[:, None]
+        little = positions * (rows + columns + 2 * positions**2 + 16) * 2.0**-52
+        squares = (cosines * lefts).sum((1, 2)).clamp(min=0)
+        squares += 1.5 * little * lefts.diagonal(dim1=1, dim2=2).sum(1)
+        cosines.diagonal(dim1=1, dim2=2).add_(little)
+        factor = torch.linalg.cholesky_ex(cosines).L
+        return cls(
+            left=torch.bmm(factor.mT * (sizes * scale)[:, None], left),
+            right=_substituted(factor, inverse, right).to(kind),
+            lengths=squares.sqrt() * scale[..., 0],
+        )
 
     def norms(self) -> torch.Tensor:
-        """sum_st (left_s . left_t) (right_s . right_t), and above it by no less than rounding."""
-        left, right, scale = self.left, self.right, torch.ones(())
-        if self.wide:
-            left, right, scale = _scaled(left, right)
-        gram = torch.bmm(left, left.mT) * torch.bmm(right, right.mT)
-        lengths = gram.diagonal(dim1=1, dim2=2).sqrt().sum(1)
-        terms = left.shape[2] + right.shape[2] + left.shape[1] ** 2 + 16
-        squares = gram.sum((1, 2)).clamp(min=0) + terms * 2.0**-51 * lengths.square()
-        return squares.sqrt() * scale
+        """The lengths, which are not below the gradients' for any rounding."""
+        return self.lengths
 
     def floats(self) -> int:
         """How many numbers this holds, in those of float32."""
-        return 2 * (self.left.numel() + self.right.numel())
+        return 2 * self.left.numel() + self.right.numel()
 
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
-        """view += sum_i factors_i gradient_i, as one matrix product in float64."""
+        """view += sum_i factors_i gradient_i, as one matrix product."""
         rows, columns = self.left.shape[2], self.right.shape[2]
         for side in (self.left, self.right):
             side.masked_fill_(gone[:, None, None], 0)
-        scaled = self.left.mul_(factors.double()[:, None, None])
-        left = functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny).view(-1, rows)
-        view.view(rows, columns).add_(left.t() @ self.right.view(-1, columns))
+        left = self.left.mul_(factors.double()[:, None, None]).to(view.dtype).view(-1, rows)
+        view.view(rows, columns).addmm_(left.t(), self.right.view(-1, columns))
+
+
+def _substituted(factor: torch.Tensor, scales: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Q with factor Q = scales values, from the first row to the last."""
+    diagonal = factor.diagonal(dim1=1, dim2=2)
+    found = values * (scales / diagonal)[:, :, None]
+    factor = factor / diagonal[:, :, None]
+    for row in range(1, found.shape[1]):
+        one = slice(row, row + 1)
+        found[:, one].baddbmm_(factor[:, one, :row], found[:, :row], alpha=-1)
+    return found
 
 
 def _scaled(
     left: torch.Tensor, right: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Both sides without their lengths, but for those of products among their longest; and that."""
+    """Both sides without their lengths, but for those of products among their longest; and that.
+
+    The last of shape (n, 1).
+    """
     (lefts, one), (rights, other) = _directions(left), _directions(right)
     longest = (one * other).amax(1, keepdim=True)
     weights = torch.where(longest > 0, one * other / longest, one * other)
-    return lefts * weights, rights, longest[:, 0, 0]
+    return lefts * weights, rights, longest[:, :, 0]
 
 
 def _directions(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -211,7 +238,7 @@ def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Products 
     positions, rows, columns = left.shape[1], left.shape[2], right.shape[2]
     if positions == 1:
         return Outer(left=left[:, 0], right=right[:, 0])
-    if _SMALLER * positions**2 * (rows + columns) < rows * columns:
+    if positions <= _MOST and positions**2 * (rows + columns) < rows * columns:
         return Products.of(left, right)
     gradients = torch.bmm(left.transpose(1, 2), right)
     return Stack(gradients=gradients, scratch=left.numel() + right.numel())

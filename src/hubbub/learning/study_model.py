@@ -9,9 +9,10 @@ from typing import Any
 
 import hubbub.learning as learning
 from hubbub.learning import goals
+from hubbub.learning.low_rank import low_rank_model
 from hubbub.planning import Plan, layout_of_sums, sigma_of_sums
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
-from hubbub.study import Study
+from hubbub.study import LORA, Study
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:
@@ -21,6 +22,8 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
     """
     if not study.trains:
         return learning.vector_model(layout_of_sums(study).start)
+    if study.model.kind == LORA:
+        return low_rank_model(study.model, seed=study.id)
     return learning.build_model(
         study.model.kind,
         inputs=shape,

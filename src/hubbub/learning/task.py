@@ -41,8 +41,8 @@ _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
 _REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
-# Of a model: rows taken at once, and whether they are alone, by method, size and kind of targets.
-_CHECKED: WeakKeyDictionary[nn.Module, dict[object, tuple[int, bool]]] = WeakKeyDictionary()
+# Of a model: rows of a piece, how many are taken at once, and whether they are alone.
+_CHECKED: WeakKeyDictionary[nn.Module, dict[object, tuple[int, int, bool]]] = WeakKeyDictionary()
 
 
 class TrainingTask:
@@ -101,8 +101,7 @@ class TrainingTask:
         self._method, self._key = method, (records.targets.dtype, goal)
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
-        size = piece_size(self.capacity if rows is None else rows, rows_within(margin))
-        most = self._checked(trial, targets, size)
+        most = self._checked(trial, targets, self.capacity if rows is None else rows, margin)
         self._rows = RecordRows(
             records, trial.null, most=most, device=self._device, places=places_of(model)
         )
@@ -182,24 +181,27 @@ class TrainingTask:
         )
         return found.vector.cpu().numpy().astype(np.float64)
 
-    def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
-        """Rows of a piece of at most `size`; sets how many of them the method takes at once.
+    def _checked(self, trial: Trial, targets: Tensors, rows: int, margin: float) -> int:
+        """Rows of a piece of such a batch; sets how many of them the method takes at once.
 
         A2 is not taken on trust: where what a row adds moves with what stands in the others, every
         row becomes a piece of its own, as with the loop.
         """
         known = _CHECKED.setdefault(self._model, {})
-        size = 1 if self._method == "loop" else size
-        key = (self._method, size, self._key)
+        key = (self._method, rows, margin, self._key)
         if key not in known:
             with REPLICA, exact_products(), plain_attention():
                 few = trial.inputs.to(self._device), on_device(targets, self._device)
-                most = unquoted(partial(affordable, self._model, self._loss, *few, self._method))
+                most, products = unquoted(
+                    partial(affordable, self._model, self._loss, *few, self._method)
+                )
+                within = 1 if self._method == "loop" else rows_within(margin, products)
+                size = piece_size(rows, within)
                 self._chunk = piece_size(size, most)
                 work = partial(self._piece, partial(clipped_sum, self._model))
                 alone = rows_are_alone(work, trial, targets, size, self._device)
-            known[key] = self._chunk, alone
-        self._chunk, alone = known[key]
+            known[key] = size, self._chunk, alone
+        size, self._chunk, alone = known[key]
         if not alone:
             self._method, self._chunk = "loop", 1
         return size if alone else 1
@@ -279,8 +281,8 @@ class EvaluationTask:
         if key not in known:
             with self._evaluating():
                 alone = rows_are_alone(self._piece, trial, targets, size, self._device)
-            known[key] = size, alone
-        return size if known[key][1] else 1
+            known[key] = size, size, alone
+        return size if known[key][-1] else 1
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -316,9 +318,15 @@ def places_of(model: nn.Module) -> int:
     return model.places if isinstance(model, UnitModel) else 0
 
 
-def rows_within(margin: float) -> int:
-    """Most rows P of a float32 sum with 2 P (P + 2) 2^-24 <= margin (P6 i)."""
-    return max(1, int(sqrt(margin * 2.0**23 + 1)) - 1)
+def rows_within(margin: float, products: int = 1) -> int:
+    """Most rows P of a float32 sum with 2 P (P + 2) 2^-24 <= margin (P6 i).
+
+    Where each row is the sum of t > 1 products, with 2 sqrt(t) P (t P + 4) 2^-24 (P21).
+    """
+    most = margin * 2.0**23
+    if products == 1:
+        return max(1, int(sqrt(most + 1)) - 1)
+    return max(1, int((sqrt(4 + sqrt(products) * most) - 2) / products))
 
 
 def replica(model: nn.Module, device: torch.device) -> nn.Module:

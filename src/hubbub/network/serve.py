@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def _folder(
 def _keeper(
     coordinator: Coordinator, setting: PreparedStudy, saver: Saver
 ) -> Callable[[State], None]:
-    """Where a state goes after every step: to disk, and into the event log.
+    """Where a state goes after every step: to disk, and into the event log, beside the next step.
 
     The event log's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
@@ -177,22 +178,25 @@ def _keeper(
     steps = study.training.steps
     every = max(1, steps // _TOLD_EPSILONS)
 
-    def keep(state: State) -> None:
-        nonlocal last
-        saver.keep(state, {})  # that an attempt was begun is in the transcript
-        now = time.monotonic()
-        seconds, last = now - last, now
+    def tell(state: State, seconds: float) -> None:
         due = min(steps, -(-state.attempts // every) * every)
-        where = {"step": state.step, "steps": steps, "epsilon": setting.plan.epsilon_after(due)}
-        requests.note("step", **where, seconds=seconds)
+        epsilon = setting.plan.epsilon_after(due)
+        requests.note("step", step=state.step, steps=steps, epsilon=epsilon, seconds=seconds)
         requests.event_log.progress(
             state.step,
             steps,
             study=study.name,
             step=state.step,
-            epsilon=where["epsilon"],
+            epsilon=epsilon,
             attempts=state.attempts,
             seconds_last_step=seconds,
         )
+
+    def keep(state: State) -> None:
+        nonlocal last
+        now = time.monotonic()
+        seconds, last = now - last, now
+        # That an attempt was begun is in the transcript: no heads of ledgers.
+        saver.keep(state, {}, then=partial(tell, state, seconds))
 
     return keep

@@ -2,7 +2,8 @@
 
 `pairing` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
 reads first; then `precision` (what finite precision adds; grid and word), `exposure` (who can learn
-how much), `joint_batches` (what they cost) and `study_plan` (how all of it becomes the `Plan`).
+how much), `joint_batches` (what they cost) and `study_plan` (how all of it becomes the `Plan` of
+`plan_values`).
 `model_size` knows how large the model is.
 """
 
@@ -49,7 +50,8 @@ from hubbub.planning.pairing import (
     releases,
     releases_of_units,
 )
+from hubbub.planning.plan_values import Plan, PlannedQuery
 from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_of_sums
 from hubbub.planning.precision import SUM_MARGIN, largest_batch
 from hubbub.planning.silo_capacity import capacity_of
-from hubbub.planning.study_plan import Plan, PlannedQuery, plan
+from hubbub.planning.study_plan import plan

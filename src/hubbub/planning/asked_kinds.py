@@ -85,8 +85,8 @@ def _linear(asked: Question, columns: Columns) -> OneSum:
 
 
 def _cox(asked: Question, columns: Columns) -> OneSum | Iterated:
-    on = tuple(one for one in _covariates(asked, columns) if isinstance(one, Levels))
-    return estimation.Cox(**_grid(asked, columns), on=on, **_common(asked))
+    on = _covariates(asked, columns)
+    return estimation.cox(**_grid(asked, columns), on=on, **_common(asked))
 
 
 _KINDS: Mapping[str, Callable[[Question, Columns], OneSum | Iterated]] = {

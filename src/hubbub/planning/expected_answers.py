@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from hubbub.errors import StudyError
 from hubbub.estimation import Answer, Expectation
 from hubbub.planning.auxiliary_queries import STATISTICS
+from hubbub.planning.plan_values import Plan
 from hubbub.planning.planned_statistics import Parameters, SumLayout, layout_of_sums
-from hubbub.planning.study_plan import Plan
 
 
 def plan_of_sums(plan: Plan) -> Plan:

@@ -160,6 +160,11 @@ def stated_adversary(study: Study) -> str:
     return _insider(study.parties.colluders)
 
 
+def stated_of(study: Study, exposures: tuple[Exposure, ...]) -> Exposure:
+    """What the stated adversary can learn, among all."""
+    return next(one for one in exposures if one.adversary == stated_adversary(study))
+
+
 def noise_left(study: Study, noise: float, shares: int, known: int) -> float:
     """z_eff of P3: what is left of the noise when `known` shares can be subtracted."""
     left = sharing_silos(study) - study.parties.dropouts - known

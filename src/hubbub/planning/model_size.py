@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import isqrt, prod
+from pathlib import Path
 
+from hubbub.disk import json_value, open_ordinary
 from hubbub.errors import DataError
 from hubbub.planning import planned_statistics
-from hubbub.study import LINEAR_PROBE, Study, is_own, sources
+from hubbub.study import LINEAR_PROBE, LORA, Model, Study, is_own, sources
+
+_MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
 
 
 def model_dimension(study: Study) -> int | None:
@@ -21,6 +25,8 @@ def model_dimension(study: Study) -> int | None:
     """
     if not study.trains:
         return planned_statistics.layout_of_sums(study).numbers
+    if study.model.kind == LORA:
+        return _low_rank(study.model)
     shape = record_shape(study)
     return None if shape is None or not _is_layered(study) else _parameters(study, prod(shape))
 
@@ -98,3 +104,26 @@ def _parameters(study: Study, features: int) -> int:
     outcome = study.data.outcome
     intercepts = len(outcome.grid) if outcome and model.outputs == 1 else 0  # of proportional odds
     return own + intercepts
+
+
+def _low_rank(model: Model) -> int | None:
+    """Of adapters and their head, if the frozen weights' file is here and says its shapes."""
+    assert model.frozen is not None, "a study of this kind has it"  # noqa: S101
+    shapes = _shapes_in(Path(model.frozen.weights))
+    ends = tuple(f".{target}.weight" for target in model.targets)
+    sides = [shape for name, shape in shapes.items() if f".{name}".endswith(ends)]
+    if not sides:
+        return None
+    return model.rank * sum(map(sum, sides)) + (model.frozen.features + 1) * model.outputs
+
+
+def _shapes_in(path: Path) -> dict[str, list[int]]:
+    """Of the matrices in a safetensors file, by its header; none where it cannot be read."""
+    try:
+        with open_ordinary(path) as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json_value(file.read(min(size, _MOST_HEADER)))
+        shapes = {k: [*map(int, one["shape"])] for k, one in header.items() if "shape" in one}
+        return {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

@@ -169,8 +169,9 @@ def _falls(free: Array, steps: int) -> tuple[Array, Array, Array]:
 
 
 def _shifted(one: Array, places: range) -> Array:
-    """A sequence so many places down, in columns."""
-    return np.column_stack([np.concatenate([np.zeros(j), one[: one.size - j]]) for j in places])
+    """A sequence so many places down, in columns; zeros where it ends above."""
+    padded = np.concatenate([np.zeros(max(places)), one])
+    return np.column_stack([padded[max(places) - j :][: one.size] for j in places])
 
 
 def _curvature(free: Array, form: Array) -> Array:
@@ -282,3 +283,33 @@ def least_noise(
         return [release(step, relation)]
 
     return calibrate(whole, epsilon, delta)
+
+
+def words_about(study: Study) -> list[str]:
+    """What correlated noise does for this study, or why there is none."""
+    correlated = correlation_of(study)
+    if study.training.noise != "correlated":
+        return []
+    if correlated is None and not study.training.bands and _is_adam(study):
+        return [
+            'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '
+            "gradients; noise is left independent: use sgd with momentum"
+        ]
+    if correlated is None:
+        return ['noise = "correlated": no number of bands gains here; noise is left independent']
+    found = []
+    if _is_adam(study):
+        found.append(
+            'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
+            "which adam does not take; expect less than from independent noise, or use sgd"
+        )
+    if correlated.error >= 1:
+        found.append(
+            f"bands = {correlated.bands}: the error of the training's noise is "
+            f'{correlated.error:.3g} of that of independent noise; use bands = "auto"'
+        )
+    return found
+
+
+def _is_adam(study: Study) -> bool:
+    return dict(study.training.optimizer)["name"] == "adam"

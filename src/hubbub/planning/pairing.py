@@ -45,6 +45,7 @@ from hubbub.privacy import (
     Release,
     Step,
     calibrate,
+    from_above,
     projection_factor,
     release,
     release_at_quantile,
@@ -315,9 +316,12 @@ def bounded_projection(
 
 
 def epsilon_of(whole: list[Release], delta: float) -> Bound | None:
-    """Certified epsilon; None past 50, where nothing is promised."""
+    """Certified epsilon; None past 50, where nothing is promised.
+
+    Its lower end is that of the laws from above (P8).
+    """
     try:
-        found = Composition(whole).epsilon(delta, most=MOST_EPSILON)
+        found = Composition(from_above(whole)).epsilon(delta, most=MOST_EPSILON)
     except StudyError:
         return None
     return found if found.upper <= MOST_EPSILON else None

@@ -102,7 +102,7 @@ class SumLayout:
         sums, error = self.sums(kept), sigma * self.unit
         if self.stacked.rounds == 1:
             sums, error = sums.mean(axis=0, keepdims=True), error / sqrt(len(sums))
-        return self.stacked.answers(list(sums), error, self.parameters(kept))
+        return self.stacked.answers(list(sums), error)
 
     def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
         """What may be said of each question, before any record is touched."""

@@ -2,12 +2,13 @@
 
 Knows distributions and numbers only: nothing of silos, vectors or models. The way in is
 `questions.py`; `tradeoff.py` is the whole curve and what it leaves to attacks; `mechanism.py` is
-the table of dominating pairs; `residue.py` what a budget leaves to studies that are chosen later;
-`laws.py`, `discretise.py`, `tilting.py` and `composition.py` are the
-numerics, in the order in which the data go through.
+the table of dominating pairs, `projected_step.py` that of projections; `residue.py` what a budget
+leaves to studies that are chosen later; `laws.py`, `discretise.py`, `tilting.py` and
+`composition.py` are the numerics, in the order in which the data go through. SciPy takes longer to
+import than most answers take: only functions that need it load it.
 """
 
-from hubbub.privacy.accountant import Bound, Composition, calibrate
+from hubbub.privacy.accountant import Bound, Composition
 from hubbub.privacy.arguments import (
     LEAST_DELTA,
     LEAST_EPSILON,
@@ -17,6 +18,7 @@ from hubbub.privacy.arguments import (
     SAMPLINGS,
     whole,
 )
+from hubbub.privacy.calibration import calibrate
 from hubbub.privacy.canary_guesses import (
     Rates,
     Rule,
@@ -35,14 +37,17 @@ from hubbub.privacy.mechanism import (
     LEAST_SAMPLED_NOISE,
     Release,
     Step,
+    from_above,
     honest_rate,
-    projection_factor,
     release,
     release_at_quantile,
-    release_by_signs,
-    release_projected,
     release_with_malicious,
     with_slack,
+)
+from hubbub.privacy.projected_step import (
+    projection_factor,
+    release_by_signs,
+    release_projected,
 )
 from hubbub.privacy.questions import (
     attack_power,

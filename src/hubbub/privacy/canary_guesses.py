@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -80,6 +79,8 @@ def widest_rule(trials: Trials, confidence: float) -> Rule:
 
     It is the best one where scores are about Gaussian, as after many steps, whatever delta is.
     """
+    from scipy.special import ndtri  # which takes long to import
+
     confidence = 1 - (1 - confidence) / (2 * _THRESHOLDS)
     best = []
     for says, thresholds in _thresholds(trials.scores):
@@ -163,5 +164,7 @@ def _worst(
 
 def _inverse(successes: Counts, failures: Counts, level: float) -> Array:
     """Quantiles of beta laws: 0 without successes, 1 without failures (Clopper, Pearson 1934)."""
+    from scipy.special import betaincinv
+
     inside = betaincinv(np.maximum(successes, 1), np.maximum(failures, 1), level)
     return np.where(successes == 0, 0.0, np.where(failures == 0, 1.0, inside))

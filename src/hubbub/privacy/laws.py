@@ -11,14 +11,13 @@ compose, of epsilon or of delta.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import erf, inf, log, log1p, sqrt
+from math import erf, log, log1p, sqrt
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri
 
-from hubbub.privacy.normal import interval_mass
+from hubbub.privacy.normal import below, interval_mass, upper_point
 from hubbub.privacy.roots import root
 from hubbub.privacy.unit_law import UnitRemoval
 
@@ -69,18 +68,11 @@ class Removal:
 
     def loss(self, outcome: Array) -> Array:
         """log(1 - q + q exp(m x - m^2 / 2))."""
-        exponent = self.shift * outcome - self.shift**2 / 2
-        if self.rate == 1:
-            return exponent
-        return np.logaddexp(log1p(-self.rate), log(self.rate) + exponent)
+        return loss_at(self.shift * outcome - self.shift**2 / 2, self.rate)
 
     def _outcome(self, loss: Array) -> Array:
         """The outcome x at which the loss is reached; -inf below the smallest loss."""
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            below = np.log(np.maximum(np.expm1(np.minimum(loss, 0)) + self.rate, 0))
-            above = loss + np.log(self.rate - (1 - self.rate) * np.expm1(-np.maximum(loss, 0)))
-            logarithm = loss if self.rate == 1 else np.where(loss < 0, below, above)
-            return (logarithm - log(self.rate)) / self.shift + self.shift / 2
+        return log_odds(loss, self.rate) / self.shift + self.shift / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,13 +252,28 @@ class Nothing:
         return np.zeros(1)
 
 
+def loss_at(odds: Array, rate: float) -> Array:
+    """log(1 - q + q e^c), for c = log of the density of N(shift) over that of N(0)."""
+    return odds if rate == 1 else np.logaddexp(log1p(-rate), log(rate) + odds)
+
+
+def log_odds(loss: Array, rate: float) -> Array:
+    """The c of `loss_at` at which a loss is reached; -inf below the smallest loss."""
+    if rate == 1:
+        return loss
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        below = np.log(np.maximum(np.expm1(np.minimum(loss, 0)) + rate, 0))
+        above = loss + np.log(rate - (1 - rate) * np.expm1(-np.maximum(loss, 0)))
+        return np.asarray(np.where(loss < 0, below, above) - log(rate))
+
+
 def _outcomes(rate: float, shift: float, tail: float) -> tuple[float, float]:
     """Where (1 - rate) N(0) + rate N(shift) has about `tail` below, and above."""
-    reach = -float(ndtri(tail))
+    reach = upper_point(tail)
 
     def excess(outcome: float) -> float:
-        absent = log1p(-rate) + float(log_ndtr(-outcome)) if rate < 1 else -inf
-        return float(np.logaddexp(absent, log(rate) + float(log_ndtr(shift - outcome)))) - log(tail)
+        absent, present = below(np.array([-outcome, shift - outcome]))
+        return log((1 - rate) * absent + rate * present) - log(tail)
 
     return -reach, float(root(excess, -reach, shift + reach + 1, xtol=1e-3))
 
@@ -278,7 +285,8 @@ def work_of(law: Law) -> float:
     whole = law.law if isinstance(law, Reversed) else law
     if isinstance(whole, UnitRemoval):
         return float(whole.records)
-    return 0.5 * (len(whole.laws) if isinstance(whole, Mixture) else 1)
+    parts: tuple[Any, ...] = getattr(whole, "laws", getattr(whole, "shifts", (None,)))
+    return 0.5 * len(parts)
 
 
 def with_missing(law: Law, slack: float) -> Law:

@@ -7,17 +7,16 @@ often it happens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, floor, log, log1p, sqrt
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc, erfcinv, gammainc, gammaincc, gammainccinv, gammaincinv
 
 from hubbub.errors import StudyError
 from hubbub.privacy import arguments, effort
 from hubbub.privacy.laws import (
-    Enclosed,
     ExchangedRecord,
     Law,
     Mixture,
@@ -27,18 +26,9 @@ from hubbub.privacy.laws import (
     Reversed,
     with_missing,
 )
-from hubbub.privacy.roots import root
 from hubbub.privacy.unit_law import UnitRemoval
 
-PROJECTIONS = ("gaussian", "sign")
 _MOST_OF_A_UNIT = 1000
-_CHI_TAIL = 1e-26
-_LEAST_RADIUS = 2.0**-5
-_CHI_CELLS, _CHI_WIDEST = (64, 1200), 0.01  # fewest and most cells; of the shift
-_CHI_ERROR = 1e-12  # relative, of the chi-squared masses as they are computed
-_SIGN_TAIL = 1e-26
-_SIGN_CELLS = 40  # more of them lower epsilon by less than 1e-3 of itself
-_SIGN_NODES = 12
 _HYPERGEOMETRIC_TAIL = 1e-26
 # Losses of a sampled step grow with the square of 2 / z, and e^loss must be a float.
 LEAST_SAMPLED_NOISE = 0.03
@@ -118,14 +108,14 @@ def release(step: Step, relation: str) -> Release:
     arguments.choice("relation", relation, arguments.RELATIONS)
     if step.records_per_unit > 1:
         return _of_units(step, relation)
-    return _moved(step, relation, 1 / step.noise_multiplier)
+    return moved(step, relation, 1 / step.noise_multiplier)
 
 
 def _of_units(step: Step, relation: str) -> Release:
     """P20: the mixture over how many of a unit's records are in the batch."""
     many, shift = step.records_per_unit, 1 / step.noise_multiplier
     if step.sampling == "none" or (step.sampling == "poisson" and step.sample_rate == 1):
-        return _moved(step, relation, many * shift)
+        return moved(step, relation, many * shift)
     if step.sampling != "poisson" or relation != "add-remove":
         raise StudyError(
             "expected sampling = 'poisson' and relation = 'add-remove' with records_per_unit = "
@@ -136,7 +126,7 @@ def _of_units(step: Step, relation: str) -> Release:
     return Release(laws=(law, Reversed(law=law)), count=step.count)
 
 
-def _moved(step: Step, relation: str, shift: float) -> Release:
+def moved(step: Step, relation: str, shift: float) -> Release:
     """The release of a step in which a record moves the sum by at most `shift`."""
     substitute = relation == "substitute"
     if step.sampling == "none" or step.sample_rate == 1:
@@ -177,7 +167,8 @@ def release_with_malicious(
     laws: list[Law] = [
         ReplacedInBatch(rate=int(b) / honest, shift=shift) if b else Nothing() for b in members
     ]
-    return Release(laws=(_mixture(weights, laws, missing=dropped),), count=count)
+    mixture = Mixture(weights=tuple(weights.tolist()), laws=tuple(laws), missing=dropped)
+    return Release(laws=(mixture,), count=count)
 
 
 def release_at_quantile(
@@ -203,152 +194,16 @@ def honest_rate(*, records: int, batch: int, malicious: int, slack: float) -> fl
     return quantile / honest
 
 
+def from_above(releases: Sequence[Release]) -> list[Release]:
+    """What dominates the releases, where a law is known from two sides: enough for a promise."""
+    return [
+        replace(one, laws=tuple(getattr(law, "above", law) for law in one.laws)) for one in releases
+    ]
+
+
 def with_slack(one: Release, slack: float) -> Release:
     """The release if its laws hold except with probability `slack` in each step (P8, P10)."""
     return Release(laws=tuple(with_missing(law, slack) for law in one.laws), count=one.count)
-
-
-def projection_factor(dimension: int, delta: float, kind: str = "gaussian") -> float:
-    """C~ / C: the length that a projected unit vector exceeds with probability at most `delta`.
-
-    Exact for Gaussian entries; Chernoff's bound for signs (P8).
-    """
-    if kind == "gaussian":
-        return sqrt(float(gammainccinv(dimension / 2, delta)) * 2 / dimension)
-    exponent = 2 * log(1 / delta) / dimension
-    most = root(lambda x: x - 1 - log(x) - exponent, 1.0, 2 + 2 * exponent, rtol=1e-14)
-    return sqrt(most) * (1 + 1e-12)
-
-
-def release_projected(
-    *, dimension: int, sample_rate: float, noise_multiplier: float, count: int
-) -> Release:
-    """Poisson steps, each seen through a fresh public Gaussian projection to `dimension` (P8).
-
-    Given the projection, the shift is R / z with R^2 = chi^2_k / k; R is public and independent of
-    the data. H_a is convex in erf(R / (z sqrt 8)): from above the mass of each cell of R goes to
-    both of its ends, from below to one radius in it, with the mean of that kept. An R below 2^-5 is
-    charged as 2^-5, which pays for matrices of finite precision (P8 (8)).
-    """
-    half = dimension / 2
-    low = max(_LEAST_RADIUS, float(np.sqrt(gammaincinv(half, _CHI_TAIL) / half)))
-    high = float(np.sqrt(gammainccinv(half, _CHI_TAIL) / half))
-    wanted = ceil((high - low) / noise_multiplier / _CHI_WIDEST)
-    ends = np.linspace(low, high, int(np.clip(wanted, *_CHI_CELLS)) + 1)
-    below, mass = float(gammainc(half, half * low**2)), _chi_masses(half, ends)
-    share, middle = _shares_of_ends(dimension, ends, 1 / noise_multiplier)
-    sides = np.append(mass * (1 - share), 0.0) + np.append(0.0, mass * share)
-    sides[0] += below
-    above = _removals(ends, sides * (1 + _CHI_ERROR), sample_rate, noise_multiplier)
-    inner, weights = np.append(low, middle), np.append(below, mass) * (1 - _CHI_ERROR)
-    under = _removals(inner, weights, sample_rate, noise_multiplier)
-    law = Enclosed(above=with_missing(above, 2 * _CHI_TAIL), below=under)
-    return Release(laws=(law, law.reversed()), count=count)
-
-
-def _removals(radii: Array, weights: Array, rate: float, noise: float) -> Mixture:
-    """The mixture of removals over radii; nothing that has no weight."""
-    kept = weights > 0
-    laws = [Removal(rate=rate, shift=float(r) / noise) for r in radii[kept]]
-    return _mixture(weights[kept], laws, missing=0.0)
-
-
-def _chi_masses(half: float, ends: Array) -> Array:
-    """Masses of chi^2_k / k between the squares of radii, each relative to itself."""
-    points = half * ends**2
-    lower, upper = gammainc(half, points), gammaincc(half, points)
-    return np.asarray(np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper)))
-
-
-def _shares_of_ends(dimension: int, ends: Array, distance: float) -> tuple[Array, Array]:
-    """Per cell of radii, the share of its mass that goes to the upper end, and where its mean is.
-
-    The mean is that of erfc(r distance / sqrt 8), under the density of the radius; a share is never
-    too small, a radius never too large.
-    """
-    inner, weights = np.polynomial.legendre.leggauss(_SIGN_NODES)
-    radii = ends[:-1, None] + np.diff(ends)[:, None] * (1 + inner) / 2
-    log_density = (dimension - 1) * np.log(radii) - dimension / 2 * radii**2
-    weights = weights * np.exp(log_density - log_density.max(axis=1)[:, None])
-    scale = distance / sqrt(8)
-    at_ends = erfc(ends * scale)
-    mean = (weights * erfc(radii * scale)).sum(axis=1) / weights.sum(axis=1)
-    falls = at_ends[:-1] - at_ends[1:]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(falls > 0, (at_ends[:-1] - mean) / falls + 1e-9, 1.0)
-        middle = np.where(mean > 0, erfcinv(mean) / scale * (1 - 1e-9), ends[:-1])
-    return np.clip(share, 0.0, 1.0), np.clip(middle, ends[:-1], ends[1:])
-
-
-def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float = 1.0) -> Release:
-    """A step that is seen through a fresh public projection of signs to `dimension` (P8 (7)).
-
-    The law of R = |P^T a| / |a| is not known, but a bound on its tail is. Longer offsets only
-    raise H_a, so the mixture over an R with that very tail dominates. It is gathered on a few
-    radii: H_a is convex in erf(R distance / sqrt 8), so the mass between two of them goes to both
-    with the mean of that kept. Upper bounds remain upper bounds; lower ones are those of this
-    mixture and say nothing about the mechanism.
-
-    The step's noise is relative to C *before* projecting. `tries` are the seeds from which somebody
-    may choose: 1 if the seed is revealed after the model is fixed and every reveal is a step.
-    """
-    arguments.choice("relation", relation, arguments.RELATIONS)
-    arguments.within("tries", tries, least=1, most=2.0**64)
-    shift, one_vector = 1 / step.noise_multiplier, relation == "add-remove"
-    apart = 1 if one_vector and step.sampling != "without-replacement" else 2
-    events = tries * (1 if one_vector or step.sampling == "none" or step.sample_rate == 1 else 2)
-    radii, weights, missing = _gathered_radii(dimension, events, apart * shift)
-    each = [_moved(step, relation, shift * float(radius)).laws for radius in radii]
-    laws = [_mixture(weights, list(way), missing=missing) for way in zip(*each, strict=True)]
-    return Release(laws=tuple(laws), count=step.count)
-
-
-def sign_tail(radius: Array, dimension: int) -> Array:
-    """An upper bound on Pr[|P^T a| >= radius |a|] for signs: Chernoff's or Cantelli's (P8 (5)).
-
-    Above its exact value by a little more than the rounding of floats.
-    """
-    excess = np.maximum((radius - 1) * (radius + 1), 0.0)
-    exponent = np.log1p(excess) - excess + 1e-15 * excess
-    chernoff = np.exp(dimension / 2 * exponent)
-    cantelli = 1 / (1 + dimension * excess**2 / 2)
-    return np.asarray(np.minimum(1.0, np.minimum(chernoff, cantelli) * (1 + 1e-12)))
-
-
-def _gathered_radii(dimension: int, events: float, distance: float) -> tuple[Array, Array, float]:
-    """Radii, their weights, and the weight beyond the last, for the tail `events` * `sign_tail`.
-
-    On a cell between two radii the tail is replaced by its mean with respect to
-    d erf(r distance / sqrt 8); where that levels off within the cell, by its largest value.
-    """
-    ends = _cell_ends(dimension, events)
-    tail = np.minimum(1.0, events * sign_tail(ends, dimension))
-    tail[0] = 1.0
-    inner, weights = np.polynomial.legendre.leggauss(_SIGN_NODES)
-    radii = ends[:-1, None] + np.diff(ends)[:, None] * (1 + inner) / 2
-    falls = (radii**2 - ends[:-1, None] ** 2) * distance**2 / 8
-    slopes = weights * np.exp(-falls)
-    within = np.minimum(1.0, events * sign_tail(radii, dimension))
-    means = (slopes * within).sum(axis=1) / slopes.sum(axis=1) * (1 + 1e-10)
-    levels = np.where(falls[:, -1] < 4, np.minimum(means, tail[:-1]), tail[:-1])
-    return ends, -np.diff(levels, prepend=1.0, append=tail[-1]), float(tail[-1])
-
-
-def _cell_ends(dimension: int, events: float) -> Array:
-    """Radii from where the tail leaves 1 to where it is nothing, closer where it is large."""
-
-    def log_tail(radius: float) -> float:
-        return log(events) + log(float(sign_tail(np.array(radius), dimension)))
-
-    def chernoff_over_cantelli(excess: float) -> float:
-        return dimension / 2 * (log1p(excess) - excess) + log1p(dimension * excess**2 / 2)
-
-    last = projection_factor(dimension, _SIGN_TAIL / events, "sign")
-    first = root(log_tail, 1.0, last) if events > 1 else 1.0
-    scale = 1 / sqrt(dimension)
-    corner = sqrt(1 + root(chernoff_over_cantelli, scale, 20 * scale))
-    ends = first + (last - first) * np.linspace(0, 1, _SIGN_CELLS + 1) ** 1.5
-    return np.union1d(ends, [corner] if corner > first else [])
 
 
 def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[np.int64], Array]:
@@ -382,8 +237,3 @@ def _on_ends(
     low = np.bincount(cell, weights * (1 - up), ends.size)
     high = np.bincount(cell + 1, weights * up, ends.size)
     return ends, np.asarray(low + high, dtype=np.float64)
-
-
-def _mixture(weights: Array, laws: list[Law] | list[Removal], *, missing: float) -> Mixture:
-    """A mixture with plain floats as weights; `missing` is the weight of what was left out."""
-    return Mixture(weights=tuple(float(w) for w in weights), laws=tuple(laws), missing=missing)

@@ -10,55 +10,78 @@ the tail function on the side where it is small.
 
 from __future__ import annotations
 
-from math import exp, log, pi, sqrt
+from functools import cache
+from math import erfc, exp, log, pi, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr, ndtr
 
 from hubbub.privacy.roots import root
 
 Array = NDArray[np.float64]
 
-_INV_SQRT_2PI = 0.3989422804014327
-# So many nodes integrate exp(-c s) over |s| <= r with relative error < 1e-16 while r (|c| + 1) is
-# at most the second number.
-_NARROW = ((3, 0.01), (6, 0.4))
-_GAUSS = {nodes: tuple(np.array(np.polynomial.legendre.leggauss(nodes)).T) for nodes, _ in _NARROW}
+INV_SQRT_2PI = 0.3989422804014327
+# So many nodes integrate exp(-(c + s)^2 / 2) over |s| <= r with relative error < 1e-16 while
+# r (|c| + 2) is at most the second number.
+NARROW = ((3, 0.01), (6, 0.4))
+_NORMAL = NormalDist()
+
+
+@cache
+def gauss(nodes: int) -> tuple[tuple[float, float], ...]:
+    """Nodes in [-1, 1] of Gauss and Legendre, with their weights."""
+    places, weights = np.polynomial.legendre.leggauss(nodes)
+    return tuple(zip(places.tolist(), weights.tolist(), strict=True))
 
 
 def interval_mass(edges: Array, mean: float) -> Array:
     """Masses that N(mean, 1) gives to the intervals between consecutive edges (may be infinite)."""
-    mass = np.empty(edges.size - 1)
+    return masses_between(edges[:-1], edges[1:], mean)
+
+
+def masses_between(left: Array, right: Array, mean: float | Array) -> Array:
+    """Masses that N(mean, 1) gives to intervals, of any shape."""
+    mass = np.empty(left.shape)
     with np.errstate(invalid="ignore"):
         # The radius must not depend on the mean: it cancels in the ratio of two masses.
-        centre, radius = (edges[:-1] + edges[1:]) / 2 - mean, np.diff(edges) / 2
-        extent = radius * (np.abs(centre) + 1)
+        centre, radius = (left + right) / 2 - mean, (right - left) / 2
+        extent = radius * (np.abs(centre) + 2)
     least = -1.0
-    for nodes, most in _NARROW:
-        narrow = np.flatnonzero((extent > least) & (extent <= most))
+    for nodes, most in NARROW:
+        narrow = np.nonzero((extent > least) & (extent <= most))
         mass[narrow] = _narrow(centre[narrow], radius[narrow], nodes)
         least = most
-    wide = np.flatnonzero(~(extent <= least))
-    mass[wide] = _wide(edges[wide] - mean, edges[wide + 1] - mean)
+    wide = np.nonzero(~(extent <= least))
+    mass[wide] = _wide((left - mean)[wide], (right - mean)[wide])
     return mass
 
 
 def _wide(left: Array, right: Array) -> Array:
     """Difference of tail functions, taken on the side where they are small."""
     flip = left > 0
-    upper = ndtr(np.where(flip, -left, right))
-    lower = ndtr(np.where(flip, -right, left))
+    upper = below(np.where(flip, -left, right))
+    lower = below(np.where(flip, -right, left))
     return np.asarray(np.maximum(upper - lower, 0.0))
+
+
+def below(points: Array) -> Array:
+    """Mass of N(0, 1) below points; SciPy's takes longer to import than few points take here."""
+    return np.asarray([erfc(-x / sqrt(2)) / 2 for x in points.tolist()], dtype=np.float64)
 
 
 def _narrow(centre: Array, radius: Array, nodes: int) -> Array:
     """Gauss-Legendre sum of the density over [centre - radius, centre + radius]."""
     total = np.zeros_like(centre)
-    for node, weight in _GAUSS[nodes]:
+    for node, weight in gauss(nodes):
         point = centre + radius * node
         total += weight * np.exp(-0.5 * point * point)
-    return np.asarray(total * radius * _INV_SQRT_2PI)
+    return np.asarray(total * radius * INV_SQRT_2PI)
+
+
+def upper_point(tail: float) -> float:
+    """Where N(0, 1) has so much beyond."""
+    return -_NORMAL.inv_cdf(tail)
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:
@@ -66,6 +89,8 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
 
     S steps of shift mu are one step of shift mu sqrt(S) (docs/privacy.md P1, row "none").
     """
+    from scipy.special import erfcx, log_ndtr, ndtr  # which takes long to import
+
     near, far = epsilon / shift - shift / 2, epsilon / shift + shift / 2
     if near < -5:
         return float(ndtr(-near) - exp(epsilon + float(log_ndtr(-far))))

@@ -8,7 +8,14 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from hubbub.errors import StudyError
-from hubbub.privacy import accountant, arguments, mechanism, tradeoff
+from hubbub.privacy import (
+    accountant,
+    arguments,
+    calibration,
+    mechanism,
+    projected_step,
+    tradeoff,
+)
 
 
 def epsilon(
@@ -128,7 +135,7 @@ def noise_multiplier(
     _step(1.0, sample_rate, steps, sampling)
     arguments.choice("relation", relation, arguments.RELATIONS)
     least = mechanism.LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
-    found = accountant.calibrate(
+    found = calibration.calibrate(
         lambda noise: [
             mechanism.release(_step(max(noise, least), sample_rate, steps, sampling), relation)
         ],
@@ -266,8 +273,8 @@ def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") ->
     number = arguments.real("delta", delta)
     if not 0 < number < 1:
         raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
-    arguments.choice("kind", kind, mechanism.PROJECTIONS)
-    return mechanism.projection_factor(dimension, number, kind)
+    arguments.choice("kind", kind, projected_step.PROJECTIONS)
+    return projected_step.projection_factor(dimension, number, kind)
 
 
 def projected_epsilon(
@@ -310,7 +317,7 @@ def projected_epsilon(
     >>> round(epsilon(**steps).upper, 2)
     3.34
     """
-    arguments.choice("kind", kind, mechanism.PROJECTIONS)
+    arguments.choice("kind", kind, projected_step.PROJECTIONS)
     if fresh is not True:
         raise StudyError(
             "expected a fresh projection for every step, got fresh = False; later gradients depend "
@@ -319,9 +326,9 @@ def projected_epsilon(
     dimension = arguments.whole("dimension", dimension, least=2, most=arguments.MOST_DIMENSION)
     step = _step(noise_multiplier, sample_rate, steps, "poisson")
     if kind == "sign":
-        one = mechanism.release_by_signs(step, "add-remove", dimension=dimension)
+        one = projected_step.release_by_signs(step, "add-remove", dimension=dimension)
     else:
-        one = mechanism.release_projected(
+        one = projected_step.release_projected(
             dimension=dimension,
             sample_rate=step.sample_rate,
             noise_multiplier=step.noise_multiplier,

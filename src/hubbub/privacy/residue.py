@@ -14,7 +14,6 @@ from math import exp, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
 
 from hubbub.privacy import accountant, arguments, certificate, mechanism
 
@@ -194,6 +193,8 @@ def _turns(across: Array, up: Array, first: int, second: int, third: int) -> boo
 
 def gaussian_deltas(shift: float, levels: Array) -> Array:
     """delta at many epsilons, also below 0, of N(shift) against N(0); `shift` may be 0."""
+    from scipy.special import log_ndtr, ndtr  # which takes long to import
+
     if shift == 0:
         return np.asarray(-np.expm1(np.minimum(levels, 0.0)))
     far = levels / shift + shift / 2
@@ -204,6 +205,8 @@ def gaussian_deltas(shift: float, levels: Array) -> Array:
 
 def _slopes(shift: float, levels: Array) -> Array:
     """Derivatives of `gaussian_deltas` in e^epsilon."""
+    from scipy.special import ndtr
+
     if shift == 0:
         return np.zeros_like(levels)
     return np.asarray(-ndtr(-levels / shift - shift / 2))

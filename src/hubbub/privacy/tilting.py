@@ -24,6 +24,7 @@ Cuts = NDArray[np.int64]
 
 _ATOMS = 1500
 _FEWEST_ATOMS = 150
+_DEAR = 30.0  # see `work_of`
 _TAIL = 1e-26  # P-mass outside the sketch; the range of the grid is the same
 _CUT = 1e-4  # share of delta that all steps may leave outside their sketches
 _LOG_WRAP = log(1e10)  # tilted mass outside the window, to be confirmed on the final law
@@ -121,7 +122,9 @@ def tail_for(delta: float, count: int) -> float:
 
 @lru_cache(maxsize=32)  # a run asks for the same law after every number of its steps
 def _sketched(law: Law, tail: float, atoms: int) -> Sketch:
-    """The atoms of one step."""
+    """The atoms of one step; a third as many of a law that is dear."""
+    if work_of(law) > _DEAR:
+        atoms = max(_FEWEST_ATOMS, atoms // 3)
     spend(_ORDERS.size * atoms / 50 + atoms * work_of(law))
     edges = law.quantiles(tail, atoms)
     p, q = law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))

@@ -12,9 +12,8 @@ from math import lgamma, log, log1p
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri
 
-from hubbub.privacy.normal import interval_mass
+from hubbub.privacy.normal import below, interval_mass, upper_point
 from hubbub.privacy.roots import root
 
 Array = NDArray[np.float64]
@@ -44,10 +43,10 @@ class UnitRemoval:
 
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
-        reach = -float(ndtri(tail))
+        reach, weights = upper_point(tail), np.exp(self._log_weights)
 
         def excess(outcome: float) -> float:
-            return float(np.logaddexp.reduce(self._log_weights + log_ndtr(self._means - outcome)))
+            return log(max(float(weights @ below(self._means - outcome)), 1e-300))
 
         most = self.records * self.shift + reach + 1
         last = float(root(lambda x: excess(x) - log(tail), -reach, most, xtol=1e-3))
@@ -96,9 +95,10 @@ class UnitRemoval:
         u = ((goal[:, None] - terms) / many).min(axis=1)
         for _ in range(_NEWTON):
             each = terms + u[:, None] * many
-            total = np.logaddexp.reduce(each, axis=1)
-            slope = np.exp(each - total[:, None]) @ many
-            change = (total - goal) / slope
+            top = each.max(axis=1)
+            shares = np.exp(each - top[:, None])
+            total = shares.sum(axis=1)
+            change = (top + np.log(total) - goal) * total / (shares @ many)
             u = u - change
             if np.all(np.abs(change) <= _CLOSE * (1 + np.abs(u)) * 4):
                 break

@@ -48,6 +48,7 @@ from hubbub.protocol.primitives import (
     plain_identity,
     receiver_of,
     ring,
+    seal_ahead,
     sender_of,
     short_of,
     shortened,

@@ -12,7 +12,6 @@ from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 _LEVEL = 0.95
 
@@ -91,6 +90,8 @@ def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
         >>> round(low, 3), round(high, 3)
         (0.726, 0.974)
     """
+    from scipy.special import stdtrit  # which takes long to import
+
     count = len(values)
     if count < 2:
         return None, None

@@ -34,6 +34,7 @@ from hubbub.protocol import (
     Silo,
     decoded,
     process_pool,
+    seal_ahead,
 )
 from hubbub.session import node_party, party, session_offer, setup
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
@@ -62,6 +63,7 @@ class LocalPeers(Peers):
     ) -> None:
         super().__init__(roster)
         self.parties, self.threads = parties, threads
+        seal_ahead(threads)
 
     def ask(
         self,

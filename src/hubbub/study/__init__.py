@@ -21,7 +21,7 @@ from hubbub.study.attested_roles import (
 )
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.import_path import IN_MEMORY, is_own
-from hubbub.study.model import LINEAR_PROBE, NO_MODEL, Frozen, Model
+from hubbub.study.model import LINEAR_PROBE, LORA, NO_MODEL, Frozen, Model
 from hubbub.study.privacy import Privacy
 from hubbub.study.sources import attempted, named_object
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from

@@ -148,7 +148,7 @@ def _check_outcome(outcome: Outcome, model: Model) -> None:
 def _check_inputs(data: Data, model: Model) -> None:
     """As many inputs as the declared columns become features; frozen layers make others."""
     width = sum(column.width for column in data.features)
-    if data.columns and model.inputs and not model.frozen and model.inputs != (width,):
+    if data.columns and model.inputs and not model.extractor and model.inputs != (width,):
         raise StudyError(
             f"expected model.inputs = [{width}], the features that data.columns become, got "
             f"{list(model.inputs)}; leave it out"

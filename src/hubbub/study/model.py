@@ -11,9 +11,10 @@ from typing import Any
 from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.section import Section
 
-_KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss")
+_KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss", "rank", "targets")
+_FROZEN = ("module", "features", "weights", "sha256", "mean", "std")
 HUBER = "huber"
-LINEAR_PROBE = "linear-probe"
+LINEAR_PROBE, LORA = "linear-probe", "lora"
 _KINDS = ("logistic", "mlp", "cnn", LINEAR_PROBE)
 STATISTICS = "statistics"  # no model: noisy sums stand in its place
 _MOST_FEATURES = 10**9
@@ -24,14 +25,14 @@ def model_from(table: Mapping[str, Any]) -> Model:
     """The model that a table states."""
     section = Section("model", table, _KEYS)
     kind = section.text("kind", None)
-    if kind not in (*_KINDS, IN_MEMORY) and not is_own(kind):
+    if kind not in (*_KINDS, LORA, IN_MEMORY) and not is_own(kind):
         raise section.refusal(
             "kind",
-            '"logistic", "mlp", "cnn", "linear-probe" or "python:module:factory"',
+            '"logistic", "mlp", "cnn", "linear-probe", "lora" or "python:module:factory"',
             "choose one of them",
         )
     if kind not in _KINDS:
-        section.absent("bias", "for a model of your own")
+        section.absent("bias", _without_layers(kind))
     if kind == LINEAR_PROBE:
         for key in ("bias", "hidden", "loss"):
             section.absent(key, f'for kind = "{LINEAR_PROBE}"')
@@ -41,9 +42,35 @@ def model_from(table: Mapping[str, Any]) -> Model:
         inputs=_inputs(section, kind),
         outputs=section.whole("outputs", Model.outputs, least=1, most=10**6),
         bias=section.truth("bias", Model.bias),
+        rank=_rank(section, kind),
+        targets=_targets(section, kind),
         frozen=_frozen(section, kind),
         loss=_loss(section),
     )
+
+
+def _without_layers(kind: str) -> str:
+    """Of which models hubbub makes no hidden layers."""
+    return f'for kind = "{LORA}"' if kind == LORA else "for a model of your own"
+
+
+def _rank(section: Section, kind: str) -> int:
+    """Of adapters, which nothing else has."""
+    if kind == LORA:
+        return section.whole("rank", None, least=1, most=10**4)
+    section.absent("rank", f'but for kind = "{LORA}"')
+    return Model.rank
+
+
+def _targets(section: Section, kind: str) -> tuple[str, ...]:
+    """Which layers get adapters."""
+    targets = section.texts("targets", Model.targets)
+    if kind != LORA:
+        section.absent("targets", f'but for kind = "{LORA}"')
+    elif not targets or len(set(targets)) < len(targets) or not all(targets):
+        wanted = "different names of layers of the frozen module"
+        raise section.refusal("targets", wanted, 'write them like ["q_proj", "v_proj"]')
+    return targets
 
 
 def _loss(section: Section) -> str:
@@ -63,7 +90,7 @@ def _hidden(section: Section, kind: str) -> tuple[int, ...]:
     if kind == "logistic" and hidden:
         raise section.refusal("hidden", 'absent for kind = "logistic"', 'remove it or take "mlp"')
     if kind not in _KINDS:
-        section.absent("hidden", "for a model of your own")
+        section.absent("hidden", _without_layers(kind))
     return hidden
 
 
@@ -79,13 +106,13 @@ def _inputs(section: Section, kind: str) -> tuple[int, ...]:
 
 def _frozen(section: Section, kind: str) -> Frozen | None:
     """The table `frozen`, if there is one; what the model sees then must be stated."""
-    if "frozen" not in section:
+    if "frozen" not in section and kind != LORA:
         return None
     if kind == "cnn":
         section.absent("frozen", 'for kind = "cnn"; "mlp" takes the features of frozen layers')
-    if len(section.wholes("inputs", longest=8)) != 1:
+    if kind != LORA and len(section.wholes("inputs", longest=8)) != 1:
         raise section.refusal("inputs", "[features] beside model.frozen", "write how many come out")
-    inner = Section("model.frozen", section.table("frozen"), ("weights", "sha256", "mean", "std"))
+    inner = Section("model.frozen", section.table("frozen"), _FROZEN)
     weights, sha256 = inner.text("weights", None), inner.text("sha256", None)
     if not weights.endswith((".npz", ".safetensors")):
         raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "fix it")
@@ -94,7 +121,21 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
     mean, std = _numbers(inner, "mean"), _numbers(inner, "std")
     if len(mean) != len(std) or min(std, default=1.0) <= 0:
         raise inner.refusal("std", "one number above 0 for each of mean", "fix one of the two")
-    return Frozen(weights=weights, sha256=sha256, mean=mean, std=std)
+    module, features = _module(inner, kind)
+    return Frozen(
+        module=module, features=features, weights=weights, sha256=sha256, mean=mean, std=std
+    )
+
+
+def _module(inner: Section, kind: str) -> tuple[str, int]:
+    """The function that makes the module, and how many features that gives under adapters."""
+    module = inner.text("module", None if kind == LORA else Frozen.module)
+    if module and not is_own(module):
+        raise inner.refusal("module", '"python:module:factory"', "fix it")
+    if kind == LORA:
+        return module, inner.whole("features", None, least=1, most=_MOST_FEATURES)
+    inner.absent("features", "as model.inputs says them")
+    return module, Frozen.features
 
 
 def _numbers(section: Section, key: str) -> tuple[float, ...]:
@@ -116,12 +157,17 @@ class Frozen:
     Args:
         weights: file of the layers, relative to where the silo runs.
         sha256: of that file, in hexadecimal digits.
+        module: "python:module:factory", called without arguments, whose weights they are; empty:
+            they are convolutions.
+        features: how many numbers the module gives for a record, where adapters are trained.
         mean: what is subtracted from each channel first; empty: nothing is.
         std: what each channel is then divided by.
     """
 
     weights: str
     sha256: str
+    module: str = ""
+    features: int = 0
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
@@ -131,15 +177,18 @@ class Model:
     """Which model is trained.
 
     Args:
-        kind: "logistic", "mlp", "cnn", "python:module:factory", or "in-memory" for a module that
-            was handed to `hubbub.fit`; "statistics" where a study trains none.
+        kind: "logistic", "mlp", "cnn", "linear-probe", "lora", "python:module:factory", or
+            "in-memory" for a module that was handed to `hubbub.fit`; "statistics" where a study
+            trains none.
         hidden: widths of the hidden layers, in units.
         inputs: shape of one record; empty: that of the public test set.
         outputs: number of logits: 1 for two classes, else one for each class.
         bias: whether fully connected layers have biases.
-        frozen: public layers before the model; None: none.
+        frozen: public layers before the model, or in it with adapters; None: none.
         loss: "huber", or "python:module:function" for one of your own; empty: that of the target's
             kind.
+        rank: of the adapters of kind "lora".
+        targets: layers of the frozen module that get them, by their names or the ends of these.
     """
 
     kind: str
@@ -149,6 +198,13 @@ class Model:
     bias: bool = True
     frozen: Frozen | None = None
     loss: str = ""
+    rank: int = 0
+    targets: tuple[str, ...] = ()
+
+    @property
+    def extractor(self) -> Frozen | None:
+        """What makes features of every record once, before the model sees it; None: nothing."""
+        return None if self.kind == LORA else self.frozen
 
     @property
     def is_built_in(self) -> bool:

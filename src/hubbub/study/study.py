@@ -45,7 +45,8 @@ _TRANSCRIPTS = ("full", "hashes")
 _LATER: Mapping[str, Mapping[str, Any]] = {
     "": {"code": (), "statistics": None, "attestation": None},
     "data": {"outcome": None, "patient": "", "most_per_patient": 0},
-    "model": {"loss": ""},
+    "model": {"loss": "", "rank": 0, "targets": ()},
+    "frozen": {"module": "", "features": 0},
     "training": {"metrics": (), "noise": "independent", "bands": 0},
 }
 _TABLES = ("parties", "data", "model", "training", "privacy")
@@ -332,7 +333,8 @@ class Study:
 
         Reading, planning and approving a study, and verifying a run of it, call none of it.
         """
-        named = (self.data.source, self.model.kind, self.model.loss, *self.training.metrics)
+        frozen = self.model.frozen.module if self.model.frozen else ""
+        named = (self.data.source, self.model.kind, frozen, self.model.loss, *self.training.metrics)
         return tuple(name for name in named if import_path.is_own(name))
 
     @property
@@ -348,10 +350,11 @@ class Study:
         del content["toml"]
         if self.attestation is not None:
             content["attestation"] = self.attestation.to_dict()
+        tables = content | {"": content, "frozen": content["model"]["frozen"] or {}}
         for table, absent in _LATER.items():
-            keys = content[table] if table else content
+            keys = tables[table]
             for key, value in absent.items():
-                if keys[key] == value:
+                if key in keys and keys[key] == value:
                     del keys[key]
         for column in content["data"]["columns"]:
             if column["feature"]:

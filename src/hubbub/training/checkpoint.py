@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,14 +52,25 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         OSError: the disk does not take it; the checkpoints before it are as they were.
     """
     folder.mkdir(exist_ok=True)
-    content, digest = _packed(checkpoint), hashlib.sha256()
-    for piece in content:
-        digest.update(piece)
-    name = f"step-{checkpoint.state.step:08d}-{digest.hexdigest()}.safetensors"
-    write_bytes(path := folder / name, *content)
+    content, name = _packed(checkpoint), f"step-{checkpoint.state.step:08d}"
+    with ThreadPoolExecutor(1) as beside:  # it is hashed while the disk takes it
+        digest = beside.submit(_digest, content)
+
+        def named() -> Path:
+            return folder / f"{name}-{digest.result()}.safetensors"
+
+        write_bytes(folder / name, *content, named=named)
     for _, old in _found(folder)[:-_KEPT]:
         old.unlink(missing_ok=True)
-    return path
+    return named()
+
+
+def _digest(content: Sequence[bytes | memoryview]) -> str:
+    """SHA-256 of the pieces one after the other."""
+    whole = hashlib.sha256()
+    for piece in content:
+        whole.update(piece)
+    return whole.hexdigest()
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint | None:

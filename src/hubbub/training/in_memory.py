@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.errors import DataError, ModelError, StudyError
-from hubbub.study import IN_MEMORY, Records, Study, sources, tabular
+from hubbub.study import IN_MEMORY, Study, sources, tabular
 from hubbub.study.section import Section
 from hubbub.study.target import target_from
-from hubbub.training import loop, prepared_study, result, run_study
-
-_MOST = 100  # classes that are taken from targets without being stated
-# A silo's features and targets.
-Table = tuple[Any, Any]
+from hubbub.training import handed_over, loop, prepared_study, result, run_study
 
 
 def fit(
-    silos: Mapping[str, Table],
+    silos: Mapping[str, handed_over.Table],
     *,
     epsilon: float,
     delta: float = 1e-5,
     colluders: int = 1,
     model: Any = "logistic",
-    test: Table | None = None,
+    test: handed_over.Table | None = None,
     classes: Sequence[object] | None = None,
     target: Mapping[str, Any] | None = None,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
@@ -116,24 +108,31 @@ def fit(
     if not hasattr(silos, "items") or len(silos) < 2:
         raise DataError(
             "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
-            f"found {handed_over(silos)}; deal the records to silos"
+            f"found {handed_over.kind_of(silos)}; deal the records to silos"
         )
-    stated = declared(columns)
+    stated = handed_over.declared(columns)
     encoded = tabular.columns_from(stated) if stated else ()
     _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
-        _refuse_other_columns(tables)
+        handed_over.refuse_other_columns(tables)
     outcome = _outcome(target, classes)
-    known = () if outcome else _classes(silos, classes)
-    parts = {who: _records(who, table, known, encoded, outcome) for who, table in tables.items()}
-    parts |= {who: _whose(who, parts[who], patients) for who in silos if patients is not None}
+    known = () if outcome else handed_over.classes_of(silos, classes)
+    parts = {
+        who: handed_over.records_of(who, table, known, encoded, outcome)
+        for who, table in tables.items()
+    }
+    parts |= {
+        who: handed_over.with_patients(who, parts[who], patients)
+        for who in silos
+        if patients is not None
+    }
     if not any(len(parts[who]) for who in silos):
         raise DataError("expected records in some silo, found none at all; hand some over")
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     study = Study.from_table(
-        plain(
+        handed_over.plain(
             {
                 "study": {"name": name},
                 "parties": {
@@ -186,7 +185,7 @@ def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
             "expected target to be a mapping such as {'kind': 'amount', 'low': 0, 'high': 30}, "
             "without classes beside it, got something else; write one"
         )
-    section = Section("data", {"target": plain(dict(target))}, ("target",))
+    section = Section("data", {"target": handed_over.plain(dict(target))}, ("target",))
     return target_from(section, "target", files=False)[1]
 
 
@@ -195,63 +194,6 @@ def _outputs(classes: Sequence[str], outcome: tabular.Outcome | None, *, named: 
     if outcome is not None:
         return 1 if named else len(outcome.grid) or 1
     return 1 if len(classes) == 2 else len(classes)
-
-
-def handed_over(silos: Any) -> str:
-    """What somebody handed over in place of silos."""
-    return "fewer" if isinstance(silos, Mapping) else type(silos).__name__
-
-
-def _classes(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:
-    """What the classes are called, in the order of their numbers."""
-    if stated is not None:
-        return _stated(stated)
-    found = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
-    for who, targets in found.items():
-        _check_targets(who, targets)
-    values = {value for targets in found.values() for value in targets}
-    try:
-        ordered = sorted(values)
-    except TypeError:
-        ordered = sorted(values, key=str)
-    if len(ordered) < 2:
-        raise DataError(
-            "expected targets of at least two classes, found fewer; state classes, such as "
-            '["well", "ill"]'
-        )
-    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
-    if len(known) > _MOST:
-        raise DataError(
-            f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
-            "public; state classes if that is meant"
-        )
-    return known
-
-
-def _stated(classes: Any) -> tuple[str, ...]:
-    """The classes that somebody has stated."""
-    found = () if isinstance(classes, int) else tuple(map(_spelled, classes))
-    if len(set(found)) < max(2, len(found)):
-        raise DataError(
-            f'expected classes to be at least two different values, such as ["well", "ill"], got '
-            f"{classes!r}; state each once"
-        )
-    return found
-
-
-def _check_targets(who: str, targets: list[Any]) -> None:
-    """Refuse what can be no class, before its values are taken for public ones."""
-    for row, value in enumerate(targets):
-        if str(value) in ("nan", "None", "NaT", "<NA>"):
-            raise DataError(
-                f"expected a target for every record of {who}, found none at {row}; leave the "
-                "record out"
-            )
-        if isinstance(value, float) and not value.is_integer():
-            raise DataError(
-                f"expected classes as targets of {who}, found a number with a fraction at {row}; "
-                "to predict a number say target={'kind': 'amount', ...}"
-            )
 
 
 def _check_model(model: Any) -> None:
@@ -264,22 +206,6 @@ def _check_model(model: Any) -> None:
     )
 
 
-def _refuse_other_columns(tables: Mapping[str, Table]) -> None:
-    """Refuse data frames whose columns differ in name or order: features go by their place."""
-    names = {
-        who: list(map(str, features.columns))
-        for who, features in ((who, _pair(who, table)[0]) for who, table in tables.items())
-        if hasattr(features, "columns")
-    }
-    first = next(iter(names), None)
-    for who, own in names.items():
-        if first is not None and own != names[first]:
-            raise DataError(
-                f"expected data frames with the same columns in the same order, found others for "
-                f"{who} than for {first}; put them in one order, or say with columns what they are"
-            )
-
-
 def _optimizer(stated: Mapping[str, Any] | None) -> dict[str, Any]:
     if stated is not None and not isinstance(stated, Mapping):
         raise StudyError(
@@ -287,122 +213,3 @@ def _optimizer(stated: Mapping[str, Any] | None) -> dict[str, Any]:
             f"{type(stated).__name__}; write one"
         )
     return dict(stated or {"name": "adam", "lr": 0.1})
-
-
-def declared(columns: Any) -> Any:
-    """Columns as a study has them: their names and categories are texts."""
-    if not isinstance(columns, Mapping):
-        return columns
-    return {str(name): _entry(entry) for name, entry in columns.items()}
-
-
-def _entry(entry: Any) -> Any:
-    if not isinstance(entry, Mapping):
-        return entry
-    texts = {
-        key: [str(one) for one in entry[key]]
-        for key in ("categories", "missing")
-        if isinstance(entry.get(key), list | tuple)
-    }
-    return plain({**entry, **texts})
-
-
-def plain(value: Any) -> Any:
-    """Numbers of NumPy's as Python's own; anything else as it is, for the study to judge."""
-    if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _pair(who: str, table: Any) -> Table:
-    """Features and targets."""
-    if not isinstance(table, tuple | list) or len(table) != 2:
-        raise DataError(
-            f"expected features and targets for {who}, such as (X, y), found "
-            f"{type(table).__name__}; give both"
-        )
-    return table[0], table[1]
-
-
-def _values(targets: Any) -> list[Any]:
-    """Targets as plain values."""
-    if hasattr(targets, "detach"):
-        targets = targets.detach().cpu()
-    return np.asarray(targets).reshape(-1).tolist()
-
-
-def _spelled(value: object) -> str:
-    return tabular.canonical(str(value))
-
-
-def _records(
-    who: str,
-    table: Table,
-    classes: Sequence[str],
-    columns: Sequence[tabular.Column],
-    outcome: tabular.Outcome | None,
-) -> Records:
-    """One silo's records, or the test set's."""
-    features, targets = _pair(who, table)
-    _refuse_other_rows(who, features, targets)
-    if outcome is not None:
-        return Records(
-            inputs=_features(who, features, columns),
-            targets=_array(who, targets, np.float64, "targets"),
-        )
-    number = {name: k for k, name in enumerate(classes)}
-    found = [number.get(_spelled(value), -1) for value in _values(targets)]
-    if -1 in found:
-        raise DataError(
-            f"expected targets out of {list(classes)} for {who}, found another at "
-            f"{found.index(-1)}; correct it, or add it to classes"
-        )
-    kind = np.float32 if len(classes) == 2 else np.int64
-    return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
-
-
-def _whose(who: str, records: Records, patients: Mapping[str, Any]) -> Records:
-    """The records with the patients whose they are."""
-    if who not in patients:
-        raise DataError(f"expected the patients of {who} beside its records, found none; add them")
-    found = _values(patients[who])
-    if any(str(value) in ("nan", "None", "NaT", "<NA>", "") for value in found):
-        raise DataError(f"expected a patient for every record of {who}, found none; fill it in")
-    names = np.array([_spelled(value) for value in found], dtype=str)
-    return replace(records, patients=names)
-
-
-def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
-    """Refuse a frame and a series that name the same rows in another order: they go by place."""
-    names: Any = getattr(features, "index", None)
-    others: Any = getattr(targets, "index", None)
-    if any(one is None or callable(one) for one in (names, others)):  # a list has such a method
-        return
-    if list(names) != list(others) and set(names) == set(others):
-        raise DataError(
-            f"expected features and targets of {who} with their rows in one order, found the same "
-            "index in two; sort both by it"
-        )
-
-
-def _features(who: str, table: Any, columns: Sequence[tabular.Column]) -> NDArray[np.float32]:
-    """Features of an array, a tensor or a data frame."""
-    if columns:
-        cells = tabular.cells_of(table)
-        return tabular.encode_inputs(cells, target="", columns=columns, origin=who)
-    return _array(who, table, np.float32, "features")
-
-
-def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
-    """Numbers of a type."""
-    if hasattr(table, "detach"):
-        table = table.detach().cpu()
-    try:
-        return np.asarray(table, dtype=kind)
-    except (TypeError, ValueError):
-        remedy = (
-            "say with columns how they become numbers" if what == "features" else "convert them"
-        )
-        raise DataError(f"expected numbers as {what} of {who}, found others; {remedy}") from None

@@ -111,7 +111,7 @@ class PreparedStudy:
                 if handed
                 else sources.records(study, name, folder=folder)
             )
-            return learning.through_frozen(study.model.frozen, loaded)
+            return learning.through_frozen(study.model.extractor, loaded)
 
         records = tuple(of(name) for name in names)
         public = sources.TEST in handed.records if handed else sources.has_test_set(study)

@@ -7,7 +7,7 @@ or, where the parties charge it elsewhere, lets the step be lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
@@ -32,10 +32,17 @@ class Saver:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()  # what was begun is finished
 
-    def keep(self, state: State, heads: Mapping[str, bytes]) -> None:
-        """Begin to write a state, once the one before it is written."""
+    def keep(
+        self, state: State, heads: Mapping[str, bytes], then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Begin to write a state, and then do something more, once this is over for the last."""
+
+        def work() -> None:
+            self._folder.keep(state, heads)
+            then()
+
         self.wait()
-        self._last = self._pool.submit(self._folder.keep, state, heads)
+        self._last = self._pool.submit(work)
 
     def wait(self) -> None:
         """Until the last state is on disk; its errors are raised here."""

@@ -16,7 +16,7 @@ from hubbub.estimation import Expectation
 from hubbub.planning import Plan, expected_answers
 from hubbub.planning import plan as plan_study
 from hubbub.study import IN_MEMORY, CodedCells, Study, tabular
-from hubbub.training import in_memory, prepared_study, run_study
+from hubbub.training import handed_over, prepared_study, run_study
 from hubbub.training.result import Result
 
 Questions = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
@@ -86,9 +86,9 @@ def statistics(
     if not hasattr(silos, "items") or len(silos) < 2:
         raise DataError(
             "expected at least two silos, a mapping such as {'north': table, 'south': table}, "
-            f"found {in_memory.handed_over(silos)}; hand them over"
+            f"found {handed_over.kind_of(silos)}; hand them over"
         )
-    declared = tabular.columns_from(in_memory.declared(columns))
+    declared = tabular.columns_from(handed_over.declared(columns))
     cells = {
         who: tabular.coded_cells(tabular.cells_of(table), declared, who)
         for who, table in silos.items()
@@ -101,7 +101,7 @@ def statistics(
             "data": {
                 "source": IN_MEMORY,
                 "records": known,
-                "columns": in_memory.declared(columns),
+                "columns": handed_over.declared(columns),
             },
             "privacy": {"delta": delta, "relation": relation},
         },
@@ -150,7 +150,7 @@ class StatisticsContext:
         privacy = dict(self.tables["privacy"])
         privacy |= {"epsilon": part, "delta": float(privacy["delta"]) * part / self.epsilon}
         head = {"study": {"name": _NAME}, _NAME: asked}
-        study = Study.from_table(in_memory.plain({**self.tables, **head, "privacy": privacy}))
+        study = Study.from_table(handed_over.plain({**self.tables, **head, "privacy": privacy}))
         return StatisticsQuery(context=self, study=study)
 
     def charge(self, epsilon: float) -> None:

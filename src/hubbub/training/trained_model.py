@@ -129,7 +129,7 @@ class TrainedModel:
             raise DataError("expected finite numbers to predict from, found others; clean them")
         unlabelled = np.zeros(len(array), dtype=np.float32)
         records = Records(inputs=array.astype(np.float32), targets=unlabelled)
-        return learning.through_frozen(self.study.model.frozen, records).inputs
+        return learning.through_frozen(self.study.model.extractor, records).inputs
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
         """Features of a file or a table in memory."""

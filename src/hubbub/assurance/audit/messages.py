@@ -14,7 +14,6 @@ from math import log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from hubbub.assurance.evidence import SMALL_SHARE, SURELY, Seen
 from hubbub.protocol import Draw, Lift, RoundParameters, Tag, ring, unverified
@@ -92,6 +91,8 @@ def of_lists(drawn: Drawn, places: Drawn) -> Seen:
         drawn: (steps, records), who was in which batch.
         places: (steps, records), which places of its list each batch has.
     """
+    from scipy.stats import hypergeom  # which takes long to import
+
     both, again = (np.count_nonzero(one[1:] & one[:-1], axis=1) for one in (drawn, places))
     batch, records = int(np.count_nonzero(places[0])), places.shape[1]
     chance = hypergeom.logpmf(again, records, batch, batch).sum()

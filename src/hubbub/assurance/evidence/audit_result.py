@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scipy.special import bdtrc
-
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
 from hubbub.assurance.evidence.shown_epsilon import epsilon_shown
@@ -139,6 +137,8 @@ def audit_to_dict(
 
 def are_masked(numbers: int, small: int) -> bool:
     """Whether so many small numbers are no more than fresh masks make of masked vectors (P18)."""
+    from scipy.special import bdtrc  # which takes long to import
+
     return not small or bool(bdtrc(small - 1, numbers, SMALL_SHARE) > SURELY)
 
 

@@ -34,6 +34,7 @@ from hubbub.protocol.primitives import (
     Roster,
     SecureSource,
     Tag,
+    sender_of,
 )
 
 SESSION_BYTES = 16
@@ -122,7 +123,7 @@ class Agreement:
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
         self._sent: dict[int, bytes] = {}
-        self._own_digest = b""
+        self._own_digest = self._own_confirm = b""
         self._secrets: dict[int, PairSecret] = {}
         self._transcript = b""
         # Without compute nodes the graph is drawn from the joint seed, never from an empty one.
@@ -147,13 +148,14 @@ class Agreement:
     @_in_turn
     def commit(self) -> bytes:
         """Phase 1: the hash of this party's share of the seed."""
-        return self._frame(Tag.COMMIT, EVERYBODY, self._commitment(self._index, self._own_seed))
+        own = _commitment(self._session, self._index, self._own_seed)
+        return self._frame(Tag.COMMIT, EVERYBODY, own)
 
     @_in_turn
     def reveal(self, commits: Sequence[bytes]) -> bytes:
         """Phase 2, after all silos committed: the share of the seed itself."""
         self._commits = self._one_each(commits, Tag.COMMIT, self._roster.silos, 32)
-        own = self._commitment(self._index, self._own_seed)
+        own = _commitment(self._session, self._index, self._own_seed)
         if self._commits[self._index] != own:
             raise ProtocolError("expected my own commitment back, got another", culprit="relay")
         return self._frame(Tag.REVEAL, EVERYBODY, self._own_seed)
@@ -162,13 +164,12 @@ class Agreement:
     def learn_seed(self, reveals: Sequence[bytes]) -> None:
         """After all silos revealed: check the commitments and fix the joint seed."""
         shares = self._one_each(reveals, Tag.REVEAL, self._roster.silos, SEED_BYTES)
-        for index, share in sorted(shares.items()):
-            if self._commitment(index, share) != self._commits[index]:
-                raise ProtocolError(
-                    "expected the seed share that was committed to, got another",
-                    culprit=self._roster.name(index),
-                )
-        joined = b"".join(self._commits[i] + share for i, share in sorted(shares.items()))
+        joined = _joined(self._session, tuple(self._commits.items()), tuple(shares.items()))
+        if isinstance(joined, int):
+            raise ProtocolError(
+                "expected the seed share that was committed to, got another",
+                culprit=self._roster.name(joined),
+            )
         self._shown.append(joined)
         self._seed = hashlib.sha256(b"hubbub joint seed v1" + self._session + joined).digest()
 
@@ -200,6 +201,7 @@ class Agreement:
             index: self._open(frame)
             for index, frame in self._frames(contributions, Tag.CONTRIBUTION, self._neighbours)
         }
+        self._keys.put_away()
         for other in self._neighbours:
             low, high = min(self._index, other), max(self._index, other)
             mine, theirs = self._sent[other], received[other]
@@ -226,12 +228,16 @@ class Agreement:
             )
             for other, secret in self._secrets.items()
         }
-        return self._frame(Tag.CONFIRM, EVERYBODY, self._transcript), checks
+        self._own_confirm = self._frame(Tag.CONFIRM, EVERYBODY, self._transcript)
+        return self._own_confirm, checks
 
     @_in_turn
     def finish(self, confirms: Sequence[bytes], checks: Sequence[bytes]) -> Session:
         """The session, once all confirmers saw the same and neighbours hold the same secrets."""
-        seen = self._one_each(confirms, Tag.CONFIRM, self.confirmers, 32)
+        senders = {*self._neighbours, *self._besides}
+        if self._index in senders:  # with mine they are the same for all, and verified once
+            confirms = sorted([*confirms, self._own_confirm], key=sender_of)
+        seen = self._one_each(confirms, Tag.CONFIRM, senders, 32)
         for index, transcript in seen.items():
             if transcript != self._transcript:
                 raise ProtocolError(
@@ -301,13 +307,28 @@ class Agreement:
             payload=payload,
         ).sealed(self._keys)
 
-    def _commitment(self, index: int, share: bytes) -> bytes:
-        place = self._session + index.to_bytes(4, "little")
-        return hashlib.sha256(b"hubbub commit v1" + place + share).digest()
-
     def _context(self, sender: int, receiver: int) -> bytes:
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
         return b"hubbub contribution v1" + self._study + self._session + place
+
+
+def _commitment(session: bytes, index: int, share: bytes) -> bytes:
+    """What a party says of its share of the seed before it shows it."""
+    place = session + index.to_bytes(4, "little")
+    return hashlib.sha256(b"hubbub commit v1" + place + share).digest()
+
+
+_Told = tuple[tuple[int, bytes], ...]
+
+
+@functools.lru_cache(maxsize=2)
+def _joined(session: bytes, commits: _Told, shares: _Told) -> bytes | int:
+    """All commitments with their shares; or the first silo that had committed to another."""
+    committed = dict(commits)
+    for index, share in sorted(shares):
+        if _commitment(session, index, share) != committed[index]:
+            return index
+    return b"".join(committed[i] + share for i, share in sorted(shares))
 
 
 @functools.lru_cache(maxsize=2)  # of a thousand parties in one process all see the same

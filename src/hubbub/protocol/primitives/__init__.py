@@ -35,6 +35,7 @@ from hubbub.protocol.primitives.wire import (
     hash_of,
     parse,
     receiver_of,
+    seal_ahead,
     sender_of,
     short_of,
     shortened,

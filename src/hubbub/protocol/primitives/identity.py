@@ -13,7 +13,7 @@ import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -160,14 +160,16 @@ class Identity:
 
     def seal(self, plaintext: bytes, context: bytes) -> bytes:
         """A ciphertext that only this party opens, and only in the same context."""
-        return _SUITE.encrypt(plaintext, self._sealing_key, info=context)
+        return _SUITE.encrypt(plaintext, _sealing_key_of(self.sealing), info=context)
 
-    @cached_property
-    def _sealing_key(self) -> MLKEM768X25519PublicKey:
-        return MLKEM768X25519PublicKey(
-            MLKEM768PublicKey.from_public_bytes(self.sealing[:_MLKEM_BYTES]),
-            X25519PublicKey.from_public_bytes(self.sealing[_MLKEM_BYTES:]),
-        )
+
+@lru_cache(maxsize=1 << 10)  # one has 6 kB: of a hundred thousand parties not all are kept
+def _sealing_key_of(sealing: bytes) -> MLKEM768X25519PublicKey:
+    """The key in these bytes; ValueError if it is none."""
+    return MLKEM768X25519PublicKey(
+        MLKEM768PublicKey.from_public_bytes(sealing[:_MLKEM_BYTES]),
+        X25519PublicKey.from_public_bytes(sealing[_MLKEM_BYTES:]),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +178,8 @@ class Keys:
 
     identity: Identity
     _signing: Ed25519PrivateKey = field(repr=False)
-    _opening: MLKEM768X25519PrivateKey = field(repr=False)
-    _halves: tuple[Ed25519PrivateKey, MLKEM768PrivateKey, X25519PrivateKey] | None = field(
-        default=None, repr=False, compare=False
-    )
+    _lattice: bytes = field(repr=False)  # the seed of the first half of what opens
+    _curve: bytes = field(repr=False)
     _transport: Ed25519PrivateKey | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -241,19 +241,19 @@ class Keys:
             verifying=signing.public_key().public_bytes_raw(),
             sealing=lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw(),
         )
-        opening = MLKEM768X25519PrivateKey(lattice, curve)
-        halves = (signing, lattice, curve)
-        return cls(identity=identity, _signing=signing, _opening=opening, _halves=halves)
+        return cls(
+            identity=identity,
+            _signing=signing,
+            _lattice=lattice.private_bytes_raw(),
+            _curve=curve.private_bytes_raw(),
+        )
 
     def secret_parts(self) -> dict[str, bytes]:
         """Everything that is secret, for the owner's key file and for nothing else."""
-        if self._halves is None:
-            raise StudyError("expected keys that were made or read here, got others; make new ones")
-        signing, lattice, curve = self._halves
         parts = {
-            "signing": signing.private_bytes_raw(),
-            "lattice": lattice.private_bytes_raw(),
-            "curve": curve.private_bytes_raw(),
+            "signing": self._signing.private_bytes_raw(),
+            "lattice": self._lattice,
+            "curve": self._curve,
         }
         if self._transport is not None:
             parts["transport"] = self._transport.private_bytes_raw()
@@ -273,6 +273,17 @@ class Keys:
     def open(self, ciphertext: bytes, context: bytes) -> bytes:
         """What was sealed to this party in this context; InvalidTag or ValueError if nothing."""
         return _SUITE.decrypt(ciphertext, self._opening, info=context)
+
+    def put_away(self) -> None:
+        """Keep only what the key that opens is made of, which is a hundredth of its size."""
+        vars(self).pop("_opening", None)
+
+    @cached_property
+    def _opening(self) -> MLKEM768X25519PrivateKey:
+        return MLKEM768X25519PrivateKey(
+            MLKEM768PrivateKey.from_seed_bytes(self._lattice),
+            X25519PrivateKey.from_private_bytes(self._curve),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,6 +86,9 @@ class Tag(IntEnum):
     EVIDENCE = 29
 
 
+_TAGS = frozenset(Tag)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One message, parsed and, if it came from outside, verified."""
@@ -125,7 +128,7 @@ class Frame:
         """What stands for a frame that was taken or is answered: SHA-256 of what is signed."""
         return hashlib.sha256(self.signed).digest()
 
-    @property
+    @cached_property
     def _header(self) -> bytes:
         return HEADER.pack(
             VERSION,
@@ -167,6 +170,11 @@ class Sealed:
         self._lock = Lock()
         self._last: deque[tuple[bytes, bytes]] = deque(maxlen=_REMEMBERED)
 
+    def make_room(self, frames: int) -> None:
+        """Keep so many at least: as many as are sealed before the first of them is parsed."""
+        with self._lock:
+            self._last = deque(self._last, maxlen=max(frames, self._last.maxlen or 0))
+
     def remember(self, data: bytes, short: bytes) -> None:
         """Keep a frame until it is parsed, or until some more have been sealed."""
         if len(data) >= _LARGE:
@@ -187,6 +195,11 @@ class Sealed:
 
 
 _SEALED = Sealed()
+
+
+def seal_ahead(frames: int) -> None:
+    """Threads of this process may seal so many large frames before one of them is parsed in it."""
+    _SEALED.make_room(frames + _REMEMBERED)
 
 
 def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
@@ -279,10 +292,10 @@ def _split(data: bytes) -> Frame:
             f"expected a payload of {len(data) - OVERHEAD} bytes, got the length {size}",
             culprit="relay",
         )
-    if tag not in Tag.__members__.values():
+    if tag not in _TAGS:
         raise ProtocolError(f"expected a known tag, got {tag}", culprit="relay")
     payload = memoryview(data)[HEADER_BYTES : len(data) - SIGNATURE_BYTES]
-    return Frame(
+    frame = Frame(
         tag=Tag(tag),
         study=study,
         session=session,
@@ -292,13 +305,15 @@ def _split(data: bytes) -> Frame:
         receiver=receiver,
         payload=payload,
     )
+    vars(frame)["_header"] = data[:HEADER_BYTES]  # where the property would keep it
+    return frame
 
 
 def _hashed(data: bytes) -> Frame:
     """The frame, with the hash of its payload where its sender is in this process."""
     frame = _split(data)
     if short := _SEALED.short_of(data):
-        vars(frame)["short"] = short  # where the property would keep it
+        vars(frame)["short"] = short
     return frame
 
 

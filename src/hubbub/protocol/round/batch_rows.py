@@ -19,7 +19,6 @@ from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 from hubbub.protocol.primitives import SecureSource
 
@@ -41,6 +40,8 @@ def most_rows(capacity: int, rate: float) -> int:
     Returns:
         The least number that at most one batch in fifty exceeds.
     """
+    from scipy.special import bdtrc  # which takes long to import
+
     if rate >= 1:
         return max(1, capacity)
     rows = max(1, int(rate * capacity))

@@ -1,0 +1,172 @@
+"""Regressions by a few noisy sums of scores, and what all of these say together.
+
+Theory of operation (after Avella-Medina, Bradshaw, Loh 2023). Each sum is taken at effects b and
+holds the score U and the information H there, both with noise. Near its root b* the score is
+H (b* - b), so b + H^-1 U is the root up to second order wherever near it b was. The noise of one
+sum is independent of that of another: their mean has less of it than the last sum has. The first
+sum, and others that were taken far off, are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.estimation.answer import Expectation
+from hubbub.estimation.effects import Effects, definite, planned, sandwich
+from hubbub.estimation.intervals import caution
+from hubbub.estimation.levels import Array
+from hubbub.estimation.statistic import Parameters
+
+ROUNDS = 4
+_LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
+_FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
+# Standard deviations of its noise that the information must have everywhere, and must be expected
+# to have.
+_CLEAR, _CLEAR_PLANNED = 2.0, 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triangle:
+    """Symmetric matrices by their distinct entries, which are as long as the whole matrix.
+
+    Args:
+        width: rows of a matrix.
+    """
+
+    width: int
+
+    @property
+    def size(self) -> int:
+        """How many entries are sent."""
+        return self.width * (self.width + 1) // 2
+
+    def squares(self, weights: Array, w: Array) -> Array:
+        """(n, size) weights (n,) times w w', w (n, width)."""
+        left, right = self._pairs
+        return np.asarray(weights[:, None] * w[:, left] * w[:, right] * self._lengths)
+
+    def entries(self, matrix: Array) -> Array:
+        """(size,) of a matrix (width, width)."""
+        return np.asarray(matrix[self._pairs] * self._lengths)
+
+    def matrix(self, entries: Array) -> Array:
+        """(width, width) from its entries (size,)."""
+        left, right = self._pairs
+        whole = np.zeros((self.width, self.width))
+        whole[left, right] = whole[right, left] = entries / self._lengths
+        return whole
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return np.triu_indices(self.width)
+
+    @cached_property
+    def _lengths(self) -> Array:
+        left, right = self._pairs
+        return np.where(left == right, 1.0, math.sqrt(2.0))
+
+
+class Scored(NamedTuple):
+    """What one sum says of effects (q,) at which it was taken.
+
+    Args:
+        at: the effects.
+        score: (q,) with noise.
+        information: (q, q) with noise.
+        noise: (q, q) covariance of the score's noise.
+        blur: standard deviation of the noise in an entry of the information.
+    """
+
+    at: Array
+    score: Array
+    information: Array
+    noise: Array
+    blur: float
+
+    @property
+    def step(self) -> Array:
+        """A Newton step, shortened where the noise is as large as the information."""
+        values, vectors = np.linalg.eigh(self.information)
+        floor = self.blur * math.sqrt(2.0 * len(values))  # about what noise alone makes
+        solved = vectors @ ((vectors.T @ self.score) / np.maximum(values, floor))
+        return np.asarray(np.clip(solved, -_LARGEST_STEP, _LARGEST_STEP))
+
+
+class Scores(Protocol):
+    """A regression that is asked in a few sums."""
+
+    @property
+    def start(self) -> Parameters:
+        """Parameters of the first sum."""
+
+    def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
+        """What a sum says that was taken at `parameters`."""
+
+    def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
+        """The parameters after a noisy sum that was taken at `parameters`."""
+
+
+def together(asked: Scores, sums: Array, sigma: float, *, first: int = 0) -> Effects | None:
+    """The effects that all sums near their root say, None where they do not stand out from noise.
+
+    Args:
+        asked: the regression.
+        sums: (rounds, size) noisy.
+        sigma: standard deviation of the noise in each number.
+        first: components before this one are no effects: an intercept.
+    """
+    told = list(_played(asked, sums, sigma))[1:]
+    while told:
+        found = _mean(told, first)
+        if found is None or np.abs(told[0].at[first:] - found.values).max() <= _FAR:
+            return found
+        told = told[1:]
+    return None
+
+
+def _played(asked: Scores, sums: Array, sigma: float) -> Iterator[Scored]:
+    """Each sum at the parameters that those before it gave."""
+    parameters = asked.start
+    for one in sums:
+        yield asked.scored(one, sigma, parameters)
+        parameters = asked.update(one, sigma, parameters)
+
+
+def foreseen(one: Scored, sigma: float, quantity: str, *, first: int = 0) -> Expectation:
+    """What may be said before records are touched, if all sums but the first say this.
+
+    Args:
+        one: made up, at its root.
+        sigma: standard deviation of the noise in a sum.
+        quantity: what an effect is.
+        first: components before this one are no effects.
+    """
+    return planned(_mean([one] * (ROUNDS - 1), first, _CLEAR_PLANNED), sigma, quantity)
+
+
+def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects | None:
+    number = len(told)
+    information = np.mean([one.information for one in told], axis=0)
+    blur = float(np.mean([one.blur for one in told])) / math.sqrt(number)
+    unit = math.sqrt(2.0 * len(information))  # what noise alone makes of an eigenvalue, over blur
+    if not definite(information):
+        return None
+    least = float(np.linalg.eigvalsh(information)[0]) / blur
+    if least < clear * unit:
+        return None
+    wider = float(caution(np.array(least - _CLEAR * unit)))
+    at, score, noise = (
+        np.mean(parts, axis=0)
+        for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
+    )
+    step = np.linalg.solve(information, score)
+    # What the noise of the information makes of the step, its entries being independent.
+    doubt = blur**2 / 2 * (step @ step * np.eye(len(step)) + np.outer(step, step))
+    return sandwich(at + step, information, wider**2 * (noise / number + doubt), first=first)

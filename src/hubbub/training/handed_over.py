@@ -1,0 +1,209 @@
+"""Arrays, tensors and data frames that somebody hands over become records, or are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import DataError
+from hubbub.study import Records, tabular
+
+_MOST = 100  # classes that are taken from targets without being stated
+# A silo's features and targets.
+Table = tuple[Any, Any]
+
+
+def kind_of(silos: Any) -> str:
+    """What somebody handed over in place of silos."""
+    return "fewer" if isinstance(silos, Mapping) else type(silos).__name__
+
+
+def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:
+    """What the classes are called, in the order of their numbers."""
+    if stated is not None:
+        return _stated(stated)
+    found = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
+    for who, targets in found.items():
+        _check_targets(who, targets)
+    values = {value for targets in found.values() for value in targets}
+    try:
+        ordered = sorted(values)
+    except TypeError:
+        ordered = sorted(values, key=str)
+    if len(ordered) < 2:
+        raise DataError(
+            "expected targets of at least two classes, found fewer; state classes, such as "
+            '["well", "ill"]'
+        )
+    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
+    if len(known) > _MOST:
+        raise DataError(
+            f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
+            "public; state classes if that is meant"
+        )
+    return known
+
+
+def _stated(classes: Any) -> tuple[str, ...]:
+    """The classes that somebody has stated."""
+    found = () if isinstance(classes, int) else tuple(map(_spelled, classes))
+    if len(set(found)) < max(2, len(found)):
+        raise DataError(
+            f'expected classes to be at least two different values, such as ["well", "ill"], got '
+            f"{classes!r}; state each once"
+        )
+    return found
+
+
+def _check_targets(who: str, targets: list[Any]) -> None:
+    """Refuse what can be no class, before its values are taken for public ones."""
+    for row, value in enumerate(targets):
+        if str(value) in ("nan", "None", "NaT", "<NA>"):
+            raise DataError(
+                f"expected a target for every record of {who}, found none at {row}; leave the "
+                "record out"
+            )
+        if isinstance(value, float) and not value.is_integer():
+            raise DataError(
+                f"expected classes as targets of {who}, found a number with a fraction at {row}; "
+                "to predict a number say target={'kind': 'amount', ...}"
+            )
+
+
+def refuse_other_columns(tables: Mapping[str, Table]) -> None:
+    """Refuse data frames whose columns differ in name or order: features go by their place."""
+    names = {
+        who: list(map(str, features.columns))
+        for who, features in ((who, _pair(who, table)[0]) for who, table in tables.items())
+        if hasattr(features, "columns")
+    }
+    first = next(iter(names), None)
+    for who, own in names.items():
+        if first is not None and own != names[first]:
+            raise DataError(
+                f"expected data frames with the same columns in the same order, found others for "
+                f"{who} than for {first}; put them in one order, or say with columns what they are"
+            )
+
+
+def records_of(
+    who: str,
+    table: Table,
+    classes: Sequence[str],
+    columns: Sequence[tabular.Column],
+    outcome: tabular.Outcome | None,
+) -> Records:
+    """One silo's records, or the test set's."""
+    features, targets = _pair(who, table)
+    _refuse_other_rows(who, features, targets)
+    if outcome is not None:
+        return Records(
+            inputs=_features(who, features, columns),
+            targets=_array(who, targets, np.float64, "targets"),
+        )
+    number = {name: k for k, name in enumerate(classes)}
+    found = [number.get(_spelled(value), -1) for value in _values(targets)]
+    if -1 in found:
+        raise DataError(
+            f"expected targets out of {list(classes)} for {who}, found another at "
+            f"{found.index(-1)}; correct it, or add it to classes"
+        )
+    kind = np.float32 if len(classes) == 2 else np.int64
+    return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+
+
+def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Records:
+    """The records with the patients whose they are."""
+    if who not in patients:
+        raise DataError(f"expected the patients of {who} beside its records, found none; add them")
+    found = _values(patients[who])
+    if any(str(value) in ("nan", "None", "NaT", "<NA>", "") for value in found):
+        raise DataError(f"expected a patient for every record of {who}, found none; fill it in")
+    names = np.array([_spelled(value) for value in found], dtype=str)
+    return replace(records, patients=names)
+
+
+def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
+    """Refuse a frame and a series that name the same rows in another order: they go by place."""
+    names: Any = getattr(features, "index", None)
+    others: Any = getattr(targets, "index", None)
+    if any(one is None or callable(one) for one in (names, others)):  # a list has such a method
+        return
+    if list(names) != list(others) and set(names) == set(others):
+        raise DataError(
+            f"expected features and targets of {who} with their rows in one order, found the same "
+            "index in two; sort both by it"
+        )
+
+
+def _features(who: str, table: Any, columns: Sequence[tabular.Column]) -> NDArray[np.float32]:
+    """Features of an array, a tensor or a data frame."""
+    if columns:
+        cells = tabular.cells_of(table)
+        return tabular.encode_inputs(cells, target="", columns=columns, origin=who)
+    return _array(who, table, np.float32, "features")
+
+
+def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
+    """Numbers of a type."""
+    if hasattr(table, "detach"):
+        table = table.detach().cpu()
+    try:
+        return np.asarray(table, dtype=kind)
+    except (TypeError, ValueError):
+        remedy = (
+            "say with columns how they become numbers" if what == "features" else "convert them"
+        )
+        raise DataError(f"expected numbers as {what} of {who}, found others; {remedy}") from None
+
+
+def _pair(who: str, table: Any) -> Table:
+    """Features and targets."""
+    if not isinstance(table, tuple | list) or len(table) != 2:
+        raise DataError(
+            f"expected features and targets for {who}, such as (X, y), found "
+            f"{type(table).__name__}; give both"
+        )
+    return table[0], table[1]
+
+
+def _values(targets: Any) -> list[Any]:
+    """Targets as plain values."""
+    if hasattr(targets, "detach"):
+        targets = targets.detach().cpu()
+    return np.asarray(targets).reshape(-1).tolist()
+
+
+def _spelled(value: object) -> str:
+    return tabular.canonical(str(value))
+
+
+def declared(columns: Any) -> Any:
+    """Columns as a study has them: their names and categories are texts."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return {str(name): _entry(entry) for name, entry in columns.items()}
+
+
+def _entry(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    texts = {
+        key: [str(one) for one in entry[key]]
+        for key in ("categories", "missing")
+        if isinstance(entry.get(key), list | tuple)
+    }
+    return plain({**entry, **texts})
+
+
+def plain(value: Any) -> Any:
+    """Numbers of NumPy's as Python's own; anything else as it is, for the study to judge."""
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
