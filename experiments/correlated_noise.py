@@ -156,6 +156,9 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         plain_ticks(axis.xaxis, sorted({float(row["epsilon"]) for row in rows}))
         axis.set_title(f"T = {silos}")
         axis.set_xlabel("epsilon")
+    bounds = [bound for axis in axes for bound in axis.get_ylim()]
+    for axis in axes:
+        axis.set_ylim(min(bounds), max(bounds))
     axes[0].set_ylabel("test accuracy")
     axes[0].legend(frameon=False)
     save(figure, path)
@@ -197,7 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         weights_sha256=where[1],
     )
     summarise(table, (*KEY[:-1], *SETTING), ("accuracy",))
-    drawn = [row for row in table.rows() if row["by"] == points[0]["by"] and row["noise"] != NONE]
+    drawn = [row for row in table.rows() if row["noise"] != NONE]
+    drawn = [row for row in drawn if options.small or row["by"] == SIMULATED]
     draw(drawn, options.out / "correlated_noise.png")
     return None
 

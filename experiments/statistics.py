@@ -114,13 +114,15 @@ SETTINGS = {
             on=(Levels(column=data.OLD), Levels(column=data.SEX)),
         ),
     ),
-    "Cox on numbers, dialysis": alone(
-        "dialysis",
-        estimation.cox(data.MONTHS, data.EVENT, MONTHLY, (data.AGE, Levels(column=data.DIABETES))),
-    ),
     "Cox on numbers, leukaemia": alone(
         "leukaemia",
         estimation.cox(data.DAYS, data.EVENT, QUARTERS, (data.AGE, Levels(column=data.SEX))),
+    ),
+    "Cox on numbers, dialysis": alone(
+        "dialysis",
+        estimation.cox(
+            data.MONTHS, data.EVENT, MONTHLY[::3], (data.AGE, Levels(column=data.DIABETES))
+        ),
     ),
     "linear, dialysis": alone(
         "dialysis", estimation.Linear(outcome=data.AGE, on=(data.BEGIN, Levels(column=data.EVENT)))

@@ -25,6 +25,7 @@ from hubbub.privacy.projected_law import WIDER, ProjectedRemoval
 from hubbub.privacy.tilting import (
     Grid,
     TiltedGrid,
+    _cells,
     frame_for_epsilon,
     grid,
     sketch,
@@ -72,6 +73,16 @@ def test_gauss_sums_over_a_cell_are_exact_wherever_it_lies(nodes: int, most: flo
             found = sum(w * mp.exp(-((centre + radius * t) ** 2) / 2) for t, w in rule) * radius
             # The nodes and weights are floats: a few roundings of them, and of what they shift.
             assert abs(found / truth - 1) < 1e-16 * (8 + most * 4)
+
+
+@pytest.mark.parametrize("ends", [[], [3], [5, 20], [10, 37, 100], [1, 1, 1]])
+def test_cells_leave_no_gap_and_reach_past_the_last_loss(ends: list[int]) -> None:
+    """A wide cell at the end had its centre before it: what lay between cost delta 1e-11."""
+    for last in range(200):
+        centres, widths = _cells(ends, last)
+        edges = centres - widths / 2
+        assert np.array_equal(edges + widths, np.append(edges[1:], (centres + widths / 2)[-1:]))
+        assert not last or (edges[0] == 0.5 and centres[-1] >= last)
 
 
 def on_a_grid(law: Law, step: float, order: float = 3.0) -> tuple[GridLaw, GridLaw]:

@@ -167,7 +167,7 @@ class NewtonCox:
         return Scored(
             at=at.effects,
             score=unit * (read.score - means.T @ left),
-            information=read.ratio * unit**2 * (read.squares - _symmetric(read.cross.T @ means)),
+            information=read.ratio * unit**2 * (read.squares - read.cross.T @ means),
             noise=unit**2
             * ((sigma * at.length) ** 2 * np.eye(self.width) + error**2 * means.T @ means),
             blur=read.ratio * unit**2 * sigma * at.length / (at.share * _SQUARES),
@@ -345,7 +345,3 @@ def _share(stop: float) -> float:
     """The largest share of the information that makes no record longer, or enough of it."""
     square = 1 + _BASE**2
     return math.sqrt(max(min(square * (stop**-2 - 1), 2 / stop - square), 0.3))
-
-
-def _symmetric(matrix: Array) -> Array:
-    return (matrix + matrix.T) / 2

@@ -27,6 +27,7 @@ from hubbub.estimation.statistic import Parameters
 ROUNDS = 4
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
 _FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
+_APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
 # Standard deviations of its noise that the information must have everywhere, and must be expected
 # to have.
 _CLEAR, _CLEAR_PLANNED = 2.0, 4.0
@@ -123,9 +124,9 @@ def together(asked: Scores, sums: Array, sigma: float, *, first: int = 0) -> Eff
         first: components before this one are no effects: an intercept.
     """
     told = list(_played(asked, sums, sigma))[1:]
-    while told:
+    while len(told) > 1:
         found = _mean(told, first)
-        if found is None or np.abs(told[0].at[first:] - found.values).max() <= _FAR:
+        if found and np.abs(told[0].at[first:] - found.values).max() <= _FAR:
             return found
         told = told[1:]
     return None
@@ -167,6 +168,23 @@ def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects 
         for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
     )
     step = np.linalg.solve(information, score)
-    # What the noise of the information makes of the step, its entries being independent.
-    doubt = blur**2 / 2 * (step @ step * np.eye(len(step)) + np.outer(step, step))
-    return sandwich(at + step, information, wider**2 * (noise / number + doubt), first=first)
+    if not _agree(told, at + step, information):
+        return None
+    covariance = wider**2 * (noise / number + _doubt(blur, step))
+    return sandwich(at + step, information, covariance, first=first)
+
+
+def _doubt(blur: float, step: Array) -> Array:
+    """Covariance of what the information's noise, independent in its entries, makes of a step."""
+    return np.asarray(blur**2 / 2 * (step @ step * np.eye(len(step)) + np.outer(step, step)))
+
+
+def _agree(told: Sequence[Scored], root: Array, information: Array) -> bool:
+    """Whether what is left of each score at the root is its noise, or little beside sampling."""
+    squares = 0.0
+    for one in told:
+        left = one.score + information @ (one.at - root)
+        covariance = one.noise + _doubt(one.blur, one.at - root) + information / 16
+        squares += float(left @ np.linalg.solve(covariance, left))
+    degrees = (len(told) - 1) * len(root)
+    return squares <= degrees + _APART * math.sqrt(2.0 * degrees)

@@ -267,9 +267,10 @@ def _reach(loss: Array, beyond: Array, level: int) -> float:
 
 
 def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
-    """Centres and widths of cells from 1/2 out to past `last`; width 3^j runs to about ends[j].
+    """Centres and widths of cells from 1/2 out; width 3^j runs to about ends[j].
 
     Near `last` the cells narrow again: a law that is bounded on this side may have its bulk there.
+    The outermost centre is not before it: from above, what lies beyond counts as certain.
     """
     runs, edge = [], 1  # the next cell's inner edge is at edge - 1/2
     rising = list(enumerate([*ends, last + 1]))
@@ -278,8 +279,10 @@ def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
         count = max(0, (stop - edge) // width)
         runs.append((edge + (width - 1) // 2 + width * np.arange(count), np.full(count, width)))
         edge += width * count
-    centres, widths = zip(*runs, strict=True)
-    return np.concatenate(centres).astype(np.int64), np.concatenate(widths).astype(np.int64)
+    centres, widths = (np.concatenate(part).astype(np.int64) for part in zip(*runs, strict=True))
+    if widths.size and widths[-1] > 1:
+        return np.append(centres, edge), np.append(widths, 1)
+    return centres, widths
 
 
 def _at_orders(sketches: Sequence[Sketch]) -> Array:
