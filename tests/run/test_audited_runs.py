@@ -121,7 +121,7 @@ def test_an_unchanged_audit_holds_whoever_signs(lied: Callable[..., str]) -> Non
         ({"contradicted": True}, "contradicted is True"),
         ({"contradicted": 0}, "contradicted is 0"),
         ({"study": "00" * 32}, "of another study"),
-        ({"format": "hubbub audit 3"}, "another format"),
+        ({"format": "hubbub audit 2"}, "another format"),
         ({"version": 7}, "TypeError"),
         ({"version": "1.0 (re-derived: all sound)"}, "words that are in no audit"),
         ({"seconds": "long"}, "finite number"),

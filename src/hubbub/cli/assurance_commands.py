@@ -33,12 +33,9 @@ def add_commands(commands: Any) -> None:
     report.add_argument("--with", type=Path, nargs="+", default=[], metavar="RUN", help=_WITH)
     audit = add_command(commands, "audit", _AUDIT, _audit)
     audit.add_argument("study", type=Path, help="the study's TOML file; no silo's data is read")
-    audit.add_argument("--runs", type=int, default=3, help="trainings to play; default 3")
+    audit.add_argument("--runs", type=int, help="trainings to play; by the study if left out")
     audit.add_argument(
-        "--canaries",
-        type=int,
-        default=10_000,
-        help="in each of them, at most 10000, which is the default",
+        "--canaries", type=int, help="in each of them, at most 10000; by the study if left out"
     )
     audit.add_argument(
         "--confidence", type=float, default=0.95, help="of the lower bound; default 0.95"
@@ -102,16 +99,18 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from hubbub.assurance.audit import audit
+    from hubbub.assurance.audit import audit, size_of
+    from hubbub.planning import plan
 
     study, out = Study.load(options.study), options.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"expected --out to be a file in a folder that exists, got {out}; name one")
-    steps = max(options.runs, 0) * study.training.steps
+    runs, _ = size_of(plan(study), options.runs, options.canaries)
+    steps = max(runs, 0) * study.training.steps
     with bar("auditing", steps, quiet=options.json) as progress:
         found = audit(
             study,
-            runs=options.runs,
+            runs=runs,
             canaries=options.canaries,
             confidence=options.confidence,
             progress=progress.reach,
@@ -140,9 +139,14 @@ def _show_audit(study: Study, found: Audit) -> None:
             ("and of so many wrongly", _share(rates.false, rates.negatives)),
         ],
     )
-    numbers, small = found.masked
-    if numbers:
-        say(f"masked vectors: {100 * small / numbers:.3f} % of their numbers small; 6.25 expected")
+    seen = found.seen
+    if seen.numbers:
+        small = 100 * seen.small / seen.numbers
+        say(f"masked vectors: {small:.3f} % of their numbers small; 6.25 expected")
+    if seen.matrices:
+        say(f"matrices of projections: {seen.repeated} of {seen.matrices} as in the step before")
+    if seen.lists:
+        say(f"shuffled token lists: kept for all steps in {seen.kept} of {seen.lists} runs")
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
     if found.contradicted:
         say(f"CONTRADICTED: more was seen than these sums may tell; {remedy(found.confidence)}")

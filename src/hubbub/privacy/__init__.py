@@ -26,7 +26,9 @@ from hubbub.privacy.canary_guesses import (
     chosen_rule,
     lower_bound,
     rates_of,
+    surest_rule,
     widest_rule,
+    worst_distance,
     worst_rates,
 )
 from hubbub.privacy.certificate import Certificate
@@ -67,4 +69,4 @@ from hubbub.privacy.residue import (
     remaining,
 )
 from hubbub.privacy.roots import root
-from hubbub.privacy.tradeoff import TradeOff, power_bound
+from hubbub.privacy.tradeoff import TradeOff, power_bound, upper_curve

@@ -62,6 +62,18 @@ def chosen_rule(trials: Trials, delta: float, confidence: float) -> Rule:
     return Rule(threshold=threshold, says=says)
 
 
+def surest_rule(trials: Trials) -> Rule:
+    """The rule whose guesses are right most often."""
+    best = []
+    for says, thresholds in _thresholds(trials.scores):
+        true, positives, false, negatives = _counted(trials, thresholds, says)
+        right = true / max(positives, 1) - false / max(negatives, 1)
+        place = int(np.argmax(right))
+        best.append((float(right[place]), float(thresholds[place]), says))
+    _, threshold, says = max(best)
+    return Rule(threshold=threshold, says=says)
+
+
 def widest_rule(trials: Trials, confidence: float) -> Rule:
     """The rule whose rates lie furthest apart, as quantiles of a normal law.
 
@@ -85,6 +97,17 @@ def worst_rates(rates: Rates, confidence: float) -> tuple[float, float]:
     true, false = np.array([rates.true]), np.array([rates.false])
     least, most = _worst(true, rates.positives, false, rates.negatives, confidence)
     return float(least[0]), float(most[0])
+
+
+def worst_distance(rates: Rates, confidence: float) -> float:
+    """How far apart two laws are at least, in total variation, by how many guesses were right.
+
+    A rule guesses every coin, one side where it speaks and the other where it does not. Guesses are
+    right with a chance of (1 + distance) / 2 at most, where coins are fair (P18).
+    """
+    right = np.array([rates.true + rates.negatives - rates.false])
+    wrong = rates.positives + rates.negatives - right
+    return 2 * float(_inverse(right, wrong + 1, 1 - confidence)[0]) - 1
 
 
 def rates_of(rule: Rule, trials: Trials) -> Rates:

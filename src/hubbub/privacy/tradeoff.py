@@ -114,13 +114,18 @@ def power_bound(
     whole: accountant.Composition, false_positive_rate: float, certificate: Certificate = EXACT
 ) -> float:
     """The largest true-positive rate at one false-positive rate."""
-    near = min(max(false_positive_rate / 10, _LEAST_DELTA), 0.1)
+    curve = upper_curve(whole, near=false_positive_rate / 10)
+    return float(curve.under(certificate).true_positive_rate(false_positive_rate))
+
+
+def upper_curve(whole: accountant.Composition, *, near: float) -> TradeOff:
+    """The curve from above, from epsilon 0 to 50, sharpest where delta is about `near`."""
+    near = min(max(near, _LEAST_DELTA), 0.1)
     levels = np.concatenate([[0.0], np.geomspace(1e-3, arguments.MOST_EPSILON, 400)])
     looked_at, deltas = _looked_at(whole, near), np.ones_like(levels)
     if looked_at is not None:
         deltas = np.minimum.accumulate(whole.profile(levels, near=looked_at))
-    curve = TradeOff(epsilon=levels, delta=deltas)
-    return float(curve.under(certificate).true_positive_rate(false_positive_rate))
+    return TradeOff(epsilon=levels, delta=deltas)
 
 
 def _default_levels(whole: accountant.Composition) -> Array:

@@ -4,74 +4,141 @@ The model is a plain logistic one with a feature for every canary, and the adver
 all weights zero: there the gradient of (x, y) is (1/2 - y) x. Canary j has x far beyond the
 clipping norm in feature j and zero elsewhere, so what is left of it is the norm to which records
 are clipped, in coordinate j, plus or minus. That is the worst that a record can do (docs/privacy.md
-P1), and canaries do not meet: each coordinate is a trial of its own.
+P1), and canaries do not meet: each coordinate is a trial of its own. Where sums are projected, a
+canary is a row of the public matrix, and there are so few that rows hardly meet.
+
+Joint batches have as many canaries as records, and no larger a share of them than the study's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
+from hubbub.assurance.audit.size import joint_part
 from hubbub.planning import SUM_MARGIN, Plan
-from hubbub.protocol import LocalTask, SecureSource, group_rows
+from hubbub.protocol import LocalTask, Parameters, RoundParameters, SecureSource, group_rows
+from hubbub.session import round_parameters_of
 from hubbub.study import Records
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 _FAR = 1e6  # how many clipping norms a canary's gradient is long
+_LEAST_PROJECTED = 256  # features, so that no two matrices are alike by chance
 
 
 @dataclass(frozen=True, kw_only=True)
 class Canaries:
     """The coins of one run's canaries: canary j is there if its coin is True.
 
-    Where records are exchanged, it adds if True and subtracts if False.
+    Where records are exchanged, it adds if True and subtracts if False. Who was in which batch is
+    noted in `drawn`, (steps, canaries).
     """
 
     plan: Plan
     coins: NDArray[np.bool_]
+    drawn: NDArray[np.bool_] = field(repr=False)
 
     @classmethod
     def tossed(cls, plan: Plan, count: int) -> Canaries:
         """So many fair coins."""
         words = SecureSource().words(count)
-        return cls(plan=plan, coins=(words & np.uint64(1)).astype(bool))
+        return cls(
+            plan=plan,
+            coins=(words & np.uint64(1)).astype(bool),
+            drawn=np.zeros((plan.study.training.steps, count), dtype=bool),
+        )
 
     @property
     def exchanged(self) -> bool:
         """Whether a coin exchanges records, and does not leave one out."""
         return self.plan.study.privacy.relation == "substitute"
 
+    @property
+    def features(self) -> int:
+        """Of a record; more than a projection leaves of them."""
+        projection = self.plan.study.training.projection
+        least = max(projection + 1, _LEAST_PROJECTED) if projection else 1
+        return max(self.coins.size, least)
+
+    def model(self) -> Any:
+        """Whose gradients canaries have."""
+        return learning.build_model(
+            "logistic", inputs=(self.features,), outputs=1, bias=False, seed=b""
+        )
+
+    def terms(self) -> RoundParameters:
+        """The study's, for so many records of this shape."""
+        terms = round_parameters_of(self.plan, self.features)
+        count = self.coins.size
+        batch = joint_part(self.plan.study, count)
+        return replace(terms, records=count, batch=batch, most_records=count)
+
     def tasks(self, silos: int) -> list[LocalTask]:
         """The canaries dealt to the first silos of the roster; the others have no records."""
-        plan, count = self.plan, self.coins.size
-        model = learning.build_model("logistic", inputs=(count,), outputs=1, bias=False, seed=b"")
-        capacity = ceil(count / silos)
         return [
-            learning.TrainingTask(
-                model,
-                self._records(range(first, count, silos) if first < silos else ()),
-                clip=plan.record_clip,
-                margin=SUM_MARGIN,
-                method="chain",
-                capacity=capacity,
-                rows=group_rows(
-                    capacity,
-                    plan.study.training.sample_rate,
-                    plan.correlation.bands if plan.correlation else 1,
-                ),
+            _Noted(self._task(places, silos), self.drawn[:, places])
+            for places in (
+                slice(first if first < silos else self.coins.size, None, silos)
+                for first in range(self.plan.study.parties.silos)
             )
-            for first in range(plan.study.parties.silos)
         ]
 
-    def _records(self, places: Sequence[int]) -> Records:
-        """The canaries at these coordinates that are there."""
-        mine = np.array([j for j in places if self.exchanged or self.coins[j]], dtype=np.intp)
-        inputs = np.zeros((mine.size, self.coins.size), dtype=np.float32)
+    def _task(self, places: slice, silos: int) -> learning.TrainingTask:
+        """A silo's, with the canaries at these places that are there."""
+        plan, capacity = self.plan, ceil(self.coins.size / silos)
+        return learning.TrainingTask(
+            self.model(),
+            self._records(np.arange(self.coins.size)[places]),
+            clip=plan.record_clip,
+            margin=SUM_MARGIN,
+            method="chain",
+            capacity=capacity,
+            rows=group_rows(
+                capacity,
+                plan.study.training.sample_rate,
+                plan.correlation.bands if plan.correlation else 1,
+            ),
+        )
+
+    def _records(self, places: NDArray[np.intp]) -> Records:
+        """The canaries at these places that are there."""
+        mine = places if self.exchanged else places[self.coins[places]]
+        inputs = np.zeros((mine.size, self.features), dtype=np.float32)
         inputs[np.arange(mine.size), mine] = _FAR * max(self.plan.clip, 1.0)
         return Records(inputs=inputs, targets=(~self.coins[mine]).astype(np.float32))
+
+
+class _Noted:
+    """A silo's canaries; batch after batch it notes who was in.
+
+    Args:
+        task: what sums them.
+        drawn: (steps, places of the silo), where it is noted.
+    """
+
+    def __init__(self, task: learning.TrainingTask, drawn: NDArray[np.bool_]) -> None:
+        self._task, self._drawn, self._step = task, drawn, 0
+        self.count, self.capacity = task.count, task.capacity
+
+    def clipped_sum(self, parameters: Parameters, rows: Rows) -> Array:
+        """As `TrainingTask`."""
+        self._note(rows)
+        return self._task.clipped_sum(parameters, rows)
+
+    def projected_sum(
+        self, parameters: Parameters, rows: Rows, dimension: int, draw_key: bytes
+    ) -> Array:
+        """As `TrainingTask`."""
+        self._note(rows)
+        return self._task.projected_sum(parameters, rows, dimension, draw_key)
+
+    def _note(self, rows: Rows) -> None:
+        self._drawn[self._step, rows[rows >= 0]] = True
+        self._step += 1

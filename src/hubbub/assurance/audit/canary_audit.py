@@ -1,50 +1,41 @@
-"""Runs of a study with canaries in the place of records, and what can be told of them afterwards.
-
-Everything of a step but the model is the study's own: silos sample, clip, add their shares of the
-noise, round, mask and sign; the aggregator adds up and decodes. The adversary is the stated one. It
-looks at the sums (scores.py), and at the vectors before they are summed (masked_frames.py). It
-knows the shares of its own silos, and may do without others', so those send no noise; and it
-chooses the model (canaries.py). Nobody has other records: what those are, the adversary of the
-definition knows.
-"""
+"""The audit: runs with canaries, a rule that some of them choose, and what the others show."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub import VERSION
-from hubbub.assurance.audit.canaries import Canaries
-from hubbub.assurance.audit.masked_frames import MaskedFrames
-from hubbub.assurance.audit.scores import kinds_of, scores_of
+from hubbub.assurance.audit.canary_runs import AuditRun, Progress, played
+from hubbub.assurance.audit.size import size_of
 from hubbub.assurance.evidence import (
     SIDES,
+    Choice,
+    Seen,
     audit_to_dict,
     bounds_of,
     check_auditable,
     check_size,
     choosing_runs,
-    epsilon_shown,
 )
 from hubbub.planning import Plan, plan
-from hubbub.privacy import Rates, Rule, Trials, chosen_rule, rates_of, widest_rule
-from hubbub.session import federate, layout_of, round_parameters_of
+from hubbub.privacy import (
+    Rates,
+    Rule,
+    Trials,
+    chosen_rule,
+    rates_of,
+    surest_rule,
+    widest_rule,
+)
 from hubbub.study import Study
-
-Array = NDArray[np.float64]
-
-_ROUGHLY = 0.02  # noise is found, to choose a rule
-
-# Called after every step with how many are done, of all runs together.
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +48,7 @@ class Audit:
         runs: how many trainings were played, a quarter of them to choose a rule.
         canaries: how many there were in each run.
         rates: how often the rule was right and wrong in the others; counts of canaries.
-        masked: how many numbers of masked vectors were looked at, and how many of them were small.
+        seen: counts of what messages must not tell.
         says: the side of their coins that the rule says of canaries; see `side`.
         seconds: of wall-clock time that it took.
 
@@ -81,7 +72,7 @@ class Audit:
     runs: int
     canaries: int
     rates: Rates
-    masked: tuple[int, int]
+    seen: Seen
     says: bool
     seconds: float
 
@@ -95,7 +86,7 @@ class Audit:
             confidence=self.confidence,
             says=self.side,
             rates=self.rates,
-            masked=self.masked,
+            seen=self.seen,
             seconds=self.seconds,
             version=VERSION,
         )
@@ -120,7 +111,7 @@ class Audit:
 
     @property
     def contradicted(self) -> bool:
-        """Whether more was seen than those sums may tell, or vectors without fresh masks."""
+        """Whether more was seen than those sums may tell, or what messages must not tell."""
         return bool(self._plain["contradicted"])
 
     @property
@@ -137,8 +128,8 @@ class Audit:
 def audit(
     study: Study,
     *,
-    runs: int = 3,
-    canaries: int = 10_000,
+    runs: int | None = None,
+    canaries: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
 ) -> Audit:
@@ -153,9 +144,10 @@ def audit(
         2. Nothing follows from a small `lower`: it is no guarantee.
 
     Args:
-        study: with Poisson sampling or none, and without projection.
-        runs: trainings to play, from 2 to 1,000,000.
-        canaries: in each of them, from 1 to 10,000.
+        study: one that trains a model, without TEEs.
+        runs: trainings to play, from 2 to 1,000,000. None: 3, or more where canaries are few.
+        canaries: in each of them, from 1 to 10,000. None: 10,000, or fewer where they would be in
+            each other's way, or dear. Where batches are joint it may become a little less.
         confidence: a probability, from 0.5 to 0.999999.
         progress: called after every step with how many are done, of all runs together.
 
@@ -182,14 +174,15 @@ def audit(
     True
     """
     Study.expect(study)
-    runs, canaries, confidence = check_size(runs, canaries, confidence)
+    check_size(2 if runs is None else runs, 1 if canaries is None else canaries, confidence)
     check_auditable(study)
     made, start = plan(study), time.perf_counter()
+    runs, canaries = size_of(made, runs, canaries)
     steps, show = study.training.steps, progress or (lambda _: None)
     with learning.threads_for(canaries):
         seen = [played(made, canaries, number * steps, show) for number in range(runs)]
     choosing = choosing_runs(runs)
-    kind, rule = _chosen(study, seen[:choosing], confidence)
+    kind, rule = _chosen(made, seen[:choosing], confidence)
     rates = rates_of(rule, _joined(seen[choosing:], kind))
     return Audit(
         plan=made,
@@ -197,73 +190,24 @@ def audit(
         runs=runs,
         canaries=canaries,
         rates=rates,
-        masked=(sum(one.numbers for one in seen), sum(one.small for one in seen)),
+        seen=sum((one.seen for one in seen), start=Seen()),
         says=rule.says,
         seconds=time.perf_counter() - start,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditRun:
-    """What the stated adversary has of one training: scores of each kind, and counts of masks."""
-
-    trials: tuple[Trials, ...]
-    numbers: int = 0
-    small: int = 0
-
-
-def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
-    """One training with canaries, as the stated adversary sees it.
-
-    Steps that other runs made `before` count in the progress, too.
-    """
-    study, steps = made.study, made.study.training.steps
-    terms, canaries = round_parameters_of(made, count), Canaries.tossed(made, count)
-    parties = federate(
-        layout_of(made),
-        terms,
-        canaries.tasks(made.shares),
-        study=study.id,
-        # The adversary's own, those that drop out, and those of other sums (P3, P4).
-        noiseless=range(made.shares + 1, study.parties.silos + 1),
-    )
-    frames = parties.rounds.recorder = MaskedFrames(terms)
-    sums, model = np.zeros((steps, count)), np.zeros(count, dtype=np.float32)
-    for step in range(1, steps + 1):
-        sums[step - 1] = parties.noisy_sum(step, model) / made.clip
-        progress(before + step)
-    return AuditRun(
-        trials=tuple(_trials(made, canaries, sums, kind) for kind in kinds_of(steps)),
-        numbers=frames.numbers,
-        small=frames.small,
-    )
-
-
-def _trials(made: Plan, canaries: Canaries, sums: Array, same: int) -> Trials:
-    """The scores of one kind."""
-    scores = scores_of(
-        sums,
-        made.stated.noise_multiplier,
-        made.study.training.sample_rate,
-        exchanged=canaries.exchanged,
-        same=same,
-        correlation=made.correlation,
-    )
-    return Trials(scores=scores, coins=canaries.coins)
-
-
-def _chosen(study: Study, seen: Sequence[AuditRun], confidence: float) -> tuple[int, Rule]:
+def _chosen(made: Plan, seen: Sequence[AuditRun], confidence: float) -> tuple[int, Rule]:
     """The kind of scores, and the rule about them, that show most; other runs must judge them."""
-    delta, found = study.privacy.delta, []
+    choice = Choice(made.study, made.stated.noise_multiplier, confidence)
+    found = []
     for kind in range(len(seen[0].trials)):
         trials = _joined(seen, kind)
-        for rule in (
+        rules = (
             widest_rule(trials, confidence),
-            chosen_rule(trials, delta, confidence),
-        ):
-            rates = rates_of(rule, trials)
-            shown = epsilon_shown(study, rates, confidence, precision=_ROUGHLY)
-            found.append((shown, -kind, rule))
+            chosen_rule(trials, made.study.privacy.delta, confidence),
+            surest_rule(trials),
+        )
+        found += [(choice.value(rates_of(rule, trials)), -kind, rule) for rule in rules]
     _, kind, rule = max(found, key=itemgetter(0, 1))
     return -kind, rule
 

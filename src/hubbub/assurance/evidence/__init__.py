@@ -6,14 +6,16 @@ one thing that was checked.
 
 from hubbub.assurance.evidence.audit_result import (
     AUDIT,
+    MOST_CANARIES,
     SIDES,
     SMALL_SHARE,
+    SURELY,
+    Seen,
     audit_to_dict,
     bounds_of,
     check_auditable,
     check_size,
     choosing_runs,
-    epsilon_shown,
     read_audit,
     remedy,
     write_audit,
@@ -45,6 +47,7 @@ from hubbub.assurance.evidence.finding import (
     rederived,
     wrong,
 )
+from hubbub.assurance.evidence.shown_epsilon import Choice, epsilon_shown
 from hubbub.assurance.evidence.statistic_files import (
     ANSWERS,
     SUMS,

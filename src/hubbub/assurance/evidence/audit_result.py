@@ -10,53 +10,67 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
-from math import exp, log
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.assurance.evidence.finding import CLOSE, Finding, difference, signed, wrong
+from hubbub.assurance.evidence.shown_epsilon import epsilon_shown
 from hubbub.disk import json_value, write_text
 from hubbub.errors import StudyError
-from hubbub.planning import (
-    Plan,
-    epsilon_of,
-    least_certified,
-    mechanism_of,
-    releases,
-    stated_adversary,
-)
-from hubbub.privacy import (
-    MOST_EPSILON,
-    Composition,
-    Rates,
-    arguments,
-    lower_bound,
-    power_bound,
-    root,
-    worst_rates,
-)
+from hubbub.planning import Plan, stated_adversary
+from hubbub.privacy import Rates, arguments
 from hubbub.report import at_least, at_most
 from hubbub.study import Study
 
-FORMAT = "hubbub audit 2"
+FORMAT = "hubbub audit 3"
 AUDIT = "audit.json"
 # What a rule says of a canary: the True side of its coin, and the other.
 SIDES = {"add-remove": ("there", "not there"), "substitute": ("adds", "subtracts")}
 _COUNTS = ("true", "positives", "false", "negatives")
 _BOUNDS = ("epsilon_audited", "epsilon_promised")
-_MOST_RUNS, _MOST_CANARIES = 10**6, 10_000  # a record of each canary has as many features
-_MOST = _MOST_RUNS * _MOST_CANARIES
+_MOST_RUNS, MOST_CANARIES = 10**6, 10_000  # a record of each canary has as many features
+_MOST = _MOST_RUNS * MOST_CANARIES
 _MOST_BYTES = 2**16  # there are some twenty numbers
-_MOST_NOISE = 1e5  # a mechanism with more has power for nothing
 SMALL_SHARE = 1 / 16  # of all numbers of a word, that count as small
-_SURELY = 1e-9  # a sound study is called unmasked once in so many audits
+SURELY = 1e-9  # a sound study is called unmasked once in so many audits
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Counts of what messages must not tell.
+
+    Args:
+        numbers: of masked vectors, and of their differences, that were looked at.
+        small: of these, which are small beside the word; see `are_masked`.
+        matrices: of projections that were looked at.
+        repeated: of these, which were there in the step before.
+        lists: sessions whose batches come from fresh lists.
+        kept: of these, whose batches are all one list's.
+    """
+
+    numbers: int = 0
+    small: int = 0
+    matrices: int = 0
+    repeated: int = 0
+    lists: int = 0
+    kept: int = 0
+
+    def __add__(self, other: Seen) -> Seen:
+        """Of both."""
+        mine, others = asdict(self), asdict(other)
+        return Seen(**{name: mine[name] + others[name] for name in mine})
+
+    @property
+    def tells(self) -> bool:
+        """Whether vectors were not masked, or a matrix or a list not new (P18)."""
+        return self.repeated + self.kept > 0 or not are_masked(self.numbers, self.small)
+
+
 def check_auditable(study: Study) -> None:
-    """StudyError for what cannot be run, and what canaries of a coordinate each cannot test."""
+    """StudyError for a study without gradients, or whose noise no owner of a silo knows."""
     if not study.trains:
         raise StudyError(
             "expected a study that trains a model for an audit, whose canaries are gradients, got "
@@ -67,24 +81,13 @@ def check_auditable(study: Study) -> None:
             f'expected parties.trust = "none" for an audit, got "{study.parties.trust}": an '
             "audit plays silos whose noise their owners know; leave trust out"
         )
-    if study.training.sampling == "without-replacement":
-        raise StudyError(
-            'expected training.sampling = "poisson" or "none" for an audit, got '
-            '"without-replacement": canaries in joint batches are no trials of their own; audit '
-            "the same study with Poisson batches"
-        )
-    if study.training.projection:
-        raise StudyError(
-            f"expected training.projection = 0 for an audit, got {study.training.projection}: "
-            "projected canaries are no trials of their own; audit the same study without"
-        )
 
 
 def check_size(runs: object, canaries: object, confidence: object) -> tuple[int, int, float]:
     """What may be asked of an audit; StudyError if one of them is out of range."""
     return (
         arguments.whole("runs", runs, least=2, most=_MOST_RUNS),
-        arguments.whole("canaries", canaries, least=1, most=_MOST_CANARIES),
+        arguments.whole("canaries", canaries, least=1, most=MOST_CANARIES),
         arguments.within("confidence", confidence, least=0.5, most=0.999999),
     )
 
@@ -103,14 +106,11 @@ def audit_to_dict(
     confidence: float,
     says: str,
     rates: Rates,
-    masked: tuple[int, int],
+    seen: Seen,
     seconds: float,
     version: str,
 ) -> Plain:
     """An audit as plain values, with what follows from its counts.
-
-    `masked` says how many numbers of masked vectors were looked at, and how many of them were
-    small.
 
     The `bounds` are of `bounds_of`; the rule `says` one of `SIDES`, and its `rates` are those in
     the runs that did not choose it.
@@ -126,50 +126,20 @@ def audit_to_dict(
         **bounds,
         "epsilon_lower": lower,
         "confidence": confidence,
-        "contradicted": lower > bounds["epsilon_audited"] or not are_masked(*masked),
+        "contradicted": lower > bounds["epsilon_audited"] or seen.tells,
         "runs": runs,
         "canaries": canaries,
         "rule": {"says": says, **asdict(rates)},
-        "masked": {"numbers": masked[0], "small": masked[1]},
+        "messages": asdict(seen),
         "seconds": seconds,
     }
-
-
-def epsilon_shown(
-    study: Study, rates: Rates, confidence: float, *, precision: float = 1e-9
-) -> float:
-    """Epsilon of a training's sums is at least so large, as these rates show (P18).
-
-    The larger of two bounds that hold or fail together: what two rates say by themselves, and the
-    epsilon of the study's own mechanism with so much noise that it could just not have had them,
-    which is found with this relative precision.
-    """
-    delta, (least, most) = study.privacy.delta, worst_rates(rates, confidence)
-    by_rates = lower_bound(rates, delta, confidence)
-    mechanism, steps = mechanism_of(study), study.training.steps
-
-    def whole(noise: float) -> Composition:
-        return Composition(releases(mechanism, noise, steps))
-
-    def spare(logarithm: float) -> float:
-        """How much more power the mechanism has than was seen; it falls as noise grows."""
-        return power_bound(whole(exp(logarithm)), most) - least
-
-    low, high = log(least_certified(mechanism)), log(_MOST_NOISE)
-    if spare(high) >= 0:
-        return by_rates
-    if spare(low) <= 0:
-        return MOST_EPSILON
-    noise = exp(root(spare, low, high, xtol=precision))
-    found = epsilon_of([*releases(mechanism, noise, steps)], delta)
-    return max(by_rates, found.lower if found else MOST_EPSILON)
 
 
 def are_masked(numbers: int, small: int) -> bool:
     """Whether so many small numbers are no more than fresh masks make of masked vectors (P18)."""
     from scipy.special import bdtrc  # which takes long to import
 
-    return not small or bool(bdtrc(small - 1, numbers, SMALL_SHARE) > _SURELY)
+    return not small or bool(bdtrc(small - 1, numbers, SMALL_SHARE) > SURELY)
 
 
 def bounds_of(plan: Plan) -> Plain:
@@ -257,14 +227,20 @@ def _made_again(found: Plain, study: Study, bounds: Plain) -> Plain:
         raise ValueError(f"{rates.positives + rates.negatives} canaries, {judged} were judged")
     if rates.true > rates.positives or rates.false > rates.negatives:
         raise ValueError("a rule that spoke of more canaries than were there")
-    masked = found["masked"]
+    messages = found["messages"]
+    most = {
+        "small": messages["numbers"],
+        "repeated": messages["matrices"],
+        "kept": messages["lists"],
+    }
+    seen = {
+        name: arguments.whole(name, messages[name], least=0, most=most.get(name, _MOST**2))
+        for name in asdict(Seen())
+    }
     return audit_to_dict(
         study,
         bounds,
-        masked=(
-            arguments.whole("numbers", masked["numbers"], least=0, most=_MOST**2),
-            arguments.whole("small", masked["small"], least=0, most=masked["numbers"]),
-        ),
+        seen=Seen(**seen),
         runs=runs,
         canaries=canaries,
         confidence=confidence,

@@ -1,0 +1,148 @@
+"""Runs of a study with canaries in the place of records, as the stated adversary sees them.
+
+Everything of a step but the model is the study's own: silos make their lists, sample, clip,
+project, add their shares of the noise, round, mask and sign; the aggregator adds up and decodes.
+The adversary is the stated one. It looks at the sums (scores.py), and at what else messages tell
+(messages.py). It knows the shares of its own silos, and may do without others', so those send no
+noise; the seeds of the projections, and which places of its list a joint batch has; and it chooses
+the model (canaries.py). Nobody has other records: what those are, the adversary of the definition
+knows. Where a list serves for several batches, it knows whose places are whose, too: the account
+does without that secret (docs/privacy.md P9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub.assurance.audit.canaries import Canaries
+from hubbub.assurance.audit.messages import MaskedFrames, Matrices, of_lists
+from hubbub.assurance.audit.scores import kinds_of, scores_of
+from hubbub.assurance.audit.size import share_of_others
+from hubbub.assurance.evidence import Seen
+from hubbub.planning import Plan, attempts_of_list, mechanism_of
+from hubbub.privacy import Trials
+from hubbub.protocol import Parameters, RoundParameters, without_replacement
+from hubbub.session import AbsentError, NoisySums, Rounds, federate, layout_of, raised_by
+
+Array = NDArray[np.float64]
+
+# Called after every step with how many are done, of all runs together.
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRun:
+    """What the stated adversary has of one training: scores of each kind, and counts."""
+
+    trials: tuple[Trials, ...]
+    seen: Seen = field(default_factory=Seen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _View:
+    """A training as the adversary has it.
+
+    Args:
+        sums: (steps, canaries) in units of C, lifted where they were projected.
+        rate: with which chance a canary is in a batch.
+        noise: sigma / C of what else is in its part of a sum.
+    """
+
+    canaries: Canaries
+    sums: Array
+    rate: float
+    noise: float
+
+
+def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
+    """One training with canaries, as the stated adversary sees it.
+
+    Steps that other runs made `before` count in the progress, too.
+    """
+    canaries = Canaries.tossed(made, count)
+    terms, steps = canaries.terms(), made.study.training.steps
+    frames, matrices = MaskedFrames(terms), Matrices(learning.lift_of(terms, canaries.model()))
+    asked = NoisySums(
+        set_up=lambda: _set_up(made, canaries, terms),
+        record=lambda _: frames,
+        terms=terms,
+        epoch=mechanism_of(made.study).epoch,
+        lost=_lost,
+        lift=matrices if terms.projection else None,
+    )
+    sums, model = np.zeros((steps, count)), np.zeros(canaries.features, dtype=np.float32)
+    places = np.zeros((steps, count), dtype=bool)
+    for step in range(1, steps + 1):
+        sums[step - 1] = _summed(asked, step, model)[:count] / made.clip
+        places[step - 1, _drawn_places(terms, asked.rounds.aggregator.seed)] = True
+        progress(before + step)
+    view = _View(
+        canaries=canaries,
+        sums=sums,
+        rate=terms.batch / count if terms.batch else terms.sample_rate,
+        noise=sqrt(made.stated.noise_multiplier**2 + share_of_others(made, count)),
+    )
+    seen = frames.seen + matrices.seen
+    if places.any():
+        seen += of_lists(canaries.drawn, places)
+    return AuditRun(trials=tuple(_trials(made, view)), seen=seen)
+
+
+def _set_up(made: Plan, canaries: Canaries, terms: RoundParameters) -> Rounds:
+    """A session of the study's silos with canaries."""
+    study = made.study
+    return federate(
+        layout_of(made),
+        terms,
+        canaries.tasks(made.shares),
+        study=study.id,
+        # The adversary's own, those that drop out, and those of other sums (P3, P4).
+        noiseless=range(made.shares + 1, study.parties.silos + 1),
+        every=attempts_of_list(study),
+        epoch=mechanism_of(study).epoch,
+    ).rounds
+
+
+def _lost(_number: int, _in_a_row: int, lost: AbsentError) -> None:
+    raise raised_by(lost)
+
+
+def _summed(asked: NoisySums, step: int, model: Parameters) -> Array:
+    """The noisy sum of a step; all parties are in this process, so that there is one."""
+    total, _ = asked.round(step, model, 1)
+    if total is None:
+        raise raised_by(AbsentError(asked.rounds.named_absent))
+    return total
+
+
+def _drawn_places(terms: RoundParameters, seed: bytes | None) -> NDArray[np.intp]:
+    """Which places a fresh list's joint batch has: everybody knows (P9)."""
+    if not (terms.batch and terms.fresh_lists and seed):
+        return np.zeros(0, dtype=np.intp)
+    return without_replacement(seed, terms.records, terms.batch, 1)
+
+
+def _trials(made: Plan, view: _View) -> list[Trials]:
+    """The scores of every kind."""
+    coins, exchanged = view.canaries.coins, view.canaries.exchanged
+    if attempts_of_list(made.study) > 1:
+        known = np.where(view.canaries.drawn, view.sums, 0.0)
+        return [Trials(scores=scores_of(known, view.noise, 1.0, exchanged=True), coins=coins)]
+    found = (
+        scores_of(
+            view.sums,
+            view.noise,
+            view.rate,
+            exchanged=exchanged,
+            same=same,
+            correlation=made.correlation,
+        )
+        for same in kinds_of(len(view.sums))
+    )
+    return [Trials(scores=scores, coins=coins) for scores in found]
