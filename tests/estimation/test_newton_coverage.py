@@ -38,9 +38,23 @@ def records(rng: np.random.Generator, kind: str) -> dict[str, np.ndarray]:
     return found | {"time": time, "died": (death <= left).astype(float)}
 
 
-def released(rng: np.random.Generator, kind: str, sigma: float) -> Answer:
+def waning(rng: np.random.Generator, number: int) -> dict[str, np.ndarray]:
+    """Age counts for five times as much in the first year as later."""
+    age, bmi = rng.normal(58, 13, number).clip(20, 90), rng.normal(27, 5, number).clip(15, 45)
+    sex, need = rng.integers(0, 2, number).astype(float), rng.exponential(72, number)
+    older, others = (age - 58) / 35, np.exp(0.6 * (bmi - 27) / 15 + 0.3 * (sex - 0.5))
+    early, late = others * np.exp(2.0 * older), others * np.exp(0.4 * older)
+    death = np.where(need <= 12 * early, need / early, 12 + (need - 12 * early) / late)
+    left = rng.uniform(12, 54, number)
+    died = (death <= left).astype(float)
+    return {"age": age, "bmi": bmi, "sex": sex, "time": np.minimum(death, left), "died": died}
+
+
+def released(
+    cells: dict[str, np.ndarray], rng: np.random.Generator, kind: str, sigma: float
+) -> Answer:
     stacked = stack({"q": ASKED[kind]})
-    cells, at, sums = records(rng, kind), stacked.start, []
+    at, sums = stacked.start, []
     for _ in range(stacked.rounds):
         sums.append(stacked.sum(cells, at) + sigma * rng.standard_normal(stacked.size))
         at = stacked.update(sums[-1], sigma, at)
@@ -53,9 +67,28 @@ def released(rng: np.random.Generator, kind: str, sigma: float) -> Answer:
 def test_intervals_of_a_newton_regression_hold_the_truth(epsilon: float, kind: str) -> None:
     """Fixed seeds; 0.95 of 200 has a standard deviation of 0.015."""
     rng = np.random.default_rng(5)
-    found = [released(rng, kind, SIGMA[epsilon] * ONCE) for _ in range(RELEASES)]
+    found = [
+        released(records(rng, kind), rng, kind, SIGMA[epsilon] * ONCE) for _ in range(RELEASES)
+    ]
     answered = [one for one in found if not one.refusal]
     assert len(answered) >= 0.9 * RELEASES
     for name, truth in TRUTH.items():
         rows = [row for one in answered for row in one.rows if row.column == name]
         assert np.mean([row.low <= truth <= row.high for row in rows]) >= 0.92
+
+
+@pytest.mark.slow
+def test_intervals_of_an_effect_that_wanes_hold_that_of_the_population() -> None:
+    """Fixed seeds; records are drawn from a population, whose answer without noise is held."""
+    rng = np.random.default_rng(6)
+    population = waning(rng, 60_000)
+    truth = {row.column: row.value for row in released(population, rng, "cox", 1e-9).rows}
+    answered = []
+    for _ in range(100):
+        drawn = rng.integers(0, 60_000, RECORDS)
+        cells = {name: values[drawn] for name, values in population.items()}
+        one = released(cells, rng, "cox", SIGMA[2.0] * ONCE)
+        answered += [] if one.refusal else [one]
+    assert len(answered) >= 90
+    held = [row.low <= truth[row.column] <= row.high for one in answered for row in one.rows]
+    assert np.mean(held) >= 0.93

@@ -38,11 +38,11 @@ from hubbub.study import Column
 # of the information one beside the other (docs/privacy.md P23).
 _BASE = 0.4
 _GATHERED, _CROSS, _SQUARES = 0.35, 0.45, 0.82  # their squares add up to less than 1
-_STOPS = (0.1, 0.2, 0.35, 0.6, 0.75, 0.9, 1.2, 1.6, 2.2, 3.0, 4.0)
-_FIRST = 0.6
-_KEPT = 0.85  # of the events: else ratios would be of early times alone
-_SURE = 6.0  # standard deviations of its noise that the information is to have with a stop
-_LARGEST = 8.0
+_LEAST_SHARE = 1.5  # of the information, squared
+_FIRST, _PLANNED = 0.6, 1.0  # stops of the first sum and of others, as they are planned
+_STOPS = 0.75 * 1.12 ** np.arange(16)  # that may follow
+_KEPT = 0.97  # of the events: else ratios would be of earlier times, where they change
+_LEAST, _LARGEST = 0.1, 8.0
 _PIECES = 4
 _NOTE = (
     f"{LEFT_OUT}; who is at high risk is followed for less long: "
@@ -189,7 +189,7 @@ class NewtonCox:
         if not at.effects.any():
             gathered = np.cumsum(np.exp(hazards + effects @ centre))
             risks = at.radius**2 * float(effects @ read.squares @ effects) / read.total
-            stop = self._stop(gathered, max(risks, 0.01), read, sigma)
+            stop = self._stop(gathered, max(risks, 0.01), read.events)
         return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
 
     def expected(self, records: float, sigma: float) -> Expectation:
@@ -201,14 +201,14 @@ class NewtonCox:
         """
         means, moments = self._means, self._covariates.moments[1:, 1:]
         unit = self._covariates.radius(means + 0.25 * np.array(self._covariates.number))
-        length = _length(_FIRST)
+        length = _length(_PLANNED)
         return foreseen(
             Scored(
                 at=0.0 * means,
                 score=0.0 * means,
                 information=max(records, 1.0) / 3 * (moments - np.outer(means, means)),
                 noise=(sigma * unit * length) ** 2 * np.eye(self.width),
-                blur=unit**2 * sigma * length / (_share(_FIRST) * _SQUARES),
+                blur=unit**2 * sigma * length / (_share(_PLANNED) * _SQUARES),
             ),
             sigma,
             "logarithm of a hazard ratio over half of a column's range",
@@ -221,33 +221,22 @@ class NewtonCox:
         per_unit = found and found.per(self._covariates.per_unit)
         return answer_of(self, per_unit, names, ["hazard ratio"] * len(names), _NOTE)
 
-    def _stop(self, gathered: Array, risks: float, read: _Read, sigma: float) -> float:
-        """The stop that leaves the least variance, by sampling and noise, of what can be told.
+    def _stop(self, gathered: Array, risks: float, events: Array) -> float:
+        """The least stop that comes after almost all events, whatever the noise.
 
         Args:
             gathered: (bins,) by records at the centre.
             risks: variance of the logarithms of others' hazards, as if they were normal.
-            read: the first sum.
-            sigma: of its noise.
+            events: (bins,) noisy.
         """
         from scipy.special import ndtr  # which takes long to import
 
-        events = np.maximum(read.events, 0.0)
-        least = max(float(np.linalg.eigvalsh(read.squares)[0]) / read.total, 1e-3)
-
-        def kept(stop: float) -> float:
-            followed = ndtr((np.log(stop / gathered) - risks) / math.sqrt(risks))
-            return float(events @ followed)
-
-        def precision(stop: float) -> float:
-            noise = sigma * _length(stop) / math.sqrt(ROUNDS - 1)
-            information = least * kept(stop)
-            floor = _SURE * math.sqrt(2.0 * self.width) * noise / (_share(stop) * _SQUARES)
-            clear = min(1.0, information / floor)
-            return clear**2 * information**2 / (information + noise**2)
-
-        most = [stop for stop in _STOPS if kept(stop) >= _KEPT * events.sum()]
-        return max(most or _STOPS[-1:], key=precision)
+        seen = np.maximum(events, 0.0)
+        for stop in _STOPS:
+            kept = ndtr((np.log(stop / gathered) - risks) / math.sqrt(risks))
+            if seen @ kept >= _KEPT * seen.sum():
+                return float(stop)
+        return float(_STOPS[-1])
 
     def _at(self, parameters: Parameters) -> _At:
         """Parameters, made possible whatever they are."""
@@ -256,7 +245,7 @@ class NewtonCox:
             np.clip(whole, -50.0, 50.0), np.cumsum([self.width, self._bins, self.width])
         )
         inside = self._covariates.inside(centre)
-        bound = min(max(float(stop[0]), _STOPS[0]), _LARGEST)
+        bound = min(max(float(stop[0]), _LEAST), _LARGEST)
         radius = self._covariates.radius(inside)
         return _At(effects, hazards, inside, bound, radius, _length(bound), _share(bound))
 
@@ -349,4 +338,4 @@ def _length(stop: float) -> float:
 def _share(stop: float) -> float:
     """The largest share of the information that makes no record longer, or enough of it."""
     square = 1 + _BASE**2
-    return math.sqrt(max(min(square * (stop**-2 - 1), 2 / stop - square), 0.3))
+    return math.sqrt(max(min(square * (stop**-2 - 1), 2 / stop - square), _LEAST_SHARE))
