@@ -156,8 +156,8 @@ for _epsilon, _bands in ((4.0, (16, 32)), (8.0, (32, 64))):
     )
 _BEST_ADAM = _adam(2e-3, "linear", hidden="128")
 CHOSEN = {
-    (2.0, CORRELATED): _sgd(0.03, 16, hidden=NARROW),
-    (2.0, INDEPENDENT): _BEST_ADAM,
+    (2.0, CORRELATED): _sgd(0.06, 16, "linear", hidden=NARROW),
+    (2.0, INDEPENDENT): _adam(2e-3, "linear", hidden=""),
     (4.0, CORRELATED): _sgd(0.03, 32, hidden=NARROW),
     (4.0, INDEPENDENT): _BEST_ADAM,
     (8.0, CORRELATED): _sgd(0.1, 64, "linear", hidden=NARROW),

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import product
 from typing import Any
 
@@ -215,6 +215,7 @@ def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which answers each question once in a process."""
     asked = lru_cache(maxsize=None)(function)
 
+    @wraps(function)
     def answer(*given: Any, **named: Any) -> Any:
         return asked(*(tuple(one) if isinstance(one, list) else one for one in given), **named)
 

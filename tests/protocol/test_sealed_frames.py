@@ -109,7 +109,8 @@ def test_a_frame_that_changes_after_it_was_recognised_is_a_copy() -> None:
         read(data)  # type: ignore[arg-type]  # as above
 
 
-def test_few_frames_are_held_and_none_that_was_parsed() -> None:
+def test_few_frames_are_held_and_none_that_was_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_SEALED", wire.Sealed())  # with room as at first
     frames = [large(bytes([number]) * SIZE) for number in range(20)]
     assert held(frames) == [16, 17, 18, 19]
     for frame in frames:

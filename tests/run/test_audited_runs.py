@@ -428,17 +428,8 @@ def test_an_audit_is_written_though_nobody_reads_what_it_says(
     assert json.loads((tmp_path / "audit.json").read_text())["canaries"] == 50
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("[training]", '[training]\nprojection = 4\nprojection_kind = "layers"'),
-        ("colluders = 1", 'colluders = 1\ntrust = "tee"'),
-    ],
-)
-def test_no_audit_is_believed_of_what_cannot_be_audited(
-    made: Path, tmp_path: Path, change: tuple[str, str]
-) -> None:
-    study = a_study(steps=3, changes=(change,))
+def test_no_audit_is_believed_of_what_cannot_be_audited(made: Path, tmp_path: Path) -> None:
+    study = a_study(steps=3, changes=(("colluders = 1", 'colluders = 1\ntrust = "tee"'),))
     found = {**json.loads((made / "found.json").read_text()), "study": study.id.hex()}
     (tmp_path / "it.json").write_text(json.dumps(found))
     with pytest.raises(StudyError, match="for an audit"):

@@ -84,6 +84,7 @@ class Plan:
 
     Source: docs/privacy.md P1-P8, P10, P16, P25.
 
+    >>> from hubbub import Study, plan
     >>> study = Study.parse('''
     ... study.name = "example"
     ... parties = {silos = 4, colluders = 1}

@@ -96,6 +96,7 @@ def fit(
         ModelError: the model cannot be trained with a guarantee for every record.
         UserError: the folder holds something, or the device is not there.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> def silo():
     ...     x = rng.uniform(-1, 1, (200, 3))
