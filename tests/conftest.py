@@ -41,10 +41,6 @@ LONG = {
     "test_every_sum_and_step_of_an_honest_run_is_made_again": (
         *("gaussian-projection", "sign-projection"),
     ),
-    "test_a_defect_is_found": ("sampled more often", "half the noise", "noise that cancels"),
-    "test_a_sound_study_is_not_contradicted": (
-        *("some nodes each", "nodes and drop-outs", "poisson", "correlated, exchanged"),
-    ),
     "test_every_experiment_writes_table_figure_and_how_it_was_made": (
         *("utility", "projection", "effective_rate"),
     ),
@@ -132,6 +128,17 @@ LONG = {
 }
 # The other way round, where few cases are quick: each value of each parameter is in one of them.
 QUICK = {
+    # One for each way to sample, and for the quickest projection and list.
+    "test_a_sound_study_is_not_contradicted": (
+        *("poisson", "everybody", "full shares", "correlated", "by layers", "one list"),
+    ),
+    "test_canaries_are_as_strong_as_the_account_takes_records_to_be": (
+        *("substitute", "everybody", "full shares", "colluders"),
+    ),
+    "test_a_defect_is_found": (
+        *("less noise", "no clipping", "a share left out"),
+        *("mask used again", "groups forgotten", "matrices of layers kept"),
+    ),
     "test_p15_a_cap_of_the_other_relation_is_charged_too": (
         *("-per-epoch", "gaussian-poisson", "sign-static", "layers-per-step"),
     ),

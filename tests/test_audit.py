@@ -156,22 +156,8 @@ def size_for(changed: dict[str, Any]) -> dict[str, int]:
     return {"runs": 8, "canaries": 200} if "projection" in lines else {"runs": 6, "canaries": 2000}
 
 
-def slow(*values: Any) -> Any:
-    """Parameters of a test that takes long."""
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
-# Their accounts are mixtures, which take seconds each.
-DEAR = {*PROJECTED, *JOINT} - {"by layers", "one list"}
-
-
 @pytest.mark.parametrize(
-    "kind",
-    [
-        *KINDS,
-        *("by layers", "one list", "correlated", "correlated, exchanged"),
-        *(slow(kind) for kind in sorted(DEAR)),
-    ],
+    "kind", [*KINDS, *PROJECTED, *JOINT, "correlated", "correlated, exchanged"]
 )
 def test_a_sound_study_is_not_contradicted(kind: str) -> None:
     more = {"correlated": CORRELATED, "correlated, exchanged": CORRELATED | KINDS["substitute"]}
@@ -193,7 +179,7 @@ def test_canaries_are_as_strong_as_the_account_takes_records_to_be(kind: str) ->
         for _ in range(made.study.training.steps):
             seen = mean * (generator.random(count) < rate) + z * generator.standard_normal(count)
             expected += losses(seen, z, rate, exchanged=exchanged)
-        assert ks_2samp(trials.scores[trials.coins == side], expected).pvalue > 1e-6
+        assert ks_2samp(trials.scores[trials.coins == side], expected).pvalue > 1e-9
 
 
 def _less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,26 +332,24 @@ def _a_matrix_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (_less_noise, {}),
         # The few canaries that were sampled tell all there is to tell.
-        slow(_less_noise, {"sampling": "sample_rate = 0.02", "steps": 2, "records": 100_000}),
-        slow(_sampled_more_often, {"sampling": "sample_rate = 0.05"}),
+        (_less_noise, {"sampling": "sample_rate = 0.02", "steps": 2, "records": 100_000}),
+        (_sampled_more_often, {"sampling": "sample_rate = 0.05"}),
         (_long_gradients, {"sampling": 'sampling = "none"', "steps": 2, "records": 1000}),
-        slow(_colluders_forgotten, {"silos": 6, "colluders": 4}),
-        slow(_noise_once_and_for_all, {"silos": 3, "steps": 4}),
+        (_colluders_forgotten, {"silos": 6, "colluders": 4}),
+        (_noise_once_and_for_all, {"silos": 3, "steps": 4}),
         (_half_the_noise, {}),
         (_a_share_left_out, KINDS["everybody"] | {"epsilon": 4.0}),
         (_one_batch_for_ever, {"sampling": "sample_rate = 0.1", "steps": 12}),
         (_a_mask_used_again, {}),
-        slow(_a_mask_used_again, {"nodes": 2}),
-        slow(_no_masks, {}),
+        (_a_mask_used_again, {"nodes": 2}),
+        (_no_masks, {}),
         (_groups_forgotten, CORRELATED | {"epsilon": 4.0}),
-        slow(
-            _the_same_batch_twice, {"sampling": "sample_rate = 0.05", "steps": 24, "epsilon": 4.0}
-        ),
-        slow(_a_list_kept, joint(2000, steps=20)),
+        (_the_same_batch_twice, {"sampling": "sample_rate = 0.05", "steps": 24, "epsilon": 8.0}),
+        (_a_list_kept, joint(2000, steps=20)),
         (_half_the_noise, joint(2000, "static", steps=8)),
         (_a_matrix_kept, PROJECTED["by layers"]),
-        slow(_a_matrix_kept, PROJECTED["gaussian"]),
-        slow(_a_matrix_kept, PROJECTED["signs"]),
+        (_a_matrix_kept, PROJECTED["gaussian"]),
+        (_a_matrix_kept, PROJECTED["signs"]),
         (_clip_forgotten, PROJECTED["by layers"]),
     ],
     ids=[
@@ -398,7 +382,9 @@ def test_a_defect_is_found(
 ) -> None:
     # What is shown is at least six of its standard deviations above what is promised.
     defect(monkeypatch)
-    assert hubbub.audit(study(**changed), **size_for(changed), confidence=0.99).contradicted
+    thin = defect in (_one_batch_for_ever, _the_same_batch_twice)
+    size = {"runs": 8, "canaries": 8000} if thin else size_for(changed)
+    assert hubbub.audit(study(**changed), **size, confidence=0.99).contradicted
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
