@@ -362,6 +362,14 @@ def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
     assert "one file shares no spelling with the others" in " ".join(out.replace("│", "").split())
 
 
+def test_categories_that_may_point_to_a_person_are_counted_for_their_owner_alone(command):
+    made = clean()
+    column(made["west"], "sex", lambda k, cell: "intersex" if k == 1 else cell)
+    _, out, _ = command("init", *write(made))
+    assert "may point to a person: 1" in " ".join(out.replace("│", "").split())
+    assert "point to a person" not in Path("study.toml").read_text()
+
+
 def test_numbers_in_one_file_and_words_in_another_are_left_out_and_said(ask):
     made = clean()
     column(made["west"], "age", lambda k, _: ("young", "old")[k % 2])
