@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from experiments.results import Row, text
-from experiments.utility import ANCHORS, KEY, PAPER, PRINTED, STRICTER
+from experiments.utility import KEY, PAPER, PRINTED, STRICTER
 from experiments.utility_study import (
     FEW,
     FRESH,
@@ -69,7 +69,6 @@ def poisson(found: Summary) -> Lines:
             "local DP of 32 as one sum, same epsilon",
             "trusted aggregator",
             "epsilon",
-            "trusted, measured elsewhere",
             "the paper prints",
         )
     ]
@@ -81,7 +80,6 @@ def poisson(found: Summary) -> Lines:
                 *found.cells(Point(method=HUBBUB, level=t)),
                 local,
                 *found.cells(Point(method=TRUSTED, level=t, silos=FEW)),
-                f"{ANCHORS[t]:.3f}" if t in ANCHORS else "none",
                 _printed(POISSON, t),
             )
         )
@@ -121,7 +119,7 @@ def few(found: Summary) -> Lines:
     lines: Lines = [("epsilon", "method", "total noise / C", "accuracy")]
     methods = [(f"hubbub, T = {T}", HUBBUB, T) for T in range(3)]
     methods += [("local DP", LOCAL, 0), ("trusted aggregator", TRUSTED, 0)]
-    for t in (1.0, 1.03, 2.0, 4.0):
+    for t in (2.0, 4.0):
         for words, method, T in methods:
             row = found.row(Point(method=method, level=t, silos=FEW, colluders=T))
             if row:
