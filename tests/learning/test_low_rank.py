@@ -264,6 +264,7 @@ def test_a_head_of_zeros_hides_from_no_evaluation_that_records_mix() -> None:
         ({"kind": "logistic", "rank": None, "targets": None}, "model.frozen.features to be absent"),
         ({"frozen": {"module": None}}, "model.frozen.module"),
         ({"frozen": {"module": "encoder"}}, "python:module:factory"),
+        ({"frozen": {"module": ""}}, "python:module:factory"),
         ({"frozen": {"features": None}}, "model.frozen.features"),
     ],
 )
