@@ -268,7 +268,8 @@ def test_many_records_are_evaluated_and_the_plan_takes_it(ask):
         (lambda made: [*write(made), "--target", "sex", "--kind", "amount"], "number"),
         (lambda made: [*write(made), "north.csv"], "once"),
         (lambda made: ["/dev/zero"], "ordinary"),
-        (lambda made: write({"north": [[*HEADER]]}), "found none"),
+        (lambda made: write({"north": [[*HEADER]]}), "found none that can be read"),
+        (lambda made: write({"north": [[*HEADER], ["1"]]}), "separators and quotes"),
     ],
 )
 def test_what_cannot_be_drafted_is_one_sentence(command, change, words):
