@@ -472,6 +472,13 @@ def test_the_runners_bind_the_anchors_into_the_transcript(
 # Out of turn ----------------------------------------------------------------------------------
 
 
+def test_p9_a_list_is_refused_once_the_seed_of_an_attempt_may_be_known() -> None:
+    table = laid(batch=6)
+    table.begin()
+    with pytest.raises(ProtocolError, match="list before a model is accepted"):
+        table.silos[1].take_list(np.arange(5), 1)
+
+
 @pytest.mark.parametrize("batch", [0, 6], ids=["projection", "batches"])
 def test_a_silo_contributes_nothing_before_it_knows_the_seed(batch: int) -> None:
     table = laid(batch=batch)
