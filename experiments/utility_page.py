@@ -21,7 +21,6 @@ from experiments.utility_study import (
     HUBBUB,
     LOCAL,
     ONE_SUM,
-    POISSON,
     STATIC,
     TRUSTED,
     Point,
@@ -69,7 +68,6 @@ def poisson(found: Summary) -> Lines:
             "local DP of 32 as one sum, same epsilon",
             "trusted aggregator",
             "epsilon",
-            "the paper prints",
         )
     ]
     for t in LEVELS:
@@ -80,7 +78,6 @@ def poisson(found: Summary) -> Lines:
                 *found.cells(Point(method=HUBBUB, level=t)),
                 local,
                 *found.cells(Point(method=TRUSTED, level=t, silos=FEW)),
-                _printed(POISSON, t),
             )
         )
     return lines
