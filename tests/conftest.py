@@ -1,9 +1,11 @@
-"""One thread for each process that runs tests, and no question to the accountant twice."""
+"""One thread for each process that runs tests, no disk, and no question to the accountant twice."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import lru_cache, wraps
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,12 @@ settings.load_profile("without a clock")
 # each other on cores that are taken make small models slower by a multiple.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# Files of tests are in memory where there is enough of it: thousands of ledgers would wait for a
+# disk dozens of times each. PYTEST_DEBUG_TEMPROOT puts them elsewhere.
+MEMORY = Path("/dev/shm")  # noqa: S108 (pytest makes folders of its own in it)
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # Cases that take long and whose law another case of the same test holds more quickly: they are left
 # to `make test-all`. A whole test that takes long has the mark itself.
