@@ -22,6 +22,7 @@ from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.protocol.round import Aggregator, RoundParameters, Silo
+from hubbub.protocol.round.joint_batch import Tokens
 from hubbub.protocol.round.masking import Masking
 from hubbub.session.in_process import Federation, Record, federate
 from hubbub.session.layout import Layout
@@ -470,6 +471,21 @@ def test_the_runners_bind_the_anchors_into_the_transcript(
 
 
 # Out of turn ----------------------------------------------------------------------------------
+
+
+def test_p9_a_list_is_refused_once_the_seed_of_an_attempt_may_be_known() -> None:
+    table = laid(batch=6)
+    table.begin()
+    with pytest.raises(ProtocolError, match="list before a model is accepted"):
+        table.silos[1].take_list(np.arange(5), 1)
+
+
+def test_p9_a_list_for_one_attempt_serves_no_second_one() -> None:
+    fresh = replace(terms(world(4, 0, quorum=QUORUM), batch=6), fresh_lists=True)
+    tokens = Tokens(np.arange(5), 1)
+    assert tokens.chosen(fresh, bytes(32), 1).size <= 5
+    with pytest.raises(ProtocolError, match="make one"):
+        tokens.chosen(fresh, bytes(32), 2)
 
 
 @pytest.mark.parametrize("batch", [0, 6], ids=["projection", "batches"])
