@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 import hubbub
 from hubbub import learning
 from hubbub.planning import SUM_MARGIN, Plan
-from hubbub.protocol.agreement.mask_stream import add_mask
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import noise, ring
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.randomness import SecureSource
@@ -292,7 +292,7 @@ def parts_of(terms: RoundParameters, nodes: int, silos: int) -> list[Part]:
     header, signature = bytes(74), bytes(64)
     keys, parameters = Keys.generate("a", "silo"), np.zeros(terms.parameters, dtype=np.float32)
     signed = keys.sign(payload[:32])
-    mask = milliseconds(lambda: add_mask(residues, bytes(16)))
+    mask = milliseconds(lambda: MaskStream().add(residues, bytes(16)))
     hashed = milliseconds(lambda: hashlib.sha256(payload).digest())
     return [
         Part(name="masks, silos", milliseconds=mask, times=silos * nodes),

@@ -1,13 +1,13 @@
 """Accuracy on CIFAR-10 with correlated and with independent noise, each tuned, at one epsilon.
 
     HUBBUB_CONV=conv.npz python -m experiments.correlated_noise [--small] [--runs 3]
-        [--tune | --rehearse] [--epsilon 4] [--colluders 0]
+        [--tune | --by run] [--epsilon 4] [--colluders 0]
 
 The frozen layers, the head, the silos and the length of the training are those of `utility`. Runs
-have the law of a rehearsal (correlated_training.py); `--rehearse` makes rehearsals of some points,
-to hold them against. `--tune` tries settings: models learn from the first 40,000 training records
-and are scored on the other 10,000, so no test record has a part in it. Had the records been
-private, each trial would have been a release.
+have the law of a rehearsal (correlated_training.py); `--by rehearsal` and `--by run`, through the
+whole protocol, make some points to hold them against. `--tune` tries settings: models learn from
+the first 40,000 training records and are scored on the other 10,000, so no test record has a part
+in it. Had the records been private, each trial would have been a release.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hubbub
-from experiments.command import Options, Shown, fill, options_of, parser_of
+from experiments.command import Options, Shown, fill, options_of, parser_of, stepwise
 from experiments.correlated_settings import (
     CHOSEN,
     CORRELATED,
@@ -39,7 +39,7 @@ from experiments.utility import weights_of
 if TYPE_CHECKING:
     from experiments.correlated_training import Parts
 
-SIMULATED, REHEARSED = "simulation", "rehearsal"
+SIMULATED, REHEARSED, WHOLE = "simulation", "rehearsal", "run"
 SETTING = tuple(Setting.__dataclass_fields__)
 KEY = ("epsilon", "colluders", "noise", "by", "run")
 COLUMNS = (*KEY, "delta", *SETTING, "noise_multiplier", "total_noise_multiplier", "accuracy")
@@ -52,7 +52,7 @@ Point = dict[str, object]
 def wanted(options: Options) -> list[Point]:
     """Points and runs, one run of everything first."""
     named = options.named
-    by = REHEARSED if named.rehearse or options.small else SIMULATED
+    by = REHEARSED if options.small else named.by
     beside = [dict(zip(KEY, (inf, 0, NONE, SIMULATED, 1), strict=True))]
     epsilons = (4.0,) if options.small else named.epsilon or EPSILONS
     colluders = (0,) if options.small else named.colluders or (0, 2)
@@ -130,9 +130,12 @@ def simulated(point: Point, where: tuple[str, str], shown: Shown) -> dict[str, o
     }
 
 
-def measured(study: hubbub.Study) -> dict[str, object]:
-    """Rehearse once."""
-    (result,) = hubbub.rehearse(study)
+def measured(study: hubbub.Study, by: object, shown: Shown) -> dict[str, object]:
+    """Rehearse once, or run."""
+    if by == WHOLE:
+        result = hubbub.run(study, progress=stepwise(shown, study.training.steps))
+    else:
+        (result,) = hubbub.rehearse(study)
     return {
         "noise_multiplier": result.plan.noise_multiplier,
         "total_noise_multiplier": result.plan.total_noise_multiplier,
@@ -170,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(runs=3)
     parser.add_argument("--weights", help="file of the convolutions; $HUBBUB_CONV without it")
     parser.add_argument("--tune", action="store_true", help="try settings on training records")
-    parser.add_argument("--rehearse", action="store_true", help="make rehearsals")
+    parser.add_argument("--by", choices=(SIMULATED, REHEARSED, WHOLE), default=SIMULATED)
     parser.add_argument("--epsilon", type=float, nargs="+", help="these alone")
     parser.add_argument("--colluders", type=int, nargs="+", help="these numbers alone")
     options = options_of(parser, arguments)
@@ -184,10 +187,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         setting = CHOSEN[float(str(point["epsilon"])), str(point["noise"])]
         if point["by"] == SIMULATED:
             made = simulated(point, where, shown)
-        elif options.small:
-            made = measured(small_study(setting, **_asked(point)))
         else:
-            made = measured(study_of(setting, **_asked(point), weights=where[0], sha256=where[1]))
+            asked = {name: point[name] for name in ("epsilon", "colluders", "run")}
+            files = {} if options.small else {"weights": where[0], "sha256": where[1]}
+            study = (small_study if options.small else study_of)(setting, **asked, **files)
+            made = measured(study, point["by"], shown)
         return {"delta": DELTA, **asdict(setting), **made}
 
     table = Table(path=options.out / "correlated_noise.csv", key=KEY, columns=COLUMNS)
@@ -204,11 +208,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     drawn = [row for row in drawn if options.small or row["by"] == SIMULATED]
     draw(drawn, options.out / "correlated_noise.png")
     return None
-
-
-def _asked(point: Point) -> dict[str, object]:
-    """What a study is asked of a point."""
-    return {name: point[name] for name in ("epsilon", "colluders", "run")}
 
 
 if __name__ == "__main__":

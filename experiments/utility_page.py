@@ -14,14 +14,13 @@ from itertools import takewhile
 from pathlib import Path
 
 from experiments.results import Row, text
-from experiments.utility import ANCHORS, KEY, PAPER, PRINTED, STRICTER
+from experiments.utility import KEY, PAPER, PRINTED, STRICTER
 from experiments.utility_study import (
     FEW,
     FRESH,
     HUBBUB,
     LOCAL,
     ONE_SUM,
-    POISSON,
     STATIC,
     TRUSTED,
     Point,
@@ -69,8 +68,6 @@ def poisson(found: Summary) -> Lines:
             "local DP of 32 as one sum, same epsilon",
             "trusted aggregator",
             "epsilon",
-            "trusted, measured elsewhere",
-            "the paper prints",
         )
     ]
     for t in LEVELS:
@@ -81,8 +78,6 @@ def poisson(found: Summary) -> Lines:
                 *found.cells(Point(method=HUBBUB, level=t)),
                 local,
                 *found.cells(Point(method=TRUSTED, level=t, silos=FEW)),
-                f"{ANCHORS[t]:.3f}" if t in ANCHORS else "none",
-                _printed(POISSON, t),
             )
         )
     return lines
@@ -121,7 +116,7 @@ def few(found: Summary) -> Lines:
     lines: Lines = [("epsilon", "method", "total noise / C", "accuracy")]
     methods = [(f"hubbub, T = {T}", HUBBUB, T) for T in range(3)]
     methods += [("local DP", LOCAL, 0), ("trusted aggregator", TRUSTED, 0)]
-    for t in (1.0, 1.03, 2.0, 4.0):
+    for t in (2.0, 4.0):
         for words, method, T in methods:
             row = found.row(Point(method=method, level=t, silos=FEW, colluders=T))
             if row:

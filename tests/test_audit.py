@@ -25,6 +25,7 @@ from hubbub.assurance.audit.size import joint_part, size_of
 from hubbub.assurance.evidence import Choice, Seen, choosing_runs, epsilon_shown
 from hubbub.cli import main
 from hubbub.errors import StudyError
+from hubbub.planning import pairing
 from hubbub.privacy.canary_guesses import (
     Rates,
     Rule,
@@ -114,6 +115,7 @@ CORRELATED = {
         )
     ),
     "steps": 9,
+    "epsilon": 4.0,
 }
 
 
@@ -343,7 +345,7 @@ def _a_matrix_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         (_a_mask_used_again, {}),
         (_a_mask_used_again, {"nodes": 2}),
         (_no_masks, {}),
-        (_groups_forgotten, CORRELATED | {"epsilon": 4.0}),
+        (_groups_forgotten, CORRELATED),
         (_the_same_batch_twice, {"sampling": "sample_rate = 0.05", "steps": 24, "epsilon": 8.0}),
         (_a_list_kept, joint(2000, steps=20)),
         (_half_the_noise, joint(2000, "static", steps=8)),
@@ -392,7 +394,7 @@ def test_a_defect_is_found(
     assert hubbub.audit(study(**changed), **size, confidence=0.99).contradicted
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_most_of_an_epsilon_is_shown_by_what_a_sound_study_has(epsilon: float) -> None:
     """By scores drawn from the pairs of the account, as many as an audit judges at least."""
     asked = study(epsilon=epsilon, steps=60, sampling="sample_rate = 0.05")
@@ -444,10 +446,16 @@ def test_right_guesses_bound_how_far_two_laws_are_apart() -> None:
     assert worst_distance(rates, 0.95) == pytest.approx(2 * least - 1, rel=1e-9)
 
 
+def _with_much_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than any study here needs: the least takes long to find, and does not matter."""
+    monkeypatch.setattr(pairing, "least_noise", lambda *_: 50.0)
+
+
 @pytest.mark.parametrize(("records", "batch"), [(8000, 800), (8000, 2399), (997, 10), (50, 50)])
 def test_canaries_are_no_larger_a_part_of_a_joint_batch_than_records(
-    records: int, batch: int
+    records: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _with_much_noise(monkeypatch)
     made = hubbub.plan(study(**joint(batch, records=records)))
     for wanted in (100, 101, 999):
         _, count = size_of(made, 2, wanted)
@@ -724,7 +732,10 @@ def test_silos_of_the_adversary_have_neither_records_nor_noise(
         ({"parties": 'trust = "tee"'}, "their owners know"),
     ],
 )
-def test_what_canaries_cannot_test_is_refused(changed: dict[str, Any], word: str) -> None:
+def test_what_canaries_cannot_test_is_refused(
+    changed: dict[str, Any], word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with_much_noise(monkeypatch)
     with pytest.raises(StudyError, match=word):
         hubbub.audit(study(**changed), canaries=100)
 

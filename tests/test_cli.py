@@ -353,6 +353,7 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
         assert done.out.strip(), arguments
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_demo")
 def test_the_demo_for_people_shows_the_comparison(command):
     done = command("demo", "--splits", "1", "--out", "demo")
@@ -507,6 +508,9 @@ BAD_VALUES = (
     "run study.toml --out full",
     "run study.toml --out study.toml",
     "run study.toml --out study.toml/below",
+    "run study.toml --device tpu",
+    "keygen north --home keys --passphrase-fd -1",
+    "keygen north --home keys --passphrase-fd 99999999999999999999",
     "demo --splits 0",
     "demo --splits -1",
     "demo --splits 1 --out full",
@@ -610,7 +614,14 @@ def test_looking_at_an_empty_file_does_not_make_it_a_ledger(command, shelf, line
 
 @pytest.mark.parametrize(
     "line",
-    ["run no-such-data", "run bad-option", "run cnn-of-rows", "run study.toml --baseline psychic"],
+    [
+        "run no-such-data",
+        "run bad-option",
+        "run cnn-of-rows",
+        "run study.toml --baseline psychic",
+        "run study.toml --device tpu",
+        "run study.toml --device cuda:99",
+    ],
 )
 def test_a_refused_run_leaves_no_folder(command, shelf, line):
     before = sorted(shelf.iterdir())

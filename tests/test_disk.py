@@ -26,6 +26,12 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path, durable:
     assert [one.name for one in theirs.iterdir()] == ["page.html"]
 
 
+@pytest.mark.parametrize("path", [".", "/"])
+def test_a_folder_in_the_place_of_a_file_is_an_error_of_the_disk(path: str) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_text(Path(path), "a page")
+
+
 def test_what_could_not_be_written_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from scipy.stats import binom, chi2, kstest, norm
 from hubbub.errors import HubbubError
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.noise import (
+    _fine_unit,
     _tail,
     add_noise_and_round,
     layers,
@@ -151,6 +152,23 @@ def test_p6_beyond_the_ziggurats_base_the_tail_is_the_normal_one(sample):
     tail = np.abs(sample[np.abs(sample) > _TAIL_START])
     assert fits_count(tail.size, DRAWS, 2 * norm.sf(_TAIL_START))
     assert fits_uniform(ndtr(-tail) / ndtr(-_TAIL_START), 16)
+
+
+class Words(SecureSource):
+    """A source that hands out stated words."""
+
+    def __init__(self, *words: int) -> None:
+        super().__init__()
+        self._stated = list(words)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        drawn, self._stated = self._stated[:count], self._stated[count:]
+        return np.array(drawn, dtype=np.uint64)
+
+
+def test_p6_a_small_uniform_has_a_second_word_that_says_where_it_is():
+    found = _fine_unit(Words(0, 1 << 63, 3, 0, (1 << 62) - 1), 3)
+    assert found.tolist() == [2.0**-128, 0.5, 3.25 * 2.0**-64]
 
 
 def test_p6_the_tail_sampler_follows_the_normal_tail_and_not_an_exponential_one():

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save
 
 import hubbub
 from hubbub.cli.main import main
-from hubbub.errors import DataError, UserError
+from hubbub.errors import DataError, HubbubError, UserError
+from hubbub.learning.model_file import stored_metadata
 from hubbub.study import Study, sources
 
 ROWS = 60
@@ -107,6 +110,31 @@ def test_a_missing_number_counts_as_the_default(finished):
 def test_what_does_not_fit_the_study_is_refused(finished, table, words):
     with pytest.raises(DataError, match=words):
         hubbub.load(finished[1] / "run").predict(table)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ("rows", "state the shape"),
+        ("null", "state the shape"),
+        ("[[2]]", "state the shape"),
+        ("[1e400]", "state the shape"),
+        ("[0]", "positive sizes"),
+        ("[1000000000000]", "names and shapes"),
+        ("[100000, 1000000]", "names and shapes"),
+        (f"[{10**30}]", "names and shapes"),
+    ],
+)
+def test_a_model_that_states_another_shape_is_refused_before_it_is_built(
+    finished, tmp_path, inputs, words
+):
+    """A file of a few bytes costs no gigabytes, whoever made it."""
+    shutil.copytree(finished[1] / "run", tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    stated = stored_metadata(path) | {"inputs": inputs}
+    path.write_bytes(save(load_file(path), metadata=stated))
+    with pytest.raises(HubbubError, match=words):
+        hubbub.load(tmp_path / "run")
 
 
 def test_no_record_gives_no_score(finished):

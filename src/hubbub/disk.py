@@ -23,6 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import EISDIR
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -259,6 +260,8 @@ def write_bytes(
         mode: who may read it: `PUBLIC` or `PRIVATE`.
         named: what it is called instead, in the same folder; asked once the disk has all of it.
     """
+    if not path.name:  # as "." and "/" have none
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
     part = path.with_name(path.name + ".part")
     try:
         with fresh(part, mode=mode) as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,9 @@ def test_a_run_counts_patients(tmp_path: Path):
             writer.writerow(table)
             writer.writerows(zip(*table.values(), strict=True))
     asked = {"kind": "table", "columns": ["age"]}
-    found = hubbub.run(asking(tmp_path, baseline=asked)).statistics["baseline"]
+    found = hubbub.run(asking(tmp_path, baseline=asked), tmp_path / "run").statistics["baseline"]
+    told = json.loads((tmp_path / "run" / "statistics.json").read_text())
+    assert told["unit"] == "patient"
     records = next(row for row in found.rows if row.quantity == "records")
     assert abs(records.value - 600) <= 6 * records.standard_error < 60
     blank = (tmp_path / "north.csv").read_text().replace("p7,", ",", 1)

@@ -94,6 +94,16 @@ def test_numbers_in_a_regression_take_a_few_sums(folder: Path, kind: str) -> Non
     assert found.statistics["q"].refusal == ""
 
 
+def test_answers_of_like_or_long_names_have_files_of_their_own(folder: Path) -> None:
+    """What is charged is written, whatever it is called."""
+    names = ("a b", "a-b", "字" * 100, "字" * 99, "../up", "crossed", "crossed-tests")
+    kinds = dict.fromkeys(names, KINDS["table"]) | {"crossed": KINDS["crosstab"]}
+    hubbub.run(study(folder, **kinds), folder / "run")
+    found = [one.name for one in (folder / "run" / "tables").iterdir()]
+    assert len(found) == len(names) + 1
+    assert {"a-b.csv", "a-b-2.csv", "crossed-tests.csv", "crossed-tests-2.csv"} <= {*found}
+
+
 def test_a_run_writes_what_it_found_and_it_is_verified(folder: Path) -> None:
     out = folder / "run"
     found = hubbub.run(study(folder, baseline=KINDS["table"], tests=KINDS["crosstab"]), out)

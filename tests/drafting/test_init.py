@@ -268,7 +268,8 @@ def test_many_records_are_evaluated_and_the_plan_takes_it(ask):
         (lambda made: [*write(made), "--target", "sex", "--kind", "amount"], "number"),
         (lambda made: [*write(made), "north.csv"], "once"),
         (lambda made: ["/dev/zero"], "ordinary"),
-        (lambda made: write({"north": [[*HEADER]]}), "found none"),
+        (lambda made: write({"north": [[*HEADER]]}), "found none that can be read"),
+        (lambda made: write({"north": [[*HEADER], ["1"]]}), "separators and quotes"),
     ],
 )
 def test_what_cannot_be_drafted_is_one_sentence(command, change, words):
@@ -360,6 +361,14 @@ def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
     column(made["west"], "sex", lambda _, cell: {"F": "2", "M": "1"}[cell])
     _, out, _ = command("init", *write(made))
     assert "one file shares no spelling with the others" in " ".join(out.replace("│", "").split())
+
+
+def test_categories_that_may_point_to_a_person_are_counted_for_their_owner_alone(command):
+    made = clean()
+    column(made["west"], "sex", lambda k, cell: "intersex" if k == 1 else cell)
+    _, out, _ = command("init", *write(made))
+    assert "may point to a person: 1" in " ".join(out.replace("│", "").split())
+    assert "point to a person" not in Path("study.toml").read_text()
 
 
 def test_numbers_in_one_file_and_words_in_another_are_left_out_and_said(ask):

@@ -18,7 +18,14 @@ import hubbub
 from hubbub import Study, plan
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import DataError, HubbubError, IntegrityError, ModelError, StudyError
-from hubbub.learning import TrainingTask, method_for, parameters_vector, through_frozen
+from hubbub.learning import (
+    EvaluationTask,
+    TrainingTask,
+    method_for,
+    parameters_vector,
+    through_frozen,
+)
+from hubbub.learning.low_rank import LowRank
 from hubbub.learning.models import default_loss
 from hubbub.learning.study_model import model_of
 from hubbub.study import Frozen, Records
@@ -51,6 +58,14 @@ def mixing() -> nn.Module:
             return super().forward(rows - rows.mean(0))
 
     return Mixing(3, 2)
+
+
+class Tangled(Encoder):
+    """The encoder with `batch_first` forgotten: its records are one another's sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.TransformerEncoderLayer(WIDTH, 2, 16, dropout=0.0)
 
 
 def texts(party: str) -> Records:
@@ -210,6 +225,32 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
         hubbub.run(study(**model))
 
 
+def tangled() -> LowRank:
+    """A model over it whose head is zero, at which all outputs are alike."""
+    torch.manual_seed(0)
+    model = LowRank(Tangled().requires_grad_(False), 6, 2)
+    assert not model.head.weight.any()
+    return model
+
+
+def test_a_head_of_zeros_hides_no_records_that_mix() -> None:
+    with pytest.raises(ModelError, match="records mix"):
+        method_for(tangled(), (LENGTH,), np.zeros(0, np.int64))
+
+
+def test_a_head_of_zeros_hides_from_no_evaluation_that_records_mix() -> None:
+    """docs/privacy.md A2, P16: a record that is exchanged moves its own part alone."""
+    model, records, whole = tangled(), texts("silo-1"), np.arange(40)
+    other = replace(records, inputs=np.where(whole[:, None] == 5, 3, records.inputs))
+    tasks = [EvaluationTask(model, one) for one in (records, other)]
+    numbers = np.random.default_rng(19).normal(size=14).astype(np.float32) * 10
+    moved, alone = (
+        tasks[0].clipped_sum(numbers, rows) - tasks[1].clipped_sum(numbers, rows)
+        for rows in (whole, whole[5:6])
+    )
+    np.testing.assert_allclose(moved, alone, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("model", "says"),
     [
@@ -223,6 +264,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
         ({"kind": "logistic", "rank": None, "targets": None}, "model.frozen.features to be absent"),
         ({"frozen": {"module": None}}, "model.frozen.module"),
         ({"frozen": {"module": "encoder"}}, "python:module:factory"),
+        ({"frozen": {"module": ""}}, "python:module:factory"),
         ({"frozen": {"features": None}}, "model.frozen.features"),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -29,3 +32,35 @@ def interrupted(parameters: int) -> int:
         inside = torch.get_num_threads()
         raise KeyError
     return inside
+
+
+# Ends where torch would be loaded, and says what its threads are told then.
+_AT_TORCH = """
+import os, sys
+
+class Torch:
+    def find_spec(self, name, *_):
+        if name == "torch":
+            print(os.environ.get("OMP_WAIT_POLICY"))
+            raise SystemExit
+
+sys.meta_path.insert(0, Torch())
+import hubbub.%s
+"""
+
+
+@pytest.mark.parametrize("module", ["learning", "training.baselines", "network.silo_endpoint"])
+@pytest.mark.parametrize(("said", "found"), [("", "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_that_wait_sleep_unless_somebody_wants_them_awake(
+    module: str, said: str, found: str
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_WAIT_POLICY": said} if said else {}
+    told = subprocess.run(
+        [sys.executable, "-c", _AT_TORCH % module],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == [found]

@@ -192,6 +192,11 @@ def test_auto_leaves_noise_independent_with_adam_and_where_nothing_is_gained() -
     assert "correlated_noise" not in never.to_dict()
 
 
+def test_a_rate_next_to_nothing_is_refused_in_a_sentence() -> None:
+    with pytest.raises(StudyError, match="expected"):
+        hubbub.plan(study(sample_rate=1e-320))
+
+
 def test_what_is_not_proven_is_refused_in_a_sentence() -> None:
     for changes, says in (
         ({"sampling": "none", "sample_rate": 1.0}, 'sampling = "poisson"'),

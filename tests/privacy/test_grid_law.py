@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from hubbub.privacy.coarse_law import sketch
 from hubbub.privacy.composition import compose
 from hubbub.privacy.discretise import GridLaw, _on_cuts, bracket
 from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, ReplacedInBatch, Reversed
@@ -28,7 +29,6 @@ from hubbub.privacy.tilting import (
     _cells,
     frame_for_epsilon,
     grid,
-    sketch,
     step_for_gap,
     step_within,
 )

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom, chisquare
 
 from hubbub.protocol import EMPTY, SecureSource, injected, most_rows, poisson_rows
+from hubbub.protocol.round.batch_rows import joint_rows
 
 
 def source(seed: int) -> SecureSource:
@@ -43,6 +44,15 @@ def test_as_many_words_are_drawn_and_rows_given_whatever_the_records_are(records
         assert rows.shape == whole.shape
         assert np.array_equal(rows, np.where(whole < records, whole, EMPTY))
         assert mine.words(1) == full.words(1)
+
+
+@pytest.mark.parametrize(("batch", "records", "rows"), [(6, 5, 5), (4, 9, 4)])
+def test_a_joint_batch_has_as_many_rows_whichever_tokens_are_drawn(
+    batch: int, records: int, rows: int
+) -> None:
+    for count in range(rows + 1):
+        found = joint_rows(source(1), np.arange(count), batch, records)
+        assert sorted(found) == [EMPTY] * (rows - count) + [*range(count)]
 
 
 def test_coins_are_tossed_again_where_heads_exceed_the_rows_and_places_are_alike() -> None:

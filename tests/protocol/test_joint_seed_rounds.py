@@ -22,6 +22,7 @@ from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.protocol.round import Aggregator, RoundParameters, Silo
+from hubbub.protocol.round.joint_batch import Tokens
 from hubbub.protocol.round.masking import Masking
 from hubbub.session.in_process import Federation, Record, federate
 from hubbub.session.layout import Layout
@@ -472,6 +473,21 @@ def test_the_runners_bind_the_anchors_into_the_transcript(
 # Out of turn ----------------------------------------------------------------------------------
 
 
+def test_p9_a_list_is_refused_once_the_seed_of_an_attempt_may_be_known() -> None:
+    table = laid(batch=6)
+    table.begin()
+    with pytest.raises(ProtocolError, match="list before a model is accepted"):
+        table.silos[1].take_list(np.arange(5), 1)
+
+
+def test_p9_a_list_for_one_attempt_serves_no_second_one() -> None:
+    fresh = replace(terms(world(4, 0, quorum=QUORUM), batch=6), fresh_lists=True)
+    tokens = Tokens(np.arange(5), 1)
+    assert tokens.chosen(fresh, bytes(32), 1).size <= 5
+    with pytest.raises(ProtocolError, match="make one"):
+        tokens.chosen(fresh, bytes(32), 2)
+
+
 @pytest.mark.parametrize("batch", [0, 6], ids=["projection", "batches"])
 def test_a_silo_contributes_nothing_before_it_knows_the_seed(batch: int) -> None:
     table = laid(batch=batch)
@@ -694,6 +710,8 @@ def test_a_silo_that_cannot_pay_reveals_nothing_and_is_left_out(
     with pytest.raises(AbortedError):
         parties.rounds.attempt(1, 0, PARAMETERS)
     assert said == [(1, 0, 0), (2, 0, 0), (3, 0, 0)]  # nobody after it is asked, none reveals
+    with pytest.raises(ProtocolError, match="expected an accepted model"):
+        parties.peers.parties[3].silo.contribute()
     said.clear()
     total, made = parties.rounds.round(2, PARAMETERS, attempts=2)
     assert (total is not None, made) == (True, 1)

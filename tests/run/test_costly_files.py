@@ -18,7 +18,7 @@ from hubbub.cli import main
 from hubbub.errors import EffortError
 from hubbub.planning import pairing
 from hubbub.planning.exposure import epsilon_against
-from hubbub.privacy import limited, tilting
+from hubbub.privacy import coarse_law, limited
 from hubbub.protocol.agreement import mask_graph
 from hubbub.session.in_process import Federation
 from run.finished import a_study, finished
@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Federation]:
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> None:
     """What was computed before costs nothing, and would hide what a stranger's file costs."""
-    for one in (claims.remade, epsilon_against, tilting._sketched):
+    for one in (claims.remade, epsilon_against, coarse_law._sketched):
         one.cache_clear()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from hubbub.cli import passphrase
 from hubbub.cli.ledger_commands import after, standing
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
-from hubbub.cli.training_commands import show_plan
+from hubbub.cli.plan_command import show_plan
 from hubbub.errors import UserError
 from hubbub.network import (
     HOME,

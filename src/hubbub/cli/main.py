@@ -28,7 +28,8 @@ from hubbub.errors import HubbubError, UserError, with_extra
 _FAMILIES = {
     "drafting_commands": ("init", "check"),
     "demo_command": ("demo",),
-    "training_commands": ("plan", "run"),
+    "plan_command": ("plan",),
+    "training_commands": ("run",),
     "model_commands": ("predict", "export"),
     "comparison_commands": ("compare", "rehearse"),
     "consortium_commands": ("keygen", "roster", "relay", "approve"),

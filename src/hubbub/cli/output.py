@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from hubbub.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
 INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
@@ -190,6 +192,8 @@ def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator
         quiet: show nothing.
         lines: print lines where there is no terminal, see `Lines`.
     """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

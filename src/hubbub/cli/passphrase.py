@@ -49,10 +49,10 @@ def _given(options: argparse.Namespace) -> str:
         try:
             with open(options.passphrase_fd, "rb") as file:  # noqa: PTH123 (a descriptor)
                 return _line(file.read(_MOST))
-        except OSError as error:
+        except (OSError, ValueError, TypeError) as error:  # no number of a descriptor
             raise UserError(
                 f"expected a passphrase on descriptor {options.passphrase_fd}, got: "
-                f"{error.strerror}; open it for this command"
+                f"{getattr(error, 'strerror', None) or 'no such number'}; open it for this command"
             ) from None
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     path = Path(folder or ".") / CREDENTIAL

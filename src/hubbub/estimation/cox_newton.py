@@ -41,12 +41,12 @@ _GATHERED, _CROSS, _SQUARES = 0.35, 0.45, 0.82  # their squares add up to less t
 _LEAST_SHARE = 1.5  # of the information, squared
 _FIRST, _PLANNED = 0.6, 1.0  # stops of the first sum and of others, as they are planned
 _STOPS = 0.25 * 1.12 ** np.arange(26)  # that may follow
-_KEPT = 0.97  # of the events: else ratios would be of earlier times, where they change
+_KEPT = 0.97  # of the events: with fewer, ratios that change would be those of earlier times
 _LEAST, _LARGEST = 0.1, 8.0
 _PIECES = 4
 _NOTE = (
-    f"{LEFT_OUT}; who is at high risk is followed for less long: "
-    "where hazards are not proportional, ratios are of earlier times"
+    f"{LEFT_OUT}; who is at high risk may be followed for less long: "
+    "a few of the latest events may not count"
 )
 _ROOM = 1e-3  # by which the first sum's hazards stay below the stop
 

@@ -9,6 +9,7 @@ a running total: its noise is small where few are left.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -142,13 +143,13 @@ class RiskSets:
         )
 
 
-class OnRiskSets:
+class OnRiskSets(ABC):
     """A statistic whose block is that of risk sets."""
 
     @property
+    @abstractmethod
     def sets(self) -> RiskSets:
         """How its times are summed."""
-        raise NotImplementedError
 
     @property
     def size(self) -> int:

@@ -1,4 +1,12 @@
-"""Models, and the clipped sums of their per-record gradients: the only part that imports torch."""
+"""Models, and the clipped sums of their per-record gradients: the only part that imports torch.
+
+Threads of OpenMP that wait for work do so asleep, unless somebody has said otherwise: awake they
+take the cores from other silos and parties of the machine. That is read when torch is loaded.
+"""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from hubbub.learning.evaluation import evaluate, evaluate_records
 from hubbub.learning.frozen import frozen_features, through_frozen

@@ -71,3 +71,22 @@ def buffers_unchanged(model: nn.Module) -> Iterator[None]:
                 f"expected a forward that leaves buffers alone, found that it changed {changed}; "
                 "make the layer stateless or put it in eval mode"
             )
+
+
+@contextmanager
+def zeros_filled(model: nn.Module) -> Iterator[None]:
+    """Meanwhile made-up numbers in trained parameters that are all 0, as new heads are.
+
+    At a head of zeros all outputs are alike, and no check would see what comes before it.
+    """
+    zeros = [one for one in model.parameters() if one.requires_grad and not one.any()]
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for one in zeros:
+            one.copy_(torch.randn(one.shape, generator=generator) / 4)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for one in zeros:
+                one.zero_()

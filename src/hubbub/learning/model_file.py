@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,15 +87,35 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
     tensors, header = _read(path)
     if header.pop(_DIGEST, None) != _digest(tensors, header):
         raise IntegrityError(f"expected the digest of {path} to fit its contents; copy it anew")
-    own = model.state_dict()
-    if {k: v.shape for k, v in own.items()} != {k: v.shape for k, v in tensors.items()}:
+    _refuse_other_shapes(path, model, {k: v.shape for k, v in tensors.items()})
+    model.load_state_dict(tensors)
+    header.pop(_ORDER, None)
+    return header
+
+
+def refuse_other_model(path: Path, made: Callable[[], nn.Module]) -> None:
+    """Refuse a file of another model, before memory is taken for the one that `made` gives.
+
+    Raises:
+        IntegrityError: the file is damaged.
+        ModelError: it holds a model of another shape.
+    """
+    with _opened(path) as file:
+        shapes = {k: torch.Size(file.get_slice(k).get_shape()) for k in file.keys()}  # noqa: SIM118 (no mapping)
+    try:
+        with torch.device("meta"):
+            model = made()
+    except (RuntimeError, TypeError, OverflowError):  # sizes past all measure
+        model = nn.Module()
+    _refuse_other_shapes(path, model, shapes)
+
+
+def _refuse_other_shapes(path: Path, model: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
+    if {k: v.shape for k, v in model.state_dict().items()} != shapes:
         raise ModelError(
             f"expected {path} to hold the names and shapes of this model, found others; build the "
             "model that its metadata names"
         )
-    model.load_state_dict(tensors)
-    header.pop(_ORDER, None)
-    return header
 
 
 def stored_metadata(path: Path) -> dict[str, str]:
@@ -185,17 +207,24 @@ def _check_header(size: bytes) -> None:
         raise ValueError(f"its header has more than {_MOST_HEADER} bytes")
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """All tensors and the metadata of a file."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of tensors, which is an ordinary one with a header of some measure."""
     try:
         with open_ordinary(path) as start:
             _check_header(start.read(8))
         with safe_open(path, framework="pt") as file:
-            return {k: file.get_tensor(k) for k in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 (no mapping)
+            yield file
     except (SafetensorError, ValueError, RuntimeError, OSError) as error:
         raise IntegrityError(
             f"expected a whole safetensors file at {path}, found that {error}; copy it anew"
         ) from error
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """All tensors and the metadata of a file."""
+    with _opened(path) as file:
+        return {k: file.get_tensor(k) for k in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 (no mapping)
 
 
 def _digest(tensors: Mapping[str, torch.Tensor], header: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.gradients import METHODS, UNABLE, clipped_sum
-from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
+from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe, zeros_filled
 from hubbub.learning.models import outputs_of
 from hubbub.learning.torch_settings import (
     borrowed,
@@ -72,8 +72,8 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     batch = batch_of(inputs, targets).piece(0, _RECORDS)
     if batch.size < 2:
         raise DataError(f"expected at least two records for the check, found {batch.size}")
-    with borrowed():
-        trial = copy.deepcopy(model).double()
+    trial = copy.deepcopy(model).double()
+    with borrowed(), zeros_filled(trial):
         batch = batch.each(_double)
         _refuse_mixing(trial, batch)
         trial.eval()

@@ -28,6 +28,7 @@ from torch import nn
 from hubbub.learning.batches import Loss, Tensors, on_device
 from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
+from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.record_rows import RecordRows, Rows, piece_size
@@ -199,7 +200,8 @@ class TrainingTask:
                 size = piece_size(rows, within)
                 self._chunk = piece_size(size, most)
                 work = partial(self._piece, partial(clipped_sum, self._model))
-                alone = rows_are_alone(work, trial, targets, size, self._device)
+                with zeros_filled(self._model):
+                    alone = rows_are_alone(work, trial, targets, size, self._device)
             known[key] = size, self._chunk, alone
         size, self._chunk, alone = known[key]
         if not alone:
@@ -279,7 +281,7 @@ class EvaluationTask:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
         known, key = _CHECKED.setdefault(self._model, {}), ("evaluation", size, self._key)
         if key not in known:
-            with self._evaluating():
+            with self._evaluating(), zeros_filled(self._model):
                 alone = rows_are_alone(self._piece, trial, targets, size, self._device)
             known[key] = size, size, alone
         return size if known[key][-1] else 1

@@ -28,16 +28,6 @@ _READ_FIRST = [
 def read_libraries(command: Command) -> None:
     """Start the process that forks; it reads the libraries while others work."""
     _CONTEXT.set_forkserver_preload([command.__module__, *_READ_FIRST])
-    _ensure_running()
-
-
-def _ensure_running() -> None:
-    """Start the process that forks, if none runs.
-
-    Threads of OpenMP that wait for work do so asleep, unless somebody has said otherwise: awake
-    they would take the cores from the other parties of this machine.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     forkserver.ensure_running()
 
 
@@ -55,7 +45,6 @@ class PartyProcess:
         self, command: Command, arguments: Sequence[str], *, output: Path, log: Path
     ) -> None:
         self.output = output
-        _ensure_running()
         given = (command, list(arguments), str(output), str(log))
         self._process = _CONTEXT.Process(target=_run, args=given, daemon=True)
         self._process.start()

@@ -42,7 +42,7 @@ def calibrated_noise(
         )
     known = exposure.owned_records(study, study.parties.colluders + 1)
     steps = study.training.steps
-    beside = auxiliary_queries.released(queries, steps, 1.0, privacy.relation)
+    beside = tuple(auxiliary_queries.released(queries, steps, 1.0, privacy.relation))
     return pairing.least_noise(mechanism, steps, known, epsilon, delta, beside)
 
 

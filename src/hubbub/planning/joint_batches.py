@@ -74,7 +74,7 @@ def joint_batches(
     delta = certificate.ideal_delta(study.privacy.delta, study.privacy.epsilon)
     slack = _SLACK_SHARE * delta / steps
     poisson = replace(mechanism, sampling="poisson")
-    beside = auxiliary_queries.released(queries, steps, 1.0, mechanism.relation)
+    beside = tuple(auxiliary_queries.released(queries, steps, 1.0, mechanism.relation))
     nobody = pairing.epsilon_of([*pairing.releases(mechanism, noise, steps), *beside], delta)
     quantile = pairing.epsilon_of(
         [*pairing.releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta

@@ -28,8 +28,8 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, log, sqrt
 
 import numpy as np
@@ -327,13 +327,14 @@ def epsilon_of(whole: list[Release], delta: float) -> Bound | None:
     return found if found.upper <= MOST_EPSILON else None
 
 
+@lru_cache(maxsize=64)  # a study that is run is planned again for its evidence
 def least_noise(
     mechanism: Mechanism,
     steps: int,
     known_records: int,
     epsilon: float,
     delta: float,
-    beside: Sequence[Release] = (),
+    beside: tuple[Release, ...] = (),
 ) -> float:
     """The least noise multiplier with which an adversary gets at most (epsilon, delta).
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 from hubbub.privacy import (
     arguments,
+    coarse_law,
     composition,
     discretise,
     effort,
@@ -65,7 +66,7 @@ class _Question:
     """What is read off the composed laws of one direction, and how closely."""
 
     way: int
-    sketches: list[tilting.Sketch]
+    sketches: list[coarse_law.Sketch]
     frame: tilting.TiltedGrid
     read: Callable[[composition.ComposedLaw], float]
     allowed: Callable[[Bound], float]
@@ -157,7 +158,7 @@ class Composition:
 
     def _framed(
         self, near: float
-    ) -> Iterator[tuple[int, list[tilting.Sketch], tilting.TiltedGrid]]:
+    ) -> Iterator[tuple[int, list[coarse_law.Sketch], tilting.TiltedGrid]]:
         """Every direction, with the frame in which it is sharpest where delta is `near`."""
         for way in range(self._ways):
             sketches = self._sketches(way, near)
@@ -211,11 +212,11 @@ class Composition:
         squares = (r.count * (r.gaussian or 0.0) ** 2 for r in self._releases)
         return sqrt(sum(squares))
 
-    def _sketches(self, way: int, delta: float) -> list[tilting.Sketch]:
+    def _sketches(self, way: int, delta: float) -> list[coarse_law.Sketch]:
         """The coarse law of every release in one direction, as far out as delta needs it."""
-        tail = tilting.tail_for(delta, self._count)
-        atoms = tilting.atoms_for(len(self._releases))
-        return [tilting.sketch(_law(one, way), one.count, tail, atoms) for one in self._releases]
+        tail = coarse_law.tail_for(delta, self._count)
+        atoms = coarse_law.atoms_for(len(self._releases))
+        return [coarse_law.sketch(_law(one, way), one.count, tail, atoms) for one in self._releases]
 
     def _stays_below(self, way: int, epsilon: float, delta: float) -> bool:
         """Whether a direction is surely below delta at epsilon: one upper bound, on few cells."""
@@ -301,7 +302,7 @@ class Composition:
         )
 
     def _laws(
-        self, way: int, sketches: list[tilting.Sketch], frame: tilting.TiltedGrid, step: float
+        self, way: int, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, step: float
     ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
         below, above = [], []
@@ -312,7 +313,7 @@ class Composition:
         return composition.compose(below, frame, -1), composition.compose(above, frame, +1)
 
     def _upper_law(
-        self, way: int, sketches: list[tilting.Sketch], frame: tilting.TiltedGrid, gap: float
+        self, way: int, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, gap: float
     ) -> composition.ComposedLaw:
         """The composed law from above, at most about `gap` too large in epsilon."""
         step = tilting.step_for_gap(gap, frame.saddle, self._count)
@@ -322,7 +323,7 @@ class Composition:
         return composition.compose(above, frame, +1)
 
     def _grids(
-        self, way: int, sketches: list[tilting.Sketch], frame: tilting.TiltedGrid, step: float
+        self, way: int, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, step: float
     ) -> Iterator[tuple[mechanism.Release, laws.Law, tilting.Grid]]:
         """Every release with its law in one direction, and the law's cells."""
         effort.spend((frame.high - frame.low) / step)

@@ -1,84 +1,35 @@
 """Where to look: the exponential tilt, the window and the grid for one composition.
 
 Everything decided here changes speed and sharpness only. A bad choice makes a wide bracket, never a
-wrong one: `composition.py` certifies whatever it is given. The decisions are read off a coarse
-sketch of each step's law (some 1500 atoms), for which cumulants are cheap.
+wrong one: `composition.py` certifies whatever it is given. The decisions are read off the laws'
+sketches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from math import ceil, floor, inf, log, log10
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
-from hubbub.privacy.effort import spend
-from hubbub.privacy.laws import Law, work_of
+from hubbub.privacy.coarse_law import FEW, ORDERS, Sketch
 
 Array = NDArray[np.float64]
 Cuts = NDArray[np.int64]
+_Near = Callable[[Array, Array], NDArray[np.bool_]]
 
-_ATOMS = 1500
-_FEWEST_ATOMS = 150
-_DEAR = 30.0  # see `work_of`
-_TAIL = 1e-26  # P-mass outside the sketch; the range of the grid is the same
-_CUT = 1e-4  # share of delta that all steps may leave outside their sketches
 _LOG_WRAP = log(1e10)  # tilted mass outside the window, to be confirmed on the final law
 _LOG_SHARE = log(1e7)  # the same beside the tilted mass that makes delta
 _DIGITS = log(1e8)  # how small that may be: round-off is about 1e-14
 # The tilt may stay this far, in log delta, below the saddle point: a smaller tilt keeps rare large
 # losses from dominating the tilted law, and costs only as many digits of the round-off allowance.
 _SLACK = 4.0
-_LOG_NOTHING = 60.0
-_ORDERS = np.geomspace(1e-4, 1e8, 361)
 _LEAST = 1e-30  # of deltas that a frame is made for
-_LARGEST_LOSS = 600.0  # of a grid: exp() of it is finite; what is beyond goes to the ends or +inf
 _FINEST = 1 << 20  # most points of a window, and of a grid over a law's range: bounds memory
 _LOOK = 1 << 16  # points with which a frame is tried
 _COARSEST = 1 << 9  # fewest points of a window
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sketch:
-    """A step's law as few atoms, how often it happens, and the edges it was drawn from."""
-
-    count: int
-    loss: Array
-    mass: Array
-    low: float
-    high: float
-    atom: bool
-    once: Array
-
-    def cumulants(self, orders: Array) -> Array:
-        """log E exp(order * L) for every order, times the count."""
-        return np.asarray(self.count * _cumulants_of(self.loss, self.mass, orders))
-
-    @cached_property
-    def at_orders(self) -> Array:
-        """`cumulants` at the orders among which frames are chosen."""
-        return np.asarray(self.count * self.once)
-
-    def lowest(self, order: float) -> float:
-        """The least loss for which a grid has a cell: under the tilt nothing lies below it.
-
-        What does counts as this loss above, and not at all below; either way it is e^-60 of the
-        tilted mass.
-        """
-        if order <= 0:
-            return self.low
-        moment = float(self.cumulants(np.array([order]))[0]) / self.count
-        return max(self.low, min((moment - _LOG_NOTHING) / order, self.high))
-
-    def tilted(self, order: float) -> Array:
-        """Masses under the tilt, summing to one."""
-        exponent = order * self.loss + np.log(self.mass)
-        weight = np.exp(exponent - exponent.max())
-        return np.asarray(weight / weight.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,58 +55,6 @@ class Grid:
     widths: Cuts
 
 
-def sketch(law: Law, count: int, tail: float = _TAIL, atoms: int = _ATOMS) -> Sketch:
-    """A law's coarse atoms, for so many steps, without losses of less probability than `tail`."""
-    return replace(_sketched(law, tail, atoms), count=count)
-
-
-def atoms_for(laws: int) -> int:
-    """Of each sketch, where there are so many."""
-    return max(_FEWEST_ATOMS, min(_ATOMS, 20 * _ATOMS // laws))
-
-
-def tail_for(delta: float, count: int) -> float:
-    """The probability of losses of one step, among so many, that are nothing beside delta."""
-    level = floor(log10(_CUT * delta / count))  # few values: sketches are kept
-    return 10.0 ** max(level, -40)
-
-
-@lru_cache(maxsize=32)  # a run asks for the same law after every number of its steps
-def _sketched(law: Law, tail: float, atoms: int) -> Sketch:
-    """The atoms of one step; a third as many of a law that is dear."""
-    if work_of(law) > _DEAR:
-        atoms = max(_FEWEST_ATOMS, atoms // 3)
-    spend(_ORDERS.size * atoms / 50 + atoms * work_of(law))
-    edges = law.quantiles(tail, atoms)
-    p, q = law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
-    seen = (p > 1e-300) & (q > 1e-300)
-    loss, mass = np.log(p[seen] / q[seen]), p[seen]
-    if law.atom > 0:
-        loss, mass = np.append(loss, 0.0), np.append(mass, law.atom)
-    if not loss.size:
-        raise StudyError(
-            "expected losses that a float can hold, got larger ones in every outcome; add noise: "
-            "so little hides nothing"
-        )
-    rank = np.argsort(loss)
-    return Sketch(
-        count=1,
-        loss=loss[rank],
-        mass=mass[rank],
-        once=_cumulants_of(loss[rank], mass[rank], _ORDERS),
-        low=max(float(edges[0]), -_LARGEST_LOSS),
-        high=min(float(edges[-1]), _LARGEST_LOSS),
-        atom=law.atom > 0,
-    )
-
-
-def _cumulants_of(loss: Array, mass: Array, orders: Array) -> Array:
-    """log E exp(order * L) of one step, for every order."""
-    exponent = np.outer(orders, loss) + np.log(mass)
-    top = exponent.max(axis=1)
-    return np.asarray(top + np.log(np.exp(exponent - top[:, None]).sum(axis=1)))
-
-
 def log_kernel_peak(order: float | Array) -> float | Array:
     """log of max over t > 0 of exp(-order t)(1 - exp(-t)) (docs/privacy.md P13)."""
     return order * (np.log(order) - np.log1p(order)) - np.log1p(order)
@@ -173,9 +72,8 @@ def frame_for_delta(
     best = float(epsilon.min())
     if guess < best:
         return frame_for_epsilon(sketches, guess, delta)
-    saddle = float(_ORDERS[np.argmax(epsilon <= best + 0.02 * gap)])
-    near = _ORDERS * (epsilon - best) <= _SLACK
-    order = float(_ORDERS[np.argmax(near & (saddle >= _ORDERS))])
+    saddle = float(ORDERS[np.argmax(epsilon <= best + 0.02 * gap)])
+    order = float(ORDERS[np.argmax(_is_close(epsilon, ORDERS) & (saddle >= ORDERS))])
     return _frame(sketches, 0.0 if best <= 0 else min(order, saddle), saddle, max(best, 0.0))
 
 
@@ -183,17 +81,26 @@ def frame_for_epsilon(
     sketches: Sequence[Sketch], epsilon: float, least: float = _LEAST
 ) -> TiltedGrid:
     """A frame around a given epsilon, to see a delta that is not much below `least`."""
-    log_delta = _at_orders(sketches) - _ORDERS * epsilon + log_kernel_peak(_ORDERS)
+
+    def value(total: Array, orders: Array) -> Array:
+        return np.asarray(total - orders * epsilon + log_kernel_peak(orders))
+
+    log_delta = _curve(sketches, value, lambda found, _: found <= _goal(found, least)[1])
+    best, allowed, wrap = _goal(log_delta, least)
+    saddle = float(ORDERS[np.argmax(log_delta <= best + 0.02)])
+    order = float(ORDERS[np.argmax(log_delta <= allowed)])
+    return _frame(sketches, 0.0 if order == ORDERS[0] else order, saddle, epsilon, wrap=wrap)
+
+
+def _goal(log_delta: Array, least: float) -> tuple[float, float, float]:
+    """The best log delta, up to which one the tilt may stay, and the window's log share."""
     best = max(float(log_delta.min()), log(least))
-    saddle = float(_ORDERS[np.argmax(log_delta <= best + 0.02)])
-    wrap, allowed = _LOG_WRAP, best + _SLACK
-    if least > _LEAST and best > log(least):
-        # Most of the tilted mass is elsewhere than what makes delta. A tilt that leaves enough
-        # digits of that lets rare large losses weigh least, and the window be narrowest.
-        allowed = max(best + 1.0, log(least) + _DIGITS)
-        wrap = _LOG_SHARE + allowed - log(least)
-    order = float(_ORDERS[np.argmax(log_delta <= allowed)])
-    return _frame(sketches, 0.0 if order == _ORDERS[0] else order, saddle, epsilon, wrap=wrap)
+    if least <= _LEAST or best <= log(least):
+        return best, best + _SLACK, _LOG_WRAP
+    # Most of the tilted mass is elsewhere than what makes delta. A tilt that leaves enough
+    # digits of that lets rare large losses weigh least, and the window be narrowest.
+    allowed = max(best + 1.0, log(least) + _DIGITS)
+    return best, allowed, _LOG_SHARE + allowed - log(least)
 
 
 def chernoff_epsilon(sketches: Sequence[Sketch], delta: float) -> float:
@@ -203,8 +110,16 @@ def chernoff_epsilon(sketches: Sequence[Sketch], delta: float) -> float:
 
 def _chernoff(sketches: Sequence[Sketch], delta: float) -> Array:
     """The epsilon that each order gives."""
-    total = _at_orders(sketches)
-    return np.asarray((total - log(delta) + log_kernel_peak(_ORDERS)) / _ORDERS)
+
+    def epsilon(total: Array, orders: Array) -> Array:
+        return np.asarray((total - log(delta) + log_kernel_peak(orders)) / orders)
+
+    return _curve(sketches, epsilon, _is_close)
+
+
+def _is_close(epsilon: Array, orders: Array) -> NDArray[np.bool_]:
+    """Which orders' epsilon is, in log delta, little above the least."""
+    return np.asarray(orders * (epsilon - epsilon.min()) <= _SLACK)
 
 
 def step_for_gap(gap: float, order: float, count: int) -> float:
@@ -285,9 +200,23 @@ def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
     return centres, widths
 
 
-def _at_orders(sketches: Sequence[Sketch]) -> Array:
-    """Cumulants of the whole composition at the orders among which frames are chosen."""
-    return np.asarray(sum(one.at_orders for one in sketches))
+def _curve(
+    sketches: Sequence[Sketch], value: Callable[[Array, Array], Array], is_near: _Near
+) -> Array:
+    """What `value` makes of the composition's cumulants and their orders; inf far from its least.
+
+    It falls, and then rises: every so many orders show where it is near.
+    """
+    found = np.full(ORDERS.size, inf)
+
+    def look(some: slice) -> None:
+        found[some] = value(np.asarray(sum(one.at(some) for one in sketches)), ORDERS[some])
+
+    look(slice(None, None, FEW))
+    coarse = found[::FEW]
+    first, least = np.argmax(is_near(coarse, ORDERS[::FEW])), np.argmin(coarse)
+    look(slice(FEW * max(int(first) - 1, 0), FEW * (int(least) + 1)))
+    return found
 
 
 def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:

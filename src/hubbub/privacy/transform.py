@@ -14,6 +14,7 @@ mass below 1 / S, and an FFT of its own. This file knows masses on integers, no 
 
 from __future__ import annotations
 
+from itertools import takewhile
 from math import ceil, log2, sqrt
 
 import numpy as np
@@ -30,6 +31,7 @@ _FFT_CONSTANT = 4.0
 _LOW = 64  # a power of which an FFT's own error is nothing
 _TOGETHER = 8
 _LEAST = 1e-300
+_ODD: list[int] = sorted(3**a * 5**b for a in range(41) for b in range(28))
 _SUM = 40  # roundings in a pairwise sum of up to 2^30 numbers, and in what becomes of it
 
 
@@ -39,8 +41,8 @@ def fast_size(least: int) -> int:
     >>> [fast_size(least) for least in (7, 1000, 1025)]
     [8, 1000, 1080]
     """
-    odd: list[int] = [3**a * 5**b for a in range(41) for b in range(28)]
-    return min(one << (-(-least // one) - 1).bit_length() for one in odd)
+    few = takewhile(lambda odd: odd < 2 * least, _ODD)  # a power of two is below that
+    return min(one << (-(-least // one) - 1).bit_length() for one in few)
 
 
 class PowerProduct:

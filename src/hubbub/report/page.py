@@ -98,11 +98,6 @@ def render(
     return _document(plan["study"], sections)
 
 
-def _metric(compared: arrangements.ArrangementTable | None) -> str:
-    """The name of the metric by which arrangements are compared."""
-    return learned.name_of(compared.metric) if compared else ""
-
-
 def _document(name: str, parts: Sequence[markup.Html]) -> str:
     style = markup.Html(files("hubbub.report").joinpath("style.css").read_text(encoding="utf-8"))
     head = markup.tag(

@@ -141,12 +141,7 @@ class SetUp:
         if not roster.nodes:
             commits = self._each(Call.COMMIT, first)
             first = self._each(Call.REVEAL, commits)
-        sent = {index: _by_receiver(one) for index, one in self._sent(first).items()}
-        digests = bytes(32) + b"".join(sent_digest(sent[index]) for index in self._everybody)
-        inbox = self._delivered(sent)
-        asked = {index: [digests, *inbox[index]] for index in self._everybody}
-        confirmed = self.peers.ask_all(Call.CONFIRM, asked, self.session)
-        self._check_numbers(confirmed, {index: 1 + len(sent[index]) for index in sent})
+        sharing, confirmed = self._confirmed(first)
         confirms = {index: frames[0] for index, frames in confirmed.items()}
         checks = self._delivered(
             {index: _by_receiver(frames[1:]) for index, frames in confirmed.items()}
@@ -154,9 +149,25 @@ class SetUp:
         last = {}
         for index in self._everybody:
             besides = confirmers_of(self.layout, roster, self.terms, index)
-            seen = {*sent[index], *besides} - {index}
+            seen = {*sharing[index], *besides} - {index}
             last[index] = [*(confirms[i] for i in sorted(seen) if i in confirms), *checks[index]]
         self.peers.ask_all(Call.FINISH, last, self.session)
+
+    def _confirmed(
+        self, first: Sequence[bytes]
+    ) -> tuple[dict[int, list[int]], dict[int, list[bytes]]]:
+        """With whom each party shares a secret, and its CONFIRM with proofs of them.
+
+        All sealed secrets are there before the first CONFIRM; they are let go here, for no later
+        phase needs as much memory.
+        """
+        sent = {index: _by_receiver(one) for index, one in self._sent(first).items()}
+        digests = bytes(32) + b"".join(sent_digest(sent[index]) for index in self._everybody)
+        inbox = self._delivered(sent)
+        asked = {index: [digests, *inbox[index]] for index in self._everybody}
+        confirmed = self.peers.ask_all(Call.CONFIRM, asked, self.session)
+        self._check_numbers(confirmed, {index: 1 + len(sent[index]) for index in sent})
+        return {index: [*frames] for index, frames in sent.items()}, confirmed
 
     @property
     def _everybody(self) -> range:

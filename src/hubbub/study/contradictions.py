@@ -75,7 +75,7 @@ def check_noise(training: Training, *, trust: str) -> None:
             f'expected parties.trust = "none" with training.noise = "correlated", got "{trust}"; '
             "an enclave that breaks would tell the noise of earlier steps too"
         )
-    most = min(training.steps, int(1 / training.sample_rate * (1 + 1e-12)))
+    most = int(min(training.steps, 1 / training.sample_rate * (1 + 1e-12)))
     if training.bands > most:
         raise StudyError(
             f"expected training.bands of at most {most}, steps and 1 / sample_rate, got "

@@ -130,7 +130,7 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
 def _module(inner: Section, kind: str) -> tuple[str, int]:
     """The function that makes the module, and how many features that gives under adapters."""
     module = inner.text("module", None if kind == LORA else Frozen.module)
-    if module and not is_own(module):
+    if (module or kind == LORA) and not is_own(module):
         raise inner.refusal("module", '"python:module:factory"', "fix it")
     if kind == LORA:
         return module, inner.whole("features", None, least=1, most=_MOST_FEATURES)

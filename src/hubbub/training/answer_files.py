@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hubbub.disk import write_text
 from hubbub.planning import Plan
 
 FOLDER = "tables"
+_LONGEST = 50  # letters of a file's name, of up to four bytes each, of which disks take 255
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 
 
@@ -30,10 +32,24 @@ def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> Non
     answers = answers_to_dict(plan, kept)
     write_answers(folder, answers)
     (folder / FOLDER).mkdir(exist_ok=True)
+    taken: set[str] = set()
     for name, answer in answers["statistics"].items():
-        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+        own = _own_name(name, taken)
         for kind, rows in _tables(answer):
-            write_text(folder / FOLDER / f"{safe}{kind}.csv", _text(rows), durable=False)
+            write_text(folder / FOLDER / f"{own}{kind}.csv", _text(rows), durable=False)
+
+
+def _own_name(name: str, taken: set[str]) -> str:
+    """What the files of an answer are called, as no other's are; their names are then taken."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:_LONGEST]
+    numbered = (f"{safe}-{number}" for number in count(2))
+    own = next(one for one in chain([safe], numbered) if not taken & {*_files(one)})
+    taken.update(_files(own))
+    return own
+
+
+def _files(own: str) -> list[str]:
+    return [own + kind for kind in ("", "-curves", "-tests")]
 
 
 def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:

@@ -94,8 +94,10 @@ class PreparedStudy:
 
         Raises:
             StudyError: the study cannot be run.
+            UserError: there is no such device.
             DataError: a silo's records do not fit it.
         """
+        learning.device_of(device)
         _refuse_unavailable(study)
         code_hashes.refuse_other_code(study)
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.assurance import MODEL, STANDARDISED
 from hubbub.disk import json_value
-from hubbub.errors import DataError, UserError
+from hubbub.errors import DataError, IntegrityError, UserError
 from hubbub.learning import model_file, scoring
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
 
@@ -182,11 +183,19 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
             f"expected a run that trained a model in {folder}, got one of statistics alone; its "
             "answers are in statistics.json"
         )
-    module, shape = _read_model(
-        path, lambda shape: learning.model_of(found, shape) if model is None else model
-    )
+    module, shape = _read_model(path, partial(_built, found, path / MODEL, model))
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
     return TrainedModel(study=found, module=module, shape=shape, standardisation=standardised)
+
+
+def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
+    """The module that is given, or the study's own, no larger than the file of its numbers."""
+    if model is not None:
+        return model
+    made = partial(learning.model_of, study, shape)
+    if study.model.is_built_in:
+        model_file.refuse_other_model(path, made)
+    return made()
 
 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
@@ -252,7 +261,20 @@ def _read_model(
         ModelError, IntegrityError: as for `load_model`.
     """
     path = folder / MODEL
-    shape = tuple(map(int, json_value(model_file.stored_metadata(path).get("inputs", "[]"))))
+    shape = _stored_shape(path)
     model = built(shape)
     learning.load_model(path, model)
     return model.eval(), shape
+
+
+def _stored_shape(path: Path) -> tuple[int, ...]:
+    """The shape of one record's features, as a file of a model says it."""
+    try:
+        found = json_value(model_file.stored_metadata(path).get("inputs", ""))
+        if isinstance(found, list) and all(type(one) is int for one in found):
+            return tuple(found)
+    except ValueError:
+        pass
+    raise IntegrityError(
+        f"expected {path} to state the shape of a record's features, found none; copy it anew"
+    )

@@ -33,7 +33,7 @@ import numpy as np
 
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
-from hubbub.protocol.agreement.mask_stream import MaskStream, add_mask
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.identity import Identity
@@ -156,7 +156,7 @@ def a_mask(bits: int, length: int) -> JSON:
         transcript=transcript, round=round, attempt=attempt, model=model
     )
     vector = ring.zeros(length, bits)
-    add_mask(vector, key)
+    MaskStream().add(vector, key)
     return {
         "secret": secret.hex(),
         "transcript": transcript.hex(),

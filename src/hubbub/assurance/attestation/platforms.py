@@ -6,7 +6,6 @@ the platform's verifier takes, and never believed before it has.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -70,11 +69,3 @@ class PlatformEvidence:
         if self.platform not in VERIFIERS:
             raise AttestationError("platform", "expected a known platform, got another")
         return VERIFIERS[self.platform](self.quote, self.collateral, at)
-
-
-def digest_of_all(parts: list[bytes]) -> bytes:
-    """SHA-256 over some quotes, or some files of collateral, in the order of the roster."""
-    whole = hashlib.sha256(b"hubbub attested v1")
-    for part in parts:
-        whole.update(len(part).to_bytes(4, "little") + part)
-    return whole.digest()

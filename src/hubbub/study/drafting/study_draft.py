@@ -125,8 +125,8 @@ def draft(
     full = [table for table in raw if table.rows]
     if not full:
         raise DataError(
-            f"expected records in {', '.join(table.origin for table in raw)}, found none; check "
-            "the files"
+            f"expected records in {', '.join(table.origin for table in raw)}, found none that can "
+            "be read; check the files, their separators and quotes"
         )
     tables, faults = _aligned(raw)
     full = [table for table in tables if table.rows]

@@ -1,0 +1,146 @@
+"""`hubbub plan`: what follows from a study, as tables or as plain values."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from hubbub.cli.output import add_command, emit, number, say, table
+from hubbub.estimation import Expectation
+from hubbub.planning import Plan, as_table, expected_answers, plan
+from hubbub.study import Study
+
+_HEAD = ("statistic", "kind", "answered", "expected standard error, noise and chance together")
+
+
+def add_commands(commands: Any) -> None:
+    """Register the command."""
+    words = "what a study means: noise, epsilon per adversary"
+    planned = add_command(commands, "plan", words, _plan)
+    planned.add_argument("study", type=Path, help="the study's TOML file")
+
+
+def _plan(options: argparse.Namespace) -> int:
+    made = plan(Study.load(options.study))
+    if options.json:
+        asked = made.study.attestation
+        more = {"attestation": asked.to_dict()} if asked else {}
+        if made.study.statistics:
+            more["statistics"] = _expected_to_dict(made)
+        emit({**made.to_dict(), "own_code": made.study.own_code, **more})
+    else:
+        show_plan(made)
+    return 0
+
+
+def show_plan(made: Plan) -> None:
+    """The plan as tables for people."""
+    study = made.study
+    table(
+        f"{study.name}: what each adversary can learn about one {study.data.unit} "
+        f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
+        ("adversary", "noise left (sigma / C)", "epsilon"),
+        [
+            (
+                one.adversary + ("  <- promised" if one == made.stated else ""),
+                number(one.noise_multiplier),
+                number(one.epsilon),
+            )
+            for one in made.exposures
+        ]
+        + _patient_row(made),
+    )
+    if made.joint_batches:
+        table(
+            "Joint batches beside Poisson sampling, at the same noise",
+            ("adversary", "records owned", "joint batches", "Poisson"),
+            as_table(made.joint_batches),
+        )
+    upload = made.upload_bytes_per_step
+    table(
+        "How",
+        ("what follows", "value"),
+        [
+            ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
+            ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
+            ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
+            ("the same in grid steps", number(made.share_sigma_grid)),
+            *_correlated(made),
+            ("word", f"{made.word_bits} bits"),
+            (f"{study.data.unit}s in one direction that fit a word", str(made.capacity)),
+            ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
+            ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
+            (
+                "an attack that wrongly accuses 1 in 100 finds at most",
+                f"{100 * made.attack_power:.2f} in 100",
+            ),
+        ],
+    )
+    _show_expected(made)
+    if study.attestation:
+        from hubbub.assurance.attestation import policy_of
+
+        for role, asked in study.attestation.asked().items():
+            say(f"evidence of every {role}: {policy_of(asked).words()}")
+    for warning in made.warnings:
+        say(f"note: {warning}")
+    if study.own_code:
+        say(
+            f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
+            "or joins this study, and sees records there; nothing of it has run yet: read it first"
+        )
+
+
+def _correlated(made: Plan) -> list[tuple[str, str]]:
+    """How noise is correlated, if it is."""
+    how, kept = made.correlation, made.window_bytes
+    if how is None:
+        return []
+    return [
+        ("noise is correlated over so many steps", str(how.bands)),
+        ("error of the training's noise, against independent", f"{how.error:.3f}"),
+        ("noise that a silo keeps in memory", "unknown" if kept is None else f"{kept:,} bytes"),
+    ]
+
+
+def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
+    """What the promised adversary can learn about a patient, where the study speaks of patients."""
+    found = made.patient
+    if found is None:
+        return []
+    shown = "no account" if found.epsilon is None else number(found.epsilon)
+    who = f"{made.stated.adversary}, about {found.who}"
+    return [(who, number(made.stated.noise_multiplier), shown)]
+
+
+def _expected_to_dict(made: Plan) -> dict[str, Any]:
+    """What is expected of each statistic, as plain values."""
+    return {
+        name: {
+            "errors": dict(one.errors),
+            "sentence": one.sentence,
+            "answered": one.answered,
+        }
+        for name, one in expected_answers(made).items()
+    }
+
+
+def _show_expected(made: Plan) -> None:
+    """What will be said of each statistic, before any record is touched."""
+    study = made.study
+    if study.statistics is None:
+        return
+    expected = expected_answers(made)
+    rows = [
+        (one.name, one.kind, *_foreseen(expected.get(one.name)))
+        for one in study.statistics.questions
+    ]
+    table("Statistics, before any record is touched", _HEAD, rows, texts=len(_HEAD))
+
+
+def _foreseen(expected: Expectation | None) -> tuple[str, str]:
+    """Whether something will be answered, and how well."""
+    if expected is None:
+        return "not known", "state data.records, the public number of records"
+    return ("yes" if expected.answered else "no"), expected.sentence
