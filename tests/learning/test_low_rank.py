@@ -225,6 +225,13 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
         hubbub.run(study(**model))
 
 
+class Logarithms(Encoder):
+    """The encoder, whose features then are no numbers of some records."""
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return super().forward(words).log()
+
+
 def tangled() -> LowRank:
     """A model over it whose head is zero, at which all outputs are alike."""
     torch.manual_seed(0)
@@ -334,6 +341,23 @@ def test_a_record_at_which_the_module_raises_has_features_of_zero(
     assert "index" not in caplog.text  # what the module says
     with pytest.raises(DataError, match=r"to take records of shape \(3, 3\)"):
         through_frozen(frozen("Encoder"), replace(records, inputs=np.ones((40, 3, 3), np.float32)))
+
+
+def test_a_record_whose_features_are_no_numbers_has_features_of_zero(
+    weights: Callable[..., None],
+) -> None:
+    """A silo that would not take part because of them would tell that it has such a record."""
+    torch.manual_seed(0)
+    module = Logarithms().eval()
+    weights(module)
+    records = texts("silo-1")
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(records.inputs)).numpy()
+    known = np.isfinite(wanted).all(1)
+    assert 0 < known.sum() < len(records)
+    found = through_frozen(frozen("Logarithms"), records).inputs
+    np.testing.assert_allclose(found[known], wanted[known], rtol=1e-4, atol=1e-5)
+    assert not found[~known].any()
 
 
 def test_a_probe_learns_from_features_of_a_module(home: Path) -> None:

@@ -6,8 +6,9 @@ own they are convolutions, whose features are kept by what they depend on: layer
 records. They are private, so their folder stays on the silo's machine, readable by its owner only.
 
 A module of the study's own takes one record at a time, so that a record's features depend on that
-record alone (docs/privacy.md A2); one at which it raises has the features zero. What its code does
-cannot be told from a file's name, so its features are not kept.
+record alone (docs/privacy.md A2); one at which it raises has the features zero, and so has one at
+which features are no finite numbers. What its code does cannot be told from a file's name, so its
+features are not kept.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def through_frozen(
     layers = frozen_layers(frozen, folder or Path())
     images = torch.from_numpy(records.inputs)
     if frozen.module:
-        return records.with_inputs(_one_by_one(layers, images))
+        return records.with_inputs(_finite(_one_by_one(layers, images)))
     try:
         features = frozen_features(layers, images, cache or data_folder() / "features")
     except RuntimeError:
@@ -79,7 +80,7 @@ def through_frozen(
             "expected images of as many channels as model.frozen takes, and large enough, found "
             f"records of shape {shape}; correct the data or name other weights"
         ) from None
-    return records.with_inputs(features.astype(np.float32))
+    return records.with_inputs(_finite(features.astype(np.float32)))
 
 
 def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
@@ -135,6 +136,12 @@ def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]
     if fails:
         _LOG.warning("the frozen module raised on %d records, whose features are zero", fails)
     return features
+
+
+def _finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The rows; zero where a number is none: no refusal tells of a record (docs/privacy.md A3)."""
+    known = np.isfinite(features).all(1, keepdims=True)
+    return np.where(known, features, np.float32(0))
 
 
 def _row(module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]:
