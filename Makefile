@@ -4,7 +4,7 @@
 #   make demo-network   the same among processes: four hospitals and two compute nodes over NATS
 #   make test    install the developer's tools too, then check the code and run the quick tests
 #   make test-all   the same with the slow tests: random kills, every combination, long calibrations
-#   make check   formatting, lint, types and layers only
+#   make check   formatting, lint, types and layers only; `make lint` leaves types out
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make bench   measure this machine against its physical limits
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
@@ -24,8 +24,13 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 # A process for each core, of half a gigabyte. Each begins with its own part of the files and
-# steals from another's end, so that what a file makes once is seldom made twice.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+# steals from another's end, so that what a file makes once is seldom made twice. Bytecode is
+# written whatever the environment says: the tests start hubbub and read their own files often.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+# Types are checked beside the tests, on one core, and heard of only if they are wrong.
+TESTED = log=$$(mktemp); $(BIN)/mypy > $$log 2>&1 & types=$$!; $(PYTEST) $(1) $(ARGS); end=$$?; \
+  wait $$types || { cat $$log >&2; end=1; }; rm -f $$log; exit $$end
 
 SAY := @echo "hubbub:"
 
@@ -46,7 +51,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all check docs bench experiments release lock clean
+.PHONY: help demo demo-network test test-all check lint docs bench experiments release lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -60,21 +65,23 @@ demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
 
-test: check
-	$(SAY) running the tests
-	@$(PYTEST) -m "not slow" $(ARGS)
+test: lint
+	$(SAY) running the tests, and checking types beside them
+	@$(call TESTED,-m "not slow")
 
-test-all: check
-	$(SAY) running all tests
-	@$(PYTEST) $(ARGS)
+test-all: lint
+	$(SAY) running all tests, and checking types beside them
+	@$(call TESTED)
 
-check: $(TOOLS)
+check: lint
+	$(SAY) checking types
+	@$(BIN)/mypy
+
+lint: $(TOOLS)
 	$(SAY) checking lint and formatting
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet . || \
 	  { echo "hubbub: expected formatted files; '$(BIN)/ruff format .' mends them" >&2; exit 1; }
-	$(SAY) checking types
-	@$(BIN)/mypy
 	$(SAY) checking layers
 	@$(BIN)/lint-imports --no-logo
 
@@ -90,7 +97,7 @@ bench: $(RUNTIME)
 # The last three need the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
 experiments: $(TOOLS)
 	$(SAY) making the figures
-	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling utility \
+	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling audit_power utility \
 	    correlated_noise linear_probe; do \
 	  $(BIN)/python -m experiments.$$name $(ARGS) || exit 1; done
 

@@ -39,7 +39,6 @@ LONG = {
         *("10-2.135", "2-2.0"),
     ),
     "test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders": ("0",),
-    "test_a_disk_that_is_full_stops_the_run_and_loses_nothing": ("0",),
     "test_a_study_that_sends_ten_numbers_of_twenty_seven_trains": ("gaussian",),
     "test_with_hardly_any_noise_it_learns": ("gaussian",),
     "test_a_rehearsal_has_the_law_of_a_run": (', projection = 20, download = "bfloat16"',),
@@ -50,13 +49,15 @@ LONG = {
         *("gaussian-projection", "sign-projection"),
     ),
     "test_every_experiment_writes_table_figure_and_how_it_was_made": (
-        *("utility", "projection", "effective_rate"),
+        *("utility", "projection", "effective_rate", "joining", "degradation"),
     ),
     "test_every_experiment_writes_table_summary_figure_and_how_it_was_made": (
         *("fat_clients", "scaling"),
     ),
-    "test_a_finished_run_is_not_made_again": ("utility", "projection", "effective_rate"),
-    "test_the_decoded_sum_is_the_sum_of_what_was_encoded": ("100-0-32", "100-0-64"),
+    "test_a_finished_run_is_not_made_again": (
+        *("utility", "projection", "effective_rate", "joining", "degradation"),
+    ),
+    "test_the_decoded_sum_is_the_sum_of_what_was_encoded": ("100-0-16", "100-0-32", "100-0-64"),
     "test_no_random_schedule_breaks_a_law": ("pairwise-25", "nodes-25"),
     "test_a_server_restarted_in_every_phase_costs_nothing": ("pairwise", "full-shares"),
     "test_projection_at_the_papers_noise": ("100-0.937-1.83-0.930", "1000-1.260-1.62-1.259"),
@@ -83,8 +84,16 @@ LONG = {
     ),
     "test_random_cuts_lose_nothing_and_everybody_comes_back": ("2-4",),
     "test_delta_near_one_is_a_number": ("0.3-0.9-1000000-0.0",),
-    # Without parameters: tables of experiments, whose law others hold more quickly.
+    # Without parameters: what others hold more quickly.
     "test_hubbub_and_the_trusted_aggregator_are_compared_at_the_same_noise": ("",),
+    "test_joining_compares_everybody_at_one_epsilon": ("",),
+    "test_degradation_keeps_its_promise_and_rises_beyond_it": ("",),
+    "test_the_mixture_costs_less_than_any_quantile": ("",),
+    "test_what_is_multiplied_of_the_papers_ways_is_written_beside_it": ("",),
+    "test_fat_silos_are_on_the_graph_that_the_row_names": ("",),
+    "test_scaling_says_what_each_process_took_at_its_most": ("",),
+    "test_a_heavy_tail_of_shifts_is_bracketed_where_guesses_are_five_times_too_large": ("",),
+    "test_mails_without_information_cannot_be_learned": ("",),
     "test_joint_batches_are_charged_by_the_life_of_their_lists": ("",),
     "test_the_attack_breaks_the_claim_per_step_of_kept_lists_and_no_other": ("",),
     "test_the_secure_sum_is_the_plain_sum": tuple(
@@ -99,7 +108,39 @@ LONG = {
         *("chain-all_zero", "vmap-ordinary", "vmap-lined_up", "loop-huge", "loop-overflowing"),
     ),
     "test_sums_by_patient_are_those_of_a_plain_loop": (
-        *("small-1", "small-5", "wide-2", "wide-5", "words-1", "images-1"),
+        *("small-1", "small-5", "wide-2", "wide-5", "words-1", "words-5", "images-1", "images-5"),
+    ),
+    "test_all_rows_of_a_patient_together_move_the_sum_by_at_most_the_clip": ("wide-vmap",),
+    "test_an_honest_run_with_joint_batches_holds": ("per-step",),
+    "test_baselines_project_too_unless_they_keep_no_privacy": (
+        *("gaussian-trusted", "gaussian-local-dp", "gaussian-alone", "gaussian-non-private"),
+    ),
+    "test_every_ledger_holds_the_projected_studys_epsilon": ("gaussian",),
+    "test_p5_rounded_sums_are_within_kappa_of_the_smoothed_gaussian": (
+        "(1.5, 1.5, 1.5)-2.9e-13-4.54e-10",
+    ),
+    "test_p25_the_errors_of_prefix_sums_are_those_of_the_page": (
+        *("4.0-16-0.635-0.613", "2.0-8-0.793-0.78"),
+    ),
+    "test_the_committed_value_is_what_the_oracle_says": (
+        *("power-substitute-0.01", "power-substitute-0.3"),
+        *("power-add-remove-0.0001", "power-add-remove-0.3"),
+    ),
+    "test_other_rare_losses_leave_a_narrow_bracket": (
+        *("0.5-1e-06-1000000-1e-09", "0.45-1e-07-1000000-1e-09"),
+    ),
+    "test_a_run_learns_and_leaves_a_whole_folder": (
+        *("trusted-2", "local-dp-2", "alone-2", "non-private-2"),
+    ),
+    "test_a_refusal_in_words_of_its_own_names_who_signed_it": (
+        *("protocol-mallory", "protocol- and ", "protocol-ann and ann", "no-reason-"),
+    ),
+    "test_absurd_counts_of_attempts_name_who_signed_them": ("a float", "infinite", "nan", "true"),
+    "test_a_false_model_is_neither_answered_nor_paid_for": (
+        *("no frame", "round 0", "short", "of too few", "two frames"),
+    ),
+    "test_a_relay_that_takes_parts_of_an_answer_away_has_nobody_blamed": (
+        *("all keys", "a seed", "one key", "a word of its own"),
     ),
     "test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process": ("per-epoch",),
     "test_a_study_with_joint_batches_is_trained_apart": ("per-epoch-0", "static-0"),
@@ -138,21 +179,21 @@ LONG = {
 QUICK = {
     # One for each way to sample, and for the quickest projection and list.
     "test_a_sound_study_is_not_contradicted": (
-        *("poisson", "everybody", "full shares", "correlated", "by layers", "one list"),
+        *("poisson", "everybody", "correlated", "by layers", "one list"),
     ),
     "test_canaries_are_as_strong_as_the_account_takes_records_to_be": (
         *("substitute", "everybody", "full shares", "colluders"),
     ),
     "test_a_defect_is_found": (
         *("less noise", "no clipping", "a share left out"),
-        *("mask used again", "groups forgotten", "matrices of layers kept"),
+        *("mask used again", "matrices of layers kept", "one batch for ever"),
     ),
     "test_p15_a_cap_of_the_other_relation_is_charged_too": (
-        *("-per-epoch", "gaussian-poisson", "sign-static", "layers-per-step"),
+        *("-per-step", "gaussian-poisson", "sign-per-epoch", "layers-static"),
     ),
     "test_p15_the_ledger_charges_what_the_plan_says": (
         *("add-remove--poisson", "add-remove-sign-poisson", "add-remove-layers-poisson"),
-        *("substitute--per-step", "substitute-gaussian-per-step", "substitute-sign-per-epoch"),
+        *("substitute--per-step", "substitute-gaussian-poisson", "substitute-sign-per-epoch"),
         "substitute-layers-static",
     ),
     "test_serve_goes_on_wherever_the_aggregators_process_ended": (
@@ -167,14 +208,14 @@ QUICK = {
         *("2-node-2-total-1-before", "2-node-2-total-2-after"),
     ),
     "test_who_restarts_while_a_list_is_made_is_in_the_next": (
-        *("list-after", "wrap-before", "show-after", "look-before", "mix-after", "take-before"),
+        *("list-after", "show-before", "mix-after", "take-before"),
     ),
     "test_a_disk_that_is_full_from_the_start_says_so": ("0", "4096"),
     "test_the_least_radius_costs_nothing_worth_speaking_of": (
         *("add-remove-0-removal_stick-1.0-3", "add-remove-1-addition_stick-1.0-30"),
     ),
     "test_no_call_with_junk_is_answered": tuple(
-        f"{('none', 'empty', 'junk')[number % 3]}-{number}" for number in range(20)
+        f"{('none', 'empty', 'junk')[number % 3]}-{number}" for number in range(10)
     ),
     "test_where_nobody_may_be_missing_the_missing_one_is_named": (
         *("lost-pairwise", "altered-nodes", "altered in the vector-pairwise", "cut-nodes"),

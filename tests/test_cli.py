@@ -353,6 +353,7 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
         assert done.out.strip(), arguments
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_demo")
 def test_the_demo_for_people_shows_the_comparison(command):
     done = command("demo", "--splits", "1", "--out", "demo")

@@ -196,7 +196,10 @@ def test_an_archive_with_another_hash_is_refused_and_leaves_nothing(tmp_path, mo
 
 @pytest.mark.parametrize(
     ("load", "shape", "counts"),
-    [(load_mnist, (1, 28, 28), (60000, 10000)), (load_cifar10, (3, 32, 32), (50000, 10000))],
+    [
+        (load_mnist, (1, 28, 28), (60000, 10000)),
+        pytest.param(load_cifar10, (3, 32, 32), (50000, 10000), marks=pytest.mark.slow),
+    ],
 )
 def test_the_real_images_are_whole(load, shape, counts):
     try:

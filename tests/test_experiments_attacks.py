@@ -100,6 +100,7 @@ def test_so_it_does_in_the_committed_table():
     assert all(float(row["attack_epsilon"]) < float(row["epsilon_account"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_figure_is_drawn_and_a_finished_run_not_made_again(small, lists, monkeypatch):
     assert (small / "token_lists.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     said = json.loads((small / "token_lists.jsonl").read_text())

@@ -292,6 +292,7 @@ def test_an_interrupted_run_leaves_study_plan_and_ledgers_readable(tmp_path):
     assert_readable(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_study_plan_and_ledgers_readable(tmp_path):
     script = (
         "import os, sys, hubbub\n"

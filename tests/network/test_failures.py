@@ -7,8 +7,6 @@ was spent never becomes less.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.session.ask import AbsentError
 from hubbub.training.result import Result
-from network.engine import in_process
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")
@@ -211,26 +208,6 @@ def test_a_frozen_silo_that_answers_late_is_not_in_the_sum(gather: Any, nodes: i
     )
     assert session.round(3)[0] is not None
     assert not session.rounds.absent
-
-
-def test_the_engine_waits_no_longer_than_the_deadline() -> None:
-    frozen = threading.Event()
-
-    def answers(name: str) -> Callable[[bytes], bytes] | None:
-        def slow(blob: bytes) -> bytes:
-            frozen.wait(30.0)
-            return blob
-
-        return {"quick": lambda blob: blob + b"!", "slow": slow}.get(name)
-
-    began = time.monotonic()
-    asked = dict.fromkeys(("quick", "slow", "nobody"), b"x")
-    found = dict(in_process(answers)("any", asked, 1.0))
-    frozen.set()
-    assert found["quick"] == b"x!"
-    assert found["slow"] == Missing()
-    assert found["nobody"] == Missing(why="it is not there")
-    assert time.monotonic() - began < 20.0
 
 
 def test_a_frozen_aggregators_old_session_is_over_for_all(gather: Any) -> None:

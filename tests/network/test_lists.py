@@ -345,7 +345,7 @@ def test_a_silo_that_is_never_there_for_a_list_ends_the_run(gather: Any) -> None
     parties = gather("static")
     relay = Relay(parties.phase, tells=at("mix", lambda _: None, "bob"))
     with pytest.raises(WaitedError, match=r"none from bob: .* 3 sessions in a row"):
-        parties.serve(relay, timeouts=replace(HASTY, deadline=0.3))
+        parties.serve(relay, timeouts=HASTY)
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 

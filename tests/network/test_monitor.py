@@ -32,7 +32,7 @@ COUNT, CELL = 4177, "73193.5"
 def get(port: int, path: str) -> tuple[int, str]:
     """The status and the text of a page."""
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as found:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as found:
             return found.status, found.read().decode()
     except HTTPError as error:
         with error:

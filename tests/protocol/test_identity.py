@@ -275,7 +275,16 @@ def test_few_signatures_are_remembered_and_none_of_long_contents(
     for number in range(5):
         known.add(bytes(32), bytes(64), bytes([number]))
     known.add(bytes(32), bytes(64), bytes(513))
-    assert [one[2] for one in known._known] == [b"\3", b"\4"]
+    assert known._known == {
+        identity._hash_of(bytes(32), bytes(64), bytes([number])) for number in (3, 4)
+    }
+
+
+def test_a_remembered_signature_is_none_of_the_same_bytes_cut_elsewhere() -> None:
+    signature = W.keys[1].sign(b"content")
+    assert ONE.verifies(signature, b"content")
+    assert not ONE.verifies(signature[:-1], signature[-1:] + b"content")
+    assert not ONE.verifies(signature + b"c", b"ontent")
 
 
 def test_fresh_keys_are_fresh_and_never_shown() -> None:

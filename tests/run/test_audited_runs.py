@@ -306,11 +306,14 @@ def _between(
     found: dict[str, Any], study: hubbub.Study, least: float, most: float
 ) -> tuple[dict[str, Any], float]:
     """Counts from which a bound within these two follows."""
-    for true in range(20, 251, 2):
+    low, high = 20, 250
+    while low <= high:  # more that are true show more
+        true = (low + high) // 2
         rule = {"true": true, "positives": 250, "false": 20, "negatives": 250}
         lower = epsilon_shown(study, Rates(**rule), found["confidence"])
         if least < lower < most:
             return {**rule, "says": "there"}, lower
+        low, high = (true + 1, high) if lower <= least else (low, true - 1)
     raise AssertionError
 
 

@@ -293,9 +293,8 @@ except HubbubError as error:
 """
 
 
-@pytest.mark.parametrize(
-    "size", [0, 3000, *(pytest.param(size, marks=pytest.mark.slow) for size in (700, 20_000))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 700, 3000, 20_000])
 def test_a_disk_that_is_full_stops_the_run_and_loses_nothing(tmp_path, plan, size):
     (tmp_path / "study.toml").write_text(STUDY.as_toml())
     work = tmp_path / "work"

@@ -44,7 +44,7 @@ _MORE = {"transport", "relay", "relay_key"}
 _FIELD = 2**255 - 19
 _CURVE = -121665 * pow(121666, -1, _FIELD) % _FIELD
 _MLKEM_BYTES = 1184
-_MOST_KNOWN = 1 << 15  # signatures that are remembered, and the bytes of what one was made for
+_MOST_KNOWN = 1 << 17  # signatures that are remembered, and the bytes of what one was made for
 _LONG = 512
 _SEALING_BYTES = _MLKEM_BYTES + 32
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
@@ -71,11 +71,11 @@ class TrueSignatures:
 
     Where all parties are in one process each of them looks at the same frames. Whether a signature
     is true depends on these three alone, so it is found out once; one that is not true, or that
-    differs in a bit from what is here, is verified each time.
+    differs in a bit from what is here, is verified each time. Of the three a hash is kept.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes, bytes], None] = {}
+        self._known: set[bytes] = set()
 
     def add(self, verifying: bytes, signature: bytes, content: bytes) -> None:
         """Remember one; where there are many, all are forgotten first."""
@@ -83,15 +83,15 @@ class TrueSignatures:
             return
         if len(self._known) >= _MOST_KNOWN:
             self.forget()
-        self._known[verifying, signature, content] = None
+        self._known.add(_hash_of(verifying, signature, content))
 
     def forget(self) -> None:
         """Know nothing."""
-        self._known = {}
+        self._known = set()
 
     def has(self, verifying: bytes, signature: bytes, content: bytes) -> bool:
         """Whether the owner of a key signed the content."""
-        if (verifying, signature, content) in self._known:
+        if _hash_of(verifying, signature, content) in self._known:
             return True
         try:
             Ed25519PublicKey.from_public_bytes(verifying).verify(signature, content)
@@ -99,6 +99,12 @@ class TrueSignatures:
             return False
         self.add(verifying, signature, content)
         return True
+
+
+def _hash_of(verifying: bytes, signature: bytes, content: bytes) -> bytes:
+    """SHA-256 of the three, and of where one ends and the next begins."""
+    lengths = len(verifying).to_bytes(4, "little") + len(signature).to_bytes(4, "little")
+    return hashlib.sha256(lengths + verifying + signature + content).digest()
 
 
 _TRUE = TrueSignatures()
