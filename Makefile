@@ -97,7 +97,7 @@ bench: $(RUNTIME)
 # The last three need the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
 experiments: $(TOOLS)
 	$(SAY) making the figures
-	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling utility \
+	@for name in degradation effective_rate joining projection token_lists fat_clients thin_clients scaling audit_power utility \
 	    correlated_noise linear_probe; do \
 	  $(BIN)/python -m experiments.$$name $(ARGS) || exit 1; done
 

@@ -186,7 +186,7 @@ QUICK = {
     ),
     "test_a_defect_is_found": (
         *("less noise", "no clipping", "a share left out"),
-        *("mask used again", "matrices of layers kept"),
+        *("mask used again", "matrices of layers kept", "one batch for ever"),
     ),
     "test_p15_a_cap_of_the_other_relation_is_charged_too": (
         *("-per-step", "gaussian-poisson", "sign-per-epoch", "layers-static"),

@@ -464,3 +464,26 @@ def test_committed_runs_are_ahead_of_flambys_with_privacy_and_without(data, epsi
     ]
     assert len(found) >= 5
     assert mean(found) >= least
+
+
+def test_the_experiment_on_audits_has_a_row_for_each_kind_of_study(experiment, tmp_path):
+    kinds = ["Poisson", "one list"]
+    experiment("audit_power").main(["--small", "--out", str(tmp_path), "--kind", *kinds])
+    rows = rows_of(tmp_path / "audit_power.csv")
+    assert sorted(row["kind"] for row in rows) == sorted(kinds)
+    for row in rows:
+        assert (row["epsilon"], row["runs"], row["canaries"]) == ("4", "2", "40")
+        assert float(row["share"]) == pytest.approx(float(row["shown"]) / 4, abs=0.01)
+        assert float(row["processor_seconds"]) > 0
+
+
+def test_audits_show_most_of_what_is_promised_but_where_lists_are_fresh(experiment):
+    rows = committed("audit_power")
+    module = experiment("audit_power")
+    assert {(row["kind"], float(row["epsilon"])) for row in rows} == set(
+        itertools.product(module.KINDS, module.EPSILONS)
+    )
+    # One in twenty may say too much by chance, and one of these does.
+    assert [row["contradicted"] for row in rows].count("True") <= 1
+    for row in rows:
+        assert row["kind"] == "fresh lists" or float(row["share"]) >= 0.6

@@ -710,6 +710,8 @@ def test_a_silo_that_cannot_pay_reveals_nothing_and_is_left_out(
     with pytest.raises(AbortedError):
         parties.rounds.attempt(1, 0, PARAMETERS)
     assert said == [(1, 0, 0), (2, 0, 0), (3, 0, 0)]  # nobody after it is asked, none reveals
+    with pytest.raises(ProtocolError, match="expected an accepted model"):
+        parties.peers.parties[3].silo.contribute()
     said.clear()
     total, made = parties.rounds.round(2, PARAMETERS, attempts=2)
     assert (total is not None, made) == (True, 1)

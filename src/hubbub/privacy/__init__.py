@@ -20,6 +20,7 @@ from hubbub.privacy.arguments import (
 )
 from hubbub.privacy.calibration import calibrate
 from hubbub.privacy.canary_guesses import (
+    LOOKS,
     Rates,
     Rule,
     Trials,

@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _THRESHOLDS = 200  # that are tried on each side
+LOOKS = 2 * _THRESHOLDS  # at trials by which a rule is chosen
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -52,7 +53,7 @@ def chosen_rule(trials: Trials, delta: float, confidence: float) -> Rule:
 
     Each is taken at a confidence that many could have at once, or a lucky one would be chosen.
     """
-    confidence = 1 - (1 - confidence) / (2 * _THRESHOLDS)
+    confidence = 1 - (1 - confidence) / LOOKS
     best = []
     for says, thresholds in _thresholds(trials.scores):
         bounds = _bounds(*_counted(trials, thresholds, says), delta, confidence)
@@ -81,7 +82,7 @@ def widest_rule(trials: Trials, confidence: float) -> Rule:
     """
     from scipy.special import ndtri  # which takes long to import
 
-    confidence = 1 - (1 - confidence) / (2 * _THRESHOLDS)
+    confidence = 1 - (1 - confidence) / LOOKS
     best = []
     for says, thresholds in _thresholds(trials.scores):
         least, most = _worst(*_counted(trials, thresholds, says), confidence)

@@ -12,6 +12,7 @@ Joint batches have as many canaries as records, and no larger a share of them th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
@@ -22,7 +23,14 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.assurance.audit.size import joint_part
 from hubbub.planning import SUM_MARGIN, Plan
-from hubbub.protocol import LocalTask, Parameters, RoundParameters, SecureSource, group_rows
+from hubbub.protocol import (
+    Groups,
+    LocalTask,
+    Parameters,
+    RoundParameters,
+    SecureSource,
+    group_rows,
+)
 from hubbub.session import round_parameters_of
 from hubbub.study import Records
 
@@ -89,6 +97,20 @@ class Canaries:
                 for first in range(self.plan.study.parties.silos)
             )
         ]
+
+    def groups(self, silos: Sequence[Groups]) -> Rows:
+        """In which group of its silo each is; one that is not there, as if it were (P25)."""
+        found, capacity = (
+            np.zeros(self.coins.size, dtype=np.intp),
+            ceil(self.coins.size / len(silos)),
+        )
+        for first, groups in enumerate(silos):
+            mine = slice(first, None, len(silos))
+            there = self.coins[mine] | self.exchanged
+            places = (SecureSource().words(there.size) % np.uint64(capacity)).astype(np.intp)
+            places[there] = np.arange(np.count_nonzero(there))
+            found[mine] = groups.of(places)
+        return found
 
     def _task(self, places: slice, silos: int) -> learning.TrainingTask:
         """A silo's, with the canaries at these places that are there."""

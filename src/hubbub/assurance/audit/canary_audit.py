@@ -14,6 +14,7 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub import VERSION
 from hubbub.assurance.audit.canary_runs import AuditRun, Progress, played
+from hubbub.assurance.audit.foreseen import Foreseen
 from hubbub.assurance.audit.size import size_of
 from hubbub.assurance.evidence import (
     SIDES,
@@ -27,6 +28,7 @@ from hubbub.assurance.evidence import (
 )
 from hubbub.planning import Plan, plan
 from hubbub.privacy import (
+    LOOKS,
     Rates,
     Rule,
     Trials,
@@ -145,7 +147,8 @@ def audit(
 
     Args:
         study: one that trains a model, without TEEs.
-        runs: trainings to play, from 2 to 1,000,000. None: 3, or more where canaries are few.
+        runs: trainings to play, from 2 to 1,000,000. None: so many that a tenth of what endless
+            runs would show is lost, if that takes no longer than some minutes.
         canaries: in each of them, from 1 to 10,000. None: 10,000, or fewer where they would be in
             each other's way, or dear. Where batches are joint it may become a little less.
         confidence: a probability, from 0.5 to 0.999999.
@@ -177,12 +180,14 @@ def audit(
     check_size(2 if runs is None else runs, 1 if canaries is None else canaries, confidence)
     check_auditable(study)
     made, start = plan(study), time.perf_counter()
-    runs, canaries = size_of(made, runs, canaries)
+    runs, canaries = size_of(made, runs, canaries, confidence)
     steps, show = study.training.steps, progress or (lambda _: None)
     with learning.threads_for(canaries):
         seen = [played(made, canaries, number * steps, show) for number in range(runs)]
     choosing = choosing_runs(runs)
-    kind, rule = _chosen(made, seen[:choosing], confidence)
+    choice = Choice(study, made.stated.noise_multiplier, confidence)
+    foreseen = Foreseen(made, canaries, choice).best((runs - choosing) * canaries)
+    kind, rule = _chosen(choice, foreseen.rule, seen[:choosing], confidence)
     rates = rates_of(rule, _joined(seen[choosing:], kind))
     return Audit(
         plan=made,
@@ -196,18 +201,23 @@ def audit(
     )
 
 
-def _chosen(made: Plan, seen: Sequence[AuditRun], confidence: float) -> tuple[int, Rule]:
-    """The kind of scores, and the rule about them, that show most; other runs must judge them."""
-    choice = Choice(made.study, made.stated.noise_multiplier, confidence)
-    found = []
+def _chosen(
+    choice: Choice, foreseen: Rule, seen: Sequence[AuditRun], confidence: float
+) -> tuple[int, Rule]:
+    """The kind of scores, and the rule about them, that show most; other runs must judge them.
+
+    That is the rule which is foreseen to be the best of a sound study, if no other surely shows
+    more: the best of many that were tried on few canaries is a lucky one.
+    """
+    found = [(choice.value(rates_of(foreseen, _joined(seen, 0))), 0, foreseen)]
     for kind in range(len(seen[0].trials)):
         trials = _joined(seen, kind)
         rules = (
             widest_rule(trials, confidence),
-            chosen_rule(trials, made.study.privacy.delta, confidence),
+            chosen_rule(trials, choice.delta, confidence),
             surest_rule(trials),
         )
-        found += [(choice.value(rates_of(rule, trials)), -kind, rule) for rule in rules]
+        found += [(choice.value(rates_of(rule, trials), LOOKS), -kind, rule) for rule in rules]
     _, kind, rule = max(found, key=itemgetter(0, 1))
     return -kind, rule
 

@@ -6,8 +6,9 @@ The adversary is the stated one. It looks at the sums (scores.py), and at what e
 (messages.py). It knows the shares of its own silos, and may do without others', so those send no
 noise; the seeds of the projections, and which places of its list a joint batch has; and it chooses
 the model (canaries.py). Nobody has other records: what those are, the adversary of the definition
-knows. Where a list serves for several batches, it knows whose places are whose, too: the account
-does without that secret (docs/privacy.md P9).
+knows. Where a list serves for several batches, it knows whose places are whose, too, and where
+noise is correlated, who is in which group: the account does without these secrets (docs/privacy.md
+P9, P25).
 """
 
 from __future__ import annotations
@@ -21,14 +22,22 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.assurance.audit.canaries import Canaries
+from hubbub.assurance.audit.foreseen import share_of_others
 from hubbub.assurance.audit.messages import MaskedFrames, Matrices, of_lists
 from hubbub.assurance.audit.scores import kinds_of, scores_of
-from hubbub.assurance.audit.size import share_of_others
 from hubbub.assurance.evidence import Seen
 from hubbub.planning import Plan, attempts_of_list, mechanism_of
 from hubbub.privacy import Trials
-from hubbub.protocol import Parameters, RoundParameters, without_replacement
-from hubbub.session import AbsentError, NoisySums, Rounds, federate, layout_of, raised_by
+from hubbub.protocol import Groups, Parameters, RoundParameters, Silo, without_replacement
+from hubbub.session import (
+    AbsentError,
+    Federation,
+    NoisySums,
+    SiloParty,
+    federate,
+    layout_of,
+    raised_by,
+)
 
 Array = NDArray[np.float64]
 
@@ -52,12 +61,14 @@ class _View:
         sums: (steps, canaries) in units of C, lifted where they were projected.
         rate: with which chance a canary is in a batch.
         noise: sigma / C of what else is in its part of a sum.
+        groups: of the canaries, where noise is correlated.
     """
 
     canaries: Canaries
     sums: Array
     rate: float
     noise: float
+    groups: NDArray[np.intp] | None = None
 
 
 def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
@@ -68,8 +79,9 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     canaries = Canaries.tossed(made, count)
     terms, steps = canaries.terms(), made.study.training.steps
     frames, matrices = MaskedFrames(terms), Matrices(learning.lift_of(terms, canaries.model()))
+    everybody = _set_up(made, canaries, terms)
     asked = NoisySums(
-        set_up=lambda: _set_up(made, canaries, terms),
+        set_up=lambda: everybody.rounds,
         record=lambda _: frames,
         terms=terms,
         epoch=mechanism_of(made.study).epoch,
@@ -87,6 +99,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         sums=sums,
         rate=terms.batch / count if terms.batch else terms.sample_rate,
         noise=sqrt(made.stated.noise_multiplier**2 + share_of_others(made, count)),
+        groups=canaries.groups(_groups(everybody)[: made.shares]) if made.correlation else None,
     )
     seen = frames.seen + matrices.seen
     if places.any():
@@ -94,7 +107,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     return AuditRun(trials=tuple(_trials(made, view)), seen=seen)
 
 
-def _set_up(made: Plan, canaries: Canaries, terms: RoundParameters) -> Rounds:
+def _set_up(made: Plan, canaries: Canaries, terms: RoundParameters) -> Federation:
     """A session of the study's silos with canaries."""
     study = made.study
     return federate(
@@ -106,7 +119,14 @@ def _set_up(made: Plan, canaries: Canaries, terms: RoundParameters) -> Rounds:
         noiseless=range(made.shares + 1, study.parties.silos + 1),
         every=attempts_of_list(study),
         epoch=mechanism_of(study).epoch,
-    ).rounds
+    )
+
+
+def _groups(everybody: Federation) -> list[Groups]:
+    """Of each silo, in the order of the roster."""
+    parties = everybody.peers.parties.values()
+    silos = [one.silo for one in parties if isinstance(one, SiloParty)]
+    return [one.groups for one in silos if isinstance(one, Silo) and one.groups is not None]
 
 
 def _lost(_number: int, _in_a_row: int, lost: AbsentError) -> None:
@@ -132,8 +152,9 @@ def _trials(made: Plan, view: _View) -> list[Trials]:
     """The scores of every kind."""
     coins, exchanged = view.canaries.coins, view.canaries.exchanged
     if attempts_of_list(made.study) > 1:
-        known = np.where(view.canaries.drawn, view.sums, 0.0)
-        return [Trials(scores=scores_of(known, view.noise, 1.0, exchanged=True), coins=coins)]
+        own = np.where(view.canaries.drawn, view.sums, 0.0)
+        return [Trials(scores=scores_of(own, view.noise, 1.0, exchanged=True), coins=coins)]
+    known = [] if view.groups is None else [(1, view.groups)]
     found = (
         scores_of(
             view.sums,
@@ -142,7 +163,8 @@ def _trials(made: Plan, view: _View) -> list[Trials]:
             exchanged=exchanged,
             same=same,
             correlation=made.correlation,
+            groups=groups,
         )
-        for same in kinds_of(len(view.sums))
+        for same, groups in (*known, *((same, None) for same in kinds_of(len(view.sums))))
     )
     return [Trials(scores=scores, coins=coins) for scores in found]

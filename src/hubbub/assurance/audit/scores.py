@@ -6,7 +6,9 @@ that coins are tossed less often than is promised; of a sound study they tell le
 draws the same batch twice, or has one batch for ever, they tell more than they may.
 
 Where noise is correlated (P25), what was seen is multiplied by C first: then noise is independent,
-and a canary has added a multiple of C's column where its group had its turn.
+and a canary has added a multiple of C's column where its group had its turn. The account does
+without the groups' secret, so the first kind knows them; the others do not, and see turns that
+groups take out of order.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from scipy.special import logsumexp
 from hubbub.planning import Correlation
 
 Array = NDArray[np.float64]
+Groups = NDArray[np.intp]
 
 # So many steps in a row have one coin; 0: all of them.
 KINDS = (1, 2, 0)
@@ -33,6 +36,7 @@ def scores_of(
     exchanged: bool,
     same: int = 1,
     correlation: Correlation | None = None,
+    groups: Groups | None = None,
 ) -> Array:
     """The scores of canaries.
 
@@ -43,24 +47,27 @@ def scores_of(
         exchanged: whether a canary is C against -C, or C against nothing.
         same: for how many steps a coin is believed to hold; 0 for all.
         correlation: of the noise over the steps.
+        groups: (canaries,) in which group each is, if that is known.
     """
-    there = _likelihood(seen, noise, rate, same, correlation)
-    other = _likelihood(-seen, noise, rate, same, correlation) if exchanged else 0.0
-    return np.asarray(there - other)
+
+    def likelihood(of: Array) -> Array:
+        if correlation is None:
+            return _with_coins(_shifted(of, noise), rate, same)
+        each = _of_groups(of, noise, rate, same, correlation)
+        if groups is None:
+            return np.asarray(logsumexp(each, axis=0) - np.log(len(each)))
+        return np.asarray(np.take_along_axis(each, groups[None], axis=0)[0])
+
+    return np.asarray(likelihood(seen) - (likelihood(-seen) if exchanged else 0.0))
 
 
-def _likelihood(
-    seen: Array, noise: float, rate: float, same: int, correlation: Correlation | None
+def _of_groups(
+    seen: Array, noise: float, rate: float, same: int, correlation: Correlation
 ) -> Array:
-    """log of how likely the sums are with the canary, relative to how likely without."""
-    if correlation is None:
-        return _with_coins(_shifted(seen, noise), rate, same)
+    """log of how likely the sums are with a canary of each group, relative to without one."""
     bands = correlation.bands
-    shifted = _shifted_rows(seen, noise, correlation.column)
-    groups = [
-        _with_coins(shifted[first::bands], min(1.0, bands * rate), same) for first in range(bands)
-    ]
-    return np.asarray(logsumexp(groups, axis=0) - np.log(bands))
+    shifted, each = _shifted_rows(seen, noise, correlation.column), min(1.0, bands * rate)
+    return np.array([_with_coins(shifted[first::bands], each, same) for first in range(bands)])
 
 
 def _with_coins(shifted: Array, rate: float, same: int) -> Array:

@@ -1,42 +1,79 @@
 """How large an audit is if nobody says so, and how many canaries a run can have.
 
-A plain sum has a coordinate for every canary, so runs are large and few. Where sums are projected,
-canaries are in each other's way: what all others add to a canary's score is kept to a small part of
-the noise. Where batches are joint, a run has as many records as canaries, and every silo wraps a
-token of each in a layer for every silo.
+There are runs enough for most of what endless ones would show (foreseen.py), within what they cost:
+the smaller epsilon is, the more. A plain sum has a coordinate for every canary, so runs are large.
+Where sums are projected, canaries are in each other's way: what all others add to a canary's score
+is kept to a small part of the noise. Where batches are joint, a run has as many records as
+canaries, and every silo wraps a token of each in a layer for every silo.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from math import ceil
 
-from hubbub.assurance.evidence import MOST_CANARIES
+from hubbub.assurance.audit.foreseen import Foreseen, share_of_others
+from hubbub.assurance.evidence import MOST_CANARIES, Choice, choosing_runs
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, attempts_of_list, joint_batch
 from hubbub.study import Study
 
-_PLAIN = (3, 10_000)
 _MOST = 3_000  # canaries in a run, where they are fewer
 _OTHERS = 0.1  # of the variance of the noise, from other canaries
-_TRIALS = 12_000  # that are wanted in all runs
-_MOST_STEPS = 3_000  # of all runs
-_OPERATIONS = 400_000  # of HPKE, of all runs
-_LEAST_RUNS = 4
+_ENOUGH = 0.9  # of what endless runs show, as a ratio of noise
+_TRIALS = {True: 12_000, False: 30_000}  # in all runs at least, where canaries are fewer or not
+_LEAST_RUNS = {True: 4, False: 3}
+_PARTS = 7  # of all records of joint batches that can be afforded, in a run
+_STEPS = 2_500  # of all runs, each about .08 processor seconds
+_OPERATIONS = 900_000  # of HPKE, of all runs, each about .17 ms
+_GAUSSIAN = 2.5, 1.5e-6  # steps that one with Gaussian matrices costs, and an entry of them
 
 
-def size_of(plan: Plan, runs: int | None, canaries: int | None) -> tuple[int, int]:
+def size_of(
+    plan: Plan, runs: int | None, canaries: int | None, confidence: float = 0.95
+) -> tuple[int, int]:
     """Runs, and canaries in each of them; by the study where nothing is asked for.
 
     Raises:
         StudyError: joint batches need more canaries.
     """
-    study, usual = plan.study, _PLAIN
-    if study.training.projection or attempts_of_list(study):
-        fewer = max(min(_apart(plan), _wrapped(study) // _LEAST_RUNS, _MOST), _least(study))
-        canaries = _fitting(study, fewer if canaries is None else canaries)
-        wanted = ceil(_TRIALS / canaries), _MOST_STEPS // study.training.steps
-        usual = max(_LEAST_RUNS, min(*wanted, _wrapped(study) // canaries)), canaries
-    return usual[0] if runs is None else runs, usual[1] if canaries is None else canaries
+    canaries = _canaries(plan, canaries)
+    return (_runs(plan, canaries, confidence) if runs is None else runs), canaries
+
+
+def _canaries(plan: Plan, asked: int | None) -> int:
+    """In a run."""
+    study = plan.study
+    if not _has_fewer(study):
+        return MOST_CANARIES if asked is None else asked
+    fewer = max(min(_apart(plan), _wrapped(study) // _PARTS, _MOST), _least(study))
+    return _fitting(study, fewer if asked is None else asked)
+
+
+def _has_fewer(study: Study) -> bool:
+    return bool(study.training.projection or attempts_of_list(study))
+
+
+def _runs(plan: Plan, canaries: int, confidence: float) -> int:
+    """Enough of them, or as many as the time allows."""
+    study, few = plan.study, _has_fewer(plan.study)
+    affordable = min(_wrapped(study) // canaries, int(_STEPS / _dear(study, canaries)))
+    least = max(_LEAST_RUNS[few], min(ceil(_TRIALS[few] / canaries), affordable))
+    foreseen = Foreseen(plan, canaries, Choice(study, plan.stated.noise_multiplier, confidence))
+
+    def enough(runs: int) -> bool:
+        return foreseen.share((runs - choosing_runs(runs)) * canaries) >= _ENOUGH
+
+    return least + bisect_left(range(least, max(least, affordable)), True, key=enough)
+
+
+def _dear(study: Study, canaries: int) -> float:
+    """How many steps a run costs, one that makes Gaussian matrices being several."""
+    training = study.training
+    if training.projection_kind != "gaussian" or not training.projection:
+        return training.steps
+    each, entry = _GAUSSIAN
+    return training.steps * (each + entry * canaries * training.projection)
 
 
 def joint_part(study: Study, records: int) -> int:
@@ -45,15 +82,6 @@ def joint_part(study: Study, records: int) -> int:
     if not attempts_of_list(study):
         return 0
     return records * joint_batch(study.training.sample_rate, whole) // whole
-
-
-def share_of_others(plan: Plan, canaries: int) -> float:
-    """The variance that all canaries together add to the score of one, in units of C^2 (P18)."""
-    training = plan.study.training
-    if not training.projection:
-        return 0.0
-    there = 1.0 if plan.study.privacy.relation == "substitute" else 0.5
-    return (canaries - 1) * there * training.sample_rate / training.projection
 
 
 def _apart(plan: Plan) -> int:
@@ -67,7 +95,7 @@ def _wrapped(study: Study) -> int:
     """How many tokens can be wrapped and unwrapped in all lists of a training, over all runs."""
     every = attempts_of_list(study)
     lists = ceil(study.training.steps / every) if every else 0
-    return _OPERATIONS // (lists * 2 * study.parties.silos) if lists else _TRIALS
+    return _OPERATIONS // (lists * 2 * study.parties.silos) if lists else _OPERATIONS
 
 
 def _least(study: Study) -> int:

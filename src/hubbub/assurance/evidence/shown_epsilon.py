@@ -6,11 +6,18 @@ own mechanism (docs/privacy.md P18). This file knows no canary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from math import exp, log
 
-from hubbub.planning import epsilon_of, least_certified, mechanism_of, owned_records, releases
+from hubbub.planning import (
+    Mechanism,
+    epsilon_of,
+    least_certified,
+    mechanism_of,
+    owned_records,
+    releases,
+)
 from hubbub.privacy import (
     MOST_EPSILON,
     Composition,
@@ -27,7 +34,7 @@ from hubbub.study import Study
 
 _MOST_NOISE = 1e5  # a mechanism with more has power for nothing
 _EXACT = 1e-9  # logarithms of noise are found so exactly
-_FINE = 24  # rules are told apart by 24ths of two octaves of noise
+_FINE = 12  # rules are told apart by 12ths of two octaves of noise, and between them by lines
 _RARE = 1e-6  # delta at which their curves are sharpest
 
 
@@ -58,6 +65,8 @@ def epsilon_shown(study: Study, rates: Rates, confidence: float) -> float:
 class Choice:
     """Which of several rules shows most of a study, roughly: a few curves serve for all of them.
 
+    They are those of the study without a projection, and of an adversary without records.
+
     Args:
         study: that is audited.
         noise: of its plan.
@@ -65,26 +74,40 @@ class Choice:
     """
 
     def __init__(self, study: Study, noise: float, confidence: float) -> None:
-        self._study, self._noise, self._confidence = study, noise, confidence
-        self._curves: dict[int, TradeOff] = {}
+        self._how = replace(mechanism_of(study), projected=None)
+        self._steps, self._noise, self._confidence = study.training.steps, noise, confidence
+        self.delta = study.privacy.delta
 
-    def value(self, rates: Rates) -> float:
-        """Larger for rates that less noise explains."""
-        seen, low, high = _Worst.of(rates, self._confidence), -_FINE, 2 * _FINE
+    def value(self, rates: Rates, looks: int = 1) -> float:
+        """With how little noise a study could just have had these rates; `_FINE` less for 4 times.
+
+        They are taken at a confidence that so many `looks` could have at once.
+        """
+        seen = _Worst.of(rates, 1 - (1 - self._confidence) / looks)
+        low, high = -_FINE, 2 * _FINE
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if seen.spare(self._curve(middle)) > 0 else (low, middle)
-        return -low + seen.least - seen.most
+            low, high = (middle + 1, high) if self._spare(seen, middle) > 0 else (low, middle)
+        if -_FINE < low < 2 * _FINE:
+            before, after = self._spare(seen, low - 1), self._spare(seen, low)
+            return 1 - low - before / (before - after)
+        return (1 if low < 0 else -1) - low + seen.least - seen.most
 
-    def _curve(self, place: int) -> TradeOff:
-        """With so many 24ths of two octaves more noise than the plan's."""
-        if place not in self._curves:
-            noise = max(
-                self._noise * 4 ** (place / _FINE), least_certified(mechanism_of(self._study))
-            )
-            whole = Composition(_released(self._study, noise))
-            self._curves[place] = upper_curve(whole, near=_RARE)
-        return self._curves[place]
+    @staticmethod
+    def ratio(apart: float) -> float:
+        """Of noise, by how far two values are apart."""
+        return float(4 ** (apart / _FINE))
+
+    def _spare(self, seen: _Worst, place: int) -> float:
+        """With so many 12ths of two octaves more noise than the plan's."""
+        noise = max(self._noise * 4 ** (place / _FINE), least_certified(self._how))
+        return seen.spare(_curve(self._how, noise, self._steps))
+
+
+@lru_cache(maxsize=200)
+def _curve(how: Mechanism, noise: float, steps: int) -> TradeOff:
+    """What so many steps may tell."""
+    return upper_curve(Composition(releases(how, noise, steps)), near=_RARE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,6 +90,10 @@ class Groups:
     def __init__(self, source: SecureSource, capacity: int, bands: int) -> None:
         self._groups, self._bands = source.permutation(capacity) % bands, bands
 
+    def of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
+        """In which group places are, from 0: nothing that the account needs kept (P25)."""
+        return np.asarray(self._groups[places], dtype=np.intp)
+
     def __repr__(self) -> str:
         return "Groups(<secret>)"
 

@@ -58,10 +58,10 @@ class Silo:
         self._seed: bytes | None = None
         self._tokens: joint_batch.Tokens | None = None
         self._noise: CorrelatedNoise | None = None
-        self._groups: batch_rows.Groups | None = None
+        self.groups: batch_rows.Groups | None = None
         if terms.correlation:  # P25: one block of the matrix, and one division, for each session
             self._noise = CorrelatedNoise(terms.correlation, terms.dimension, terms.sigma_grid)
-            self._groups = batch_rows.Groups(source, task.capacity, terms.bands)
+            self.groups = batch_rows.Groups(source, task.capacity, terms.bands)
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -156,8 +156,8 @@ class Silo:
     def _rows(self, attempt: Attempt, source: SecureSource) -> batch_rows.Rows:
         """The silo's records in the batch, in as many rows as are public (P19)."""
         terms, task = self._terms, self._task
-        if self._groups is not None:
-            return self._groups.rows(source, task.count, attempt.row, terms.sample_rate)
+        if self.groups is not None:
+            return self.groups.rows(source, task.count, attempt.row, terms.sample_rate)
         if not terms.batch:  # P1
             return batch_rows.poisson_rows(source, task.count, task.capacity, terms.sample_rate)
         if self._tokens is None or self._seed is None:
