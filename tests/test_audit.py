@@ -475,7 +475,7 @@ def test_an_audit_is_as_large_as_its_study_lets_it_be() -> None:
 
 
 def test_small_epsilons_get_as_many_canaries_as_show_most_of_them() -> None:
-    made = hubbub.plan(study(epsilon=0.2, **CORRELATED))
+    made = hubbub.plan(study(**CORRELATED | {"epsilon": 0.2}))
     runs, canaries = size_of(made, None, None)
     foreseen = Foreseen(made, canaries, Choice(made.study, made.stated.noise_multiplier, 0.95))
     shares = [foreseen.share((one - choosing_runs(one)) * canaries) for one in (3, runs - 1, runs)]
