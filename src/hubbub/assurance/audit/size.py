@@ -21,7 +21,7 @@ from hubbub.study import Study
 _MOST = 3_000  # canaries in a run, where they are fewer
 _OTHERS = 0.1  # of the variance of the noise, from other canaries
 _ENOUGH = 0.9  # of what endless runs show, as a ratio of noise
-_TRIALS = {True: 12_000, False: 30_000}  # in all runs at least, where canaries are fewer or not
+_TRIALS = 30_000  # in all runs at least, if that is affordable
 _LEAST_RUNS = {True: 4, False: 3}
 _PARTS = 7  # of all records of joint batches that can be afforded, in a run
 _STEPS = 2_500  # of all runs, each about .08 processor seconds
@@ -58,7 +58,7 @@ def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     """Enough of them, or as many as the time allows."""
     study, few = plan.study, _has_fewer(plan.study)
     affordable = min(_wrapped(study) // canaries, int(_STEPS / _dear(study, canaries)))
-    least = max(_LEAST_RUNS[few], min(ceil(_TRIALS[few] / canaries), affordable))
+    least = max(_LEAST_RUNS[few], min(ceil(_TRIALS / canaries), affordable))
     foreseen = Foreseen(plan, canaries, Choice(study, plan.stated.noise_multiplier, confidence))
 
     def enough(runs: int) -> bool:
