@@ -17,7 +17,7 @@ from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError
 from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.session.layout import layout_of
-from hubbub.study.standardisation import FeatureSums, standardisation_from
+from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.study.tabular import Records
 from hubbub.training import auxiliary_sums as asked
 from hubbub.training.local_venue import LocalVenue
@@ -213,6 +213,19 @@ def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: 
 
 
 # Interruptions ---------------------------------------------------------------------------------
+
+
+def test_no_choice_of_shift_and_scale_has_a_silo_refuse_its_own_records():
+    """Whether it does would tell that a record has a large feature."""
+    inputs = np.array([[3e38, -3e38, 2.0]], dtype=np.float32)
+    records = Records(inputs=inputs, targets=np.zeros(1, dtype=np.float32))
+    bound = 1e9
+    chosen = Standardisation(
+        shift=np.float32([-bound, bound, 1.0]), scale=np.float32([0.5, 0.5, 0.5])
+    )
+    found = chosen.of(records).inputs
+    assert np.isfinite(found).all()
+    assert found[0, 2] == 2.0
 
 
 def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp_path: Path):

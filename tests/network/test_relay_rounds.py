@@ -526,6 +526,9 @@ def test_a_silo_with_more_records_than_the_study_states_takes_no_part(
     else:
         assert refusal(heard)[0] == "failed"
         assert any("state data.records as large as it is" in line for line in parties.said)
+        known = str(parties.seats["ann"].event_log.known()["last_error"])
+        assert "fit the study" in known
+        assert "data.records" not in known  # what is wrong is for the owner's eyes alone
     with nullcontext() if fits else pytest.raises(DataError, match="records of ann"):
         PreparedStudy.of(parties.study)
 

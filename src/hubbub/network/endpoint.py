@@ -19,7 +19,7 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.assurance import Attester, MachineAttester, StudyEvidence
-from hubbub.errors import BudgetError, HubbubError, IntegrityError, ProtocolError
+from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, PartyFolder
@@ -45,6 +45,8 @@ from hubbub.session import (
     layout_of,
 )
 from hubbub.study import Study
+
+_RECORDS = "expected records that fit the study, got others; hubbub check lists what is wrong"
 
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 Draw = Callable[[int], SecureSource]
@@ -132,6 +134,9 @@ class Endpoint(ABC):
             return self._refusal(request, "budget", error)
         except IntegrityError as error:
             return self._refusal(request, "ledger", error)
+        except DataError as error:  # may name a record: on the owner's screen alone
+            self.event_log.say(str(error))
+            return self._refusal(request, "failed", _RECORDS)
         except HubbubError as error:
             return self._refusal(request, "failed", error)
         except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
 
 _MOST_BYTES = 2**26  # of the file: a shift and a scale of a million features
+_LARGEST = np.finfo(np.float32).max
 _LEAST_DEVIATION = 1e-3  # of a feature, in units of its bound; smaller ones are noise
 
 
@@ -39,8 +40,13 @@ class Standardisation:
     scale: NDArray[np.float32]
 
     def of(self, records: Records) -> Records:
-        """The records with standardised features."""
-        return records.with_inputs(((records.inputs - self.shift) / self.scale).astype(np.float32))
+        """The records with standardised features, of which none is too large to be a number.
+
+        Who chooses shift and scale must not learn from a refusal that a record has such a feature.
+        """
+        with np.errstate(over="ignore"):
+            found = (records.inputs - self.shift) / self.scale
+        return records.with_inputs(np.clip(found, -_LARGEST, _LARGEST).astype(np.float32))
 
     def __post_init__(self) -> None:
         for array in (self.shift, self.scale):
