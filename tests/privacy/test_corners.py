@@ -170,7 +170,6 @@ def test_far_negative_losses_take_no_cells() -> None:
 
 def test_what_was_composed_is_let_go_without_the_collector() -> None:
     """Arrays of megabytes hung in a cycle of references: memory grew from call to call."""
-    gc.collect()
     gc.disable()
     try:
         before = [one for one in gc.get_objects() if type(one) is ComposedLaw]

@@ -292,12 +292,14 @@ class Line:
         transport = client._transport  # noqa: SLF001 (the library waits for it, whatever comes)
 
         async def close() -> None:
-            with suppress(Exception):
-                await asyncio.wait_for(client.close(), _BYE_SECONDS)
-            with suppress(Exception):
-                transport.close()
-            if socket_of := getattr(transport, "_bare_io_writer", None):
-                socket_of.transport.abort()
+            try:
+                with suppress(Exception):
+                    await asyncio.wait_for(client.close(), _BYE_SECONDS)
+            finally:  # also where the thread ends first
+                with suppress(Exception):
+                    transport.close()
+                if socket_of := getattr(transport, "_bare_io_writer", None):
+                    socket_of.transport.abort()
 
         task = asyncio.ensure_future(close())
         self._closing.add(task)
