@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +24,7 @@ from hubbub.errors import StudyError, UserError
 from hubbub.network import envelope
 from hubbub.network.nats import Relay, RelayCertificate, Server, tls, write_server
 from hubbub.network.nats.answering import Answering, KeptAnswers
+from hubbub.network.nats.line import Line
 from hubbub.network.nats.link import Message
 from hubbub.network.nats.server import LOG, binary, configuration
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
@@ -547,6 +549,23 @@ def test_a_websockets_certificate_is_looked_at_too(tmp_path: Path) -> None:
         wait(lambda: party.said, 10)
         party.stop()
         assert "expected the relay's key" in party.said[0]
+
+
+def test_a_transport_is_closed_also_where_the_thread_ends_before_its_client() -> None:
+    closed = []
+
+    class Client:
+        _transport = SimpleNamespace(close=lambda: closed.append(True))
+
+        async def close(self) -> None:
+            await asyncio.sleep(3600)
+
+    async def live() -> None:
+        Line._abandon(cast(Line, SimpleNamespace(_closing=set())), Client())
+        await asyncio.sleep(0)
+
+    asyncio.run(live())
+    assert closed == [True]
 
 
 # URLs ------------------------------------------------------------------------------------------
