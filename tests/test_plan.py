@@ -517,6 +517,31 @@ def test_p4_every_row_holds_for_silos_that_tell_their_mask_keys(silos, colluders
         assert short <= 300 * row.torn + 5 * sqrt(300 * row.torn)
 
 
+@pytest.mark.parametrize(("evaluate", "graphs"), [(None, 1), ({"every": 1, "epsilon": 0.3}, 2)])
+def test_p4_every_query_of_its_own_pays_for_its_mask_graphs(evaluate, graphs):
+    one = study(
+        parties={"silos": 20, "colluders": 3},
+        training={"steps": 1, "sample_rate": 1.0} | ({"evaluate": evaluate} if evaluate else {}),
+    )
+    with (
+        mock.patch.object(exposure, "_curve", return_value=[3, 4]),
+        mock.patch.object(exposure.mask_degree, "torn_apart", return_value=1e-9),
+    ):
+        rows = planning.plan(one).exposures
+    assert [row.torn for row in rows if row.colluding_silos == 4] == [graphs * 1e-9]
+
+
+@given(st.integers(2, 30), st.integers(2, 8), st.integers(1, 8))
+def test_p4_where_silos_use_some_nodes_the_smallest_sum_is_that_of_the_honest_node(n, m, each):
+    each = min(each, m)
+    layout = Layout(names=tuple(map(str, range(n))), nodes=m, nodes_per_silo=each, degree=None)
+    one = study(
+        parties={"silos": n, "colluders": 0, "compute_nodes": m, "nodes_per_silo": each},
+    )
+    fewest = min(len(layout.neighbours(1 + n + node, b"")) for node in range(m))
+    assert exposure.sharing_silos(one) == fewest
+
+
 def test_p4_a_row_that_the_graph_cannot_keep_counts_one_share_alone():
     made = plan_for(40, 3, 10)
     far = next(row for row in made.exposures if row.colluding_silos == 10)
