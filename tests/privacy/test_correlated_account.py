@@ -13,7 +13,7 @@ import hubbub
 from hubbub.errors import StudyError
 from hubbub.planning import mechanism_of, noise_correlation, releases, releases_of_units
 from hubbub.planning.noise_correlation import best_column, error_of, inverse_of, workload
-from hubbub.planning.precision import certificate_for, grid_for
+from hubbub.planning.precision import _outcome_error, certificate_for, grid_for
 from hubbub.protocol import UNIT
 from hubbub.study import Study
 from privacy import oracle
@@ -154,6 +154,13 @@ def test_p25_the_certificate_covers_rounding_and_the_window() -> None:
     assert 2 * 1000.0 * numbers * silos * exp(-((4 * pi) ** 2)) > most
     found, other = certificate_for(one, numbers), certificate_for(alone, numbers)
     assert other.epsilon < found.epsilon < 0.01
+    how, s, beta = noise_correlation.correlation_of(one), 16.0, (9 * 16.0 + 1) / 16.0**2
+    assert how is not None
+    length = float(np.abs(how.column).sum())
+    window = 15 * (8 + 6) * length * s * how.growth
+    delta = 2.0**-53 * (5 * s * 9 + 1 + window) / float(how.column[0])
+    eta = 2 * delta * (1 + beta * length) * exp(beta * length * delta)
+    assert _outcome_error(s, how) == pytest.approx(eta, rel=1e-12)
 
 
 def test_p25_words_have_room_for_noise_that_grows() -> None:
