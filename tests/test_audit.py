@@ -458,7 +458,7 @@ def test_canaries_are_no_larger_a_part_of_a_joint_batch_than_records(
     _with_much_noise(monkeypatch)
     made = hubbub.plan(study(**joint(batch, records=records)))
     for wanted in (100, 101, 999):
-        _, count = size_of(made, 2, wanted)
+        _, count = size_of(made, 2, wanted, 0.95)
         part = joint_part(made.study, count)
         assert count <= max(wanted, 100)
         assert part * records <= count * batch
@@ -467,16 +467,16 @@ def test_canaries_are_no_larger_a_part_of_a_joint_batch_than_records(
 
 def test_an_audit_is_as_large_as_its_study_lets_it_be() -> None:
     made = hubbub.plan(study(epsilon=4.0))
-    assert size_of(made, None, None) == (3, 10_000)
-    assert size_of(made, 7, 50) == (7, 50)
-    runs, canaries = size_of(hubbub.plan(study(**PROJECTED["signs"])), None, None)
+    assert size_of(made, None, None, 0.95) == (3, 10_000)
+    assert size_of(made, 7, 50, 0.95) == (7, 50)
+    runs, canaries = size_of(hubbub.plan(study(**PROJECTED["signs"])), None, None, 0.95)
     assert runs > 12
     assert canaries < 1000
 
 
 def test_small_epsilons_get_as_many_canaries_as_show_most_of_them() -> None:
     made = hubbub.plan(study(**CORRELATED | {"epsilon": 0.2}))
-    runs, canaries = size_of(made, None, None)
+    runs, canaries = size_of(made, None, None, 0.95)
     foreseen = Foreseen(made, canaries, Choice(made.study, made.stated.noise_multiplier, 0.95))
     shares = [foreseen.share((one - choosing_runs(one)) * canaries) for one in (3, runs - 1, runs)]
     assert shares[0] < shares[1] < 0.9 <= shares[2]

@@ -105,7 +105,7 @@ def _audit(options: argparse.Namespace) -> int:
     study, out = Study.load(options.study), options.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"expected --out to be a file in a folder that exists, got {out}; name one")
-    runs, _ = size_of(plan(study), options.runs, options.canaries)
+    runs, _ = size_of(plan(study), options.runs, options.canaries, options.confidence)
     steps = max(runs, 0) * study.training.steps
     with bar("auditing", steps, quiet=options.json) as progress:
         found = audit(

@@ -100,10 +100,8 @@ class Canaries:
 
     def groups(self, silos: Sequence[Groups]) -> Rows:
         """In which group of its silo each is; one that is not there, as if it were (P25)."""
-        found, capacity = (
-            np.zeros(self.coins.size, dtype=np.intp),
-            ceil(self.coins.size / len(silos)),
-        )
+        found = np.zeros(self.coins.size, dtype=np.intp)
+        capacity = ceil(self.coins.size / len(silos))
         for first, groups in enumerate(silos):
             mine = slice(first, None, len(silos))
             there = self.coins[mine] | self.exchanged

@@ -22,8 +22,6 @@ from hubbub.assurance.evidence import (
     Seen,
     audit_to_dict,
     bounds_of,
-    check_auditable,
-    check_size,
     choosing_runs,
 )
 from hubbub.planning import Plan, plan
@@ -177,8 +175,6 @@ def audit(
     True
     """
     Study.expect(study)
-    check_size(2 if runs is None else runs, 1 if canaries is None else canaries, confidence)
-    check_auditable(study)
     made, start = plan(study), time.perf_counter()
     runs, canaries = size_of(made, runs, canaries, confidence)
     steps, show = study.training.steps, progress or (lambda _: None)

@@ -68,8 +68,7 @@ class Foreseen:
     def _expected(self) -> Sequence[Expected]:
         """Rules all along the curve of each direction."""
         whole = Composition(_released(self._plan, self._canaries))
-        levels = _LEVELS
-        found = []
+        levels, found = _LEVELS, []
         for says, deltas in zip((True, False), whole.profiles(levels, near=_NEAR), strict=False):
             false = np.maximum(-np.diff(deltas) / np.diff(np.exp(levels)), 0.0)
             true = np.minimum(deltas[:-1] + np.exp(levels[:-1]) * false, 1.0)

@@ -13,7 +13,13 @@ from bisect import bisect_left
 from math import ceil
 
 from hubbub.assurance.audit.foreseen import Foreseen, share_of_others
-from hubbub.assurance.evidence import MOST_CANARIES, Choice, choosing_runs
+from hubbub.assurance.evidence import (
+    MOST_CANARIES,
+    Choice,
+    check_auditable,
+    check_size,
+    choosing_runs,
+)
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, attempts_of_list, joint_batch
 from hubbub.study import Study
@@ -30,13 +36,16 @@ _GAUSSIAN = 2.5, 1.5e-6  # steps that one with Gaussian matrices costs, and an e
 
 
 def size_of(
-    plan: Plan, runs: int | None, canaries: int | None, confidence: float = 0.95
+    plan: Plan, runs: int | None, canaries: int | None, confidence: float
 ) -> tuple[int, int]:
     """Runs, and canaries in each of them; by the study where nothing is asked for.
 
     Raises:
-        StudyError: joint batches need more canaries.
+        StudyError: the study cannot be audited, a number is out of its range, or joint batches
+            need more canaries.
     """
+    check_size(2 if runs is None else runs, 1 if canaries is None else canaries, confidence)
+    check_auditable(plan.study)
     canaries = _canaries(plan, canaries)
     return (_runs(plan, canaries, confidence) if runs is None else runs), canaries
 
