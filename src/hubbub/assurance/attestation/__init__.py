@@ -11,14 +11,10 @@ from hubbub.assurance.attestation.devices import MachineAttester
 from hubbub.assurance.attestation.measuring import of_build, of_machine
 from hubbub.assurance.attestation.platforms import VERIFIERS, PlatformEvidence
 from hubbub.assurance.attestation.policy import (
-    AllOf,
-    AnyOf,
-    EvidenceRule,
-    MadeNear,
-    Measured,
-    MinimumTcb,
-    ReportDataIs,
+    all_of,
+    made_near,
     policy_of,
+    report_data_is,
 )
 from hubbub.assurance.attestation.software import SoftwareAttester, own_code
 from hubbub.assurance.attestation.study_evidence import (

@@ -1,14 +1,13 @@
 """What evidence must show to be enough: small rules, and how they are put together.
 
-A rule looks at claims that a verifier has made, and raises if they are not enough; it can say in
-words what it asks for. `policy_of` makes the rules of one role of a study.
+A rule looks at claims that a verifier has made, and raises if they are not enough; it says in words
+what it asks for. `policy_of` makes the rules of one role of a study.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hubbub.assurance.attestation.attested_claims import AttestedClaims
 from hubbub.errors import AttestationError
@@ -17,238 +16,163 @@ from hubbub.study import AttestedRole
 MOST_AGE = 600  # seconds between a document that says when it was made and its verification
 
 
-class EvidenceRule(ABC):
-    """One thing that claims must show."""
-
-    @abstractmethod
-    def check(self, claims: AttestedClaims) -> None:
-        """Raise an AttestationError unless the claims are enough."""
-
-    @abstractmethod
-    def words(self) -> str:
-        """What is asked for."""
-
-
 @dataclass(frozen=True)
-class AllOf(EvidenceRule):
-    """Every one of some rules."""
+class EvidenceRule:
+    """One thing that claims must show.
 
-    rules: Sequence[EvidenceRule]
+    Args:
+        words: what is asked for.
+        check: raises an AttestationError unless claims are enough.
+    """
 
-    def check(self, claims: AttestedClaims) -> None:
-        """As the first that does not hold."""
-        for rule in self.rules:
+    words: str
+    check: Callable[[AttestedClaims], None]
+
+
+def all_of(rules: Sequence[EvidenceRule]) -> EvidenceRule:
+    """Every one of some rules; it fails as the first that does not hold."""
+
+    def check(claims: AttestedClaims) -> None:
+        for rule in rules:
             rule.check(claims)
 
-    def words(self) -> str:
-        """All of them, in order."""
-        return "; ".join(rule.words() for rule in self.rules)
+    return EvidenceRule("; ".join(rule.words for rule in rules), check)
 
 
-@dataclass(frozen=True)
-class AnyOf(EvidenceRule):
-    """One of some rules, of which there is at least one."""
+def any_of(rules: Sequence[EvidenceRule]) -> EvidenceRule:
+    """One of some rules, of which there is at least one; it fails as the last."""
 
-    rules: Sequence[EvidenceRule]
-
-    def check(self, claims: AttestedClaims) -> None:
-        """As the last, where none holds."""
-        for rule in self.rules[:-1]:
+    def check(claims: AttestedClaims) -> None:
+        for rule in rules[:-1]:
             try:
                 return rule.check(claims)
             except AttestationError:
                 continue
-        return self.rules[-1].check(claims)
+        return rules[-1].check(claims)
 
-    def words(self) -> str:
-        """All of them, with "or" between them."""
-        return " or ".join(rule.words() for rule in self.rules)
+    return EvidenceRule(" or ".join(rule.words for rule in rules), check)
 
 
-@dataclass(frozen=True)
-class OnPlatform(EvidenceRule):
+def _rule(name: str, words: str, wrong: Callable[[AttestedClaims], str]) -> EvidenceRule:
+    """A rule that fails by its name where something is wrong with claims."""
+
+    def check(claims: AttestedClaims) -> None:
+        if why := wrong(claims):
+            raise AttestationError(name, why)
+
+    return EvidenceRule(words, check)
+
+
+def _on_platform(platform: str) -> EvidenceRule:
     """It runs on this platform."""
 
-    platform: str
+    def wrong(claims: AttestedClaims) -> str:
+        same = claims.platform == platform
+        return "" if same else f"expected evidence of {platform}, got that of {claims.platform}"
 
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "platform"."""
-        if claims.platform != self.platform:
-            raise AttestationError(
-                "platform", f"expected evidence of {self.platform}, got that of {claims.platform}"
-            )
-
-    def words(self) -> str:
-        """Its name."""
-        return f"platform {self.platform}"
+    return _rule("platform", f"platform {platform}", wrong)
 
 
-@dataclass(frozen=True)
-class Measured(EvidenceRule):
+def measured(name: str, value: bytes) -> EvidenceRule:
     """It runs this code."""
 
-    name: str
-    value: bytes
+    def wrong(claims: AttestedClaims) -> str:
+        found = claims.measurements.get(name)
+        if found == value:
+            return ""
+        got = "none" if found is None else found.hex()[:16] + "…"
+        return f"expected {name} {value.hex()[:16]}…, got {got}: it runs another build"
 
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "measurement"."""
-        found = claims.measurements.get(self.name)
-        if found != self.value:
-            got = "none" if found is None else found.hex()[:16] + "…"
-            raise AttestationError(
-                "measurement",
-                f"expected {self.name} {self.value.hex()[:16]}…, got {got}: it runs another build",
-            )
-
-    def words(self) -> str:
-        """The measurement and what it must be."""
-        return f"{self.name} = {self.value.hex()}"
+    return _rule("measurement", f"{name} = {value.hex()}", wrong)
 
 
-@dataclass(frozen=True)
-class MinimumTcb(EvidenceRule):
+def minimum_tcb(name: str, least: int) -> EvidenceRule:
     """Its firmware is no older."""
 
-    name: str
-    least: int
+    def wrong(claims: AttestedClaims) -> str:
+        found = claims.tcb.get(name)
+        enough = found is not None and found >= least
+        return "" if enough else f"expected {name} of at least {least}, got {found}; update it"
 
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "tcb"."""
-        found = claims.tcb.get(self.name)
-        if found is None or found < self.least:
-            raise AttestationError(
-                "tcb", f"expected {self.name} of at least {self.least}, got {found}; update it"
-            )
-
-    def words(self) -> str:
-        """The least version."""
-        return f"{self.name} >= {self.least}"
+    return _rule("tcb", f"{name} >= {least}", wrong)
 
 
-@dataclass(frozen=True)
-class StatusIn(EvidenceRule):
+def _status_in(accepted: Sequence[str]) -> EvidenceRule:
     """The vendor's word for its firmware is one of these."""
+    words = " or ".join(accepted)
 
-    accepted: tuple[str, ...]
+    def wrong(claims: AttestedClaims) -> str:
+        good = claims.status in accepted
+        return "" if good else f"expected firmware that is {words}, got {claims.status}"
 
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "status"."""
-        if claims.status not in self.accepted:
-            raise AttestationError(
-                "status",
-                f"expected firmware that is {' or '.join(self.accepted)}, got {claims.status}",
-            )
-
-    def words(self) -> str:
-        """The accepted words."""
-        return f"firmware {' or '.join(self.accepted)}"
+    return _rule("status", f"firmware {words}", wrong)
 
 
-@dataclass(frozen=True)
-class AdvisoriesIn(EvidenceRule):
+def _advisories_in(accepted: Sequence[str]) -> EvidenceRule:
     """No security advisory applies but these."""
 
-    accepted: tuple[str, ...]
+    def wrong(claims: AttestedClaims) -> str:
+        odd = sorted(set(claims.advisories) - set(accepted))
+        return f"expected no security advisory that is not accepted, got {odd[0]}" if odd else ""
 
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "advisory"."""
-        if odd := sorted(set(claims.advisories) - set(self.accepted)):
-            raise AttestationError(
-                "advisory", f"expected no security advisory that is not accepted, got {odd[0]}"
-            )
-
-    def words(self) -> str:
-        """The accepted ones."""
-        return f"no advisory but {', '.join(self.accepted)}" if self.accepted else "no advisory"
+    but = f" but {', '.join(accepted)}" if accepted else ""
+    return _rule("advisory", f"no advisory{but}", wrong)
 
 
-@dataclass(frozen=True)
-class NotDebug(EvidenceRule):
+def _not_debug() -> EvidenceRule:
     """Its owner cannot look inside."""
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "debug"."""
-        if claims.debug:
-            raise AttestationError(
-                "debug", "expected no debug mode, in which its owner sees all, got it"
-            )
-
-    def words(self) -> str:
-        """That there is none."""
-        return "no debug mode"
+    why = "expected no debug mode, in which its owner sees all, got it"
+    return _rule("debug", "no debug mode", lambda claims: why if claims.debug else "")
 
 
-@dataclass(frozen=True)
-class RevocationChecked(EvidenceRule):
+def _revocation_checked() -> EvidenceRule:
     """The vendor's revocation list came with the evidence, where there is one."""
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "revocation"."""
-        if claims.revocation is False:
-            raise AttestationError(
-                "revocation", "expected the vendor's revocation list in the collateral, got none"
-            )
-
-    def words(self) -> str:
-        """That it was checked."""
-        return "revocation checked"
+    why = "expected the vendor's revocation list in the collateral, got none"
+    return _rule(
+        "revocation",
+        "revocation checked",
+        lambda claims: why if claims.revocation is False else "",
+    )
 
 
-@dataclass(frozen=True)
-class ReportDataIs(EvidenceRule):
+def report_data_is(value: bytes) -> EvidenceRule:
     """It was made for this purpose: these bytes were signed with it."""
-
-    value: bytes = field(repr=False)
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "report-data"."""
-        if claims.report_data != self.value:
-            raise AttestationError(
-                "report-data",
-                "expected evidence for this study, session, party, keys and nonces, got evidence "
-                "that was made for something else",
-            )
-
-    def words(self) -> str:
-        """What they are."""
-        return f"report data {self.value.hex()}"
+    why = (
+        "expected evidence for this study, session, party, keys and nonces, got evidence that was "
+        "made for something else"
+    )
+    return _rule(
+        "report-data",
+        f"report data {value.hex()}",
+        lambda claims: "" if claims.report_data == value else why,
+    )
 
 
-@dataclass(frozen=True)
-class MadeNear(EvidenceRule):
+def made_near(at: int, most: int = MOST_AGE) -> EvidenceRule:
     """If it says when it was made, that is not long ago, nor to come."""
 
-    at: int
-    most: int = MOST_AGE
+    def wrong(claims: AttestedClaims) -> str:
+        if claims.made is None or (apart := abs(claims.made - at)) <= most:
+            return ""
+        return f"expected evidence made within {most} s of its verification, got {apart} s"
 
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "freshness"."""
-        if claims.made is not None and abs(claims.made - self.at) > self.most:
-            raise AttestationError(
-                "freshness",
-                f"expected evidence made within {self.most} s of its verification, got "
-                f"{abs(claims.made - self.at)} s",
-            )
-
-    def words(self) -> str:
-        """How long ago."""
-        return f"made within {self.most} s"
+    return _rule("freshness", f"made within {most} s", wrong)
 
 
-def policy_of(role: AttestedRole) -> AllOf:
+def policy_of(role: AttestedRole) -> EvidenceRule:
     """The rules of one role of a study, or of a policy file."""
     builds = [
-        AllOf([Measured(name, bytes.fromhex(value)) for name, value in build])
+        all_of([measured(name, bytes.fromhex(value)) for name, value in build])
         for build in role.measurements
     ]
-    rules: list[EvidenceRule] = [
-        OnPlatform(role.platform),
-        NotDebug(),
-        AnyOf(builds),
-        *(MinimumTcb(name, least) for name, least in role.minimum_tcb),
+    rules = [
+        _on_platform(role.platform),
+        _not_debug(),
+        any_of(builds),
+        *(minimum_tcb(name, least) for name, least in role.minimum_tcb),
     ]
     if role.platform in ("sgx", "tdx"):
-        rules += [StatusIn(role.statuses), AdvisoriesIn(role.advisories)]
+        rules += [_status_in(role.statuses), _advisories_in(role.advisories)]
     if role.platform == "snp" and role.revocation:
-        rules.append(RevocationChecked())
-    return AllOf(rules)
+        rules.append(_revocation_checked())
+    return all_of(rules)

@@ -17,7 +17,6 @@ from hubbub.protocol.round.batch_rows import (
     poisson_rows,
 )
 from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.decoding import decoded
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import (
     LAYERS,
@@ -27,5 +26,10 @@ from hubbub.protocol.round.projected_sum import (
     draw_of,
     projection_of,
 )
-from hubbub.protocol.round.round_parameters import Attendance, Parameters, RoundParameters
+from hubbub.protocol.round.round_parameters import (
+    Attendance,
+    Parameters,
+    RoundParameters,
+    decoded,
+)
 from hubbub.protocol.round.silo import Charge, Silo

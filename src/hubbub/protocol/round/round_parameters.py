@@ -237,6 +237,19 @@ def _widened(halves: NDArray[np.uint16]) -> Parameters:
     return (halves.astype("<u4") << np.uint32(16)).view("<f4")
 
 
+def decoded(terms: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.float64]:
+    """From the integers that a round reveals to the noisy sum; public, and the same everywhere.
+
+    Args:
+        terms: of the round.
+        total: the sum in grid steps, (dimension,).
+
+    Returns:
+        (dimension,) float64, in units of the gradient.
+    """
+    return np.multiply(total, terms.grid_step, dtype=np.float64)
+
+
 class Turn:
     """The last (round, attempt) that a party used up; time only goes forward."""
 
