@@ -224,6 +224,14 @@ def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
     return np.asarray(sum(one.cumulants(orders) for one in sketches))
 
 
+def _least(value: Callable[[Array], Array], offsets: Array) -> tuple[float, float]:
+    """The least value at these offsets, and where: it falls, and then rises (see `_curve`)."""
+    middle = FEW * int(value(offsets[::FEW]).argmin())
+    near = offsets[max(middle - FEW + 1, 0) : middle + FEW]
+    found = value(near)
+    return float(found.min()), float(near[found.argmin()])
+
+
 def _frame(
     sketches: Sequence[Sketch],
     order: float,
@@ -242,9 +250,14 @@ def _frame(
     # Rare large losses leave a law far wider than its spread: then smaller orders are right.
     offsets = np.geomspace(min(0.02 / spread, 0.1), 200 / spread, 60)
     now = float(_cumulants(sketches, np.array([order]))[0])
-    above = (_cumulants(sketches, order + offsets) - now + wrap) / offsets
-    below = (_cumulants(sketches, order - offsets) - now + wrap) / offsets
-    high, low = float(above.min()), float(-below.min())
+
+    def reach(side: int) -> tuple[float, float]:
+        return _least(
+            lambda away: (_cumulants(sketches, order + side * away) - now + wrap) / away, offsets
+        )
+
+    (high, order_above), (below, order_below) = reach(+1), reach(-1)
+    low = -below
     margin = 0.02 * (high - low)
     floor_of_exp = mean - 600 / max(order, 1e-9)  # exp(-order (l - centre)) stays finite
     return TiltedGrid(
@@ -253,6 +266,6 @@ def _frame(
         centre=mean,
         low=max(min(low, epsilon) - margin, floor_of_exp),
         high=max(high, epsilon) + margin,
-        order_above=float(offsets[above.argmin()]),
-        order_below=float(offsets[below.argmin()]),
+        order_above=order_above,
+        order_below=order_below,
     )
