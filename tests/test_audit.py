@@ -168,7 +168,10 @@ def losses(seen: Any, noise: float, rate: float, *, exchanged: bool) -> Any:
 def test_a_sound_study_is_not_contradicted(kind: str) -> None:
     more = {"correlated": CORRELATED, "correlated, exchanged": CORRELATED | KINDS["substitute"]}
     changed = (KINDS | more | PROJECTED | JOINT)[kind]
-    found = hubbub.audit(study(**changed), **size_for(changed), confidence=SURE)
+    size = size_for(changed)
+    if kind != "poisson":  # one large audit is enough; `SURE` holds at any size
+        size = {"runs": 3, "canaries": size["canaries"] // 2}
+    found = hubbub.audit(study(**changed), **size, confidence=SURE)
     assert not found.contradicted
     assert 0 <= found.lower < found.audited == found.promised
 

@@ -252,7 +252,7 @@ def test_norms_stay_below_the_accounted_tail(kind: str) -> None:
 
     Counts among the draws stay under the bound plus six standard errors (false alarm 1e-8).
     """
-    d, k, draws = 40, 20, 1500 if kind == "sign" else 200
+    d, k, draws = 40, 20, 600 if kind == "sign" else 120
     trial = np.zeros((3, d))
     trial[0], trial[1, 3], trial[2, :2] = 1 / sqrt(d), 1, sqrt(0.5)
     one = shape(kind, d, k, records=1)

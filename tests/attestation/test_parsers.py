@@ -32,6 +32,7 @@ VALUES = st.one_of(
 SESSION = Parties(study=study_of({"silo": role_of()}))
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES), st.sampled_from(sorted(PLATFORMS)))
 def test_a_policy_is_read_or_refused(table: dict[str, object], platform: str) -> None:
     for one in (table, table | {"platform": platform}):

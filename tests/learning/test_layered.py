@@ -327,7 +327,7 @@ def lifted_often():
     rng = np.random.default_rng(5)
     gradient = rng.normal(size=sum(map(prod, shapes)))
     projection = LayerProjection(shapes=shapes, dimension=dimension)
-    draws = 2000
+    draws = 500
     lifted = np.array(
         [
             projection.lift(naive(shapes, dimension, gradient, key_of(n)), key_of(n))
@@ -346,7 +346,7 @@ def statistics_of(scale):
 
 
 def test_what_is_lifted_is_right_on_average():
-    # 10 means of 2000 draws, each within 5 standard errors: fails by chance once in 10^5 seeds.
+    # 10 means of 500 draws, each within 5 standard errors: fails by chance once in 10^5 seeds.
     assert statistics_of(1.0).max() < 5
     # The same test sees what is too short and too long by a half.
     assert statistics_of(2 / 3).max() > 5

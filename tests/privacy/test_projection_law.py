@@ -208,14 +208,14 @@ def pairs_of(law: ProjectedRemoval | Mixture) -> list[tuple[float, float]]:
 def test_the_gathered_mixture_is_above_the_whole_one_by_little(
     relation: str, way: int, stick: Callable[[float, float, float], float], apart: float, k: int
 ) -> None:
-    """Against sums over 4,000 thin cells, rounded down and rounded up."""
+    """Against sums over 2,000 thin cells, rounded down and rounded up."""
     events = 2 if relation == "substitute" else 1
     step = Step(noise_multiplier=1.5, sample_rate=0.05)
     law = release_by_signs(step, relation, dimension=k).laws[way]
     mixture = getattr(law, "law", law)
     assert sum(mixture.weights) + mixture.missing == pytest.approx(1, abs=1e-12)
     assert min(mixture.weights) >= 0
-    radii = np.linspace(1, projection_factor(k, 1e-20, "sign"), 4001)
+    radii = np.linspace(1, projection_factor(k, 1e-20, "sign"), 2001)
     weights = -np.diff(np.minimum(1, events * sign_tail(radii, k)), append=0.0)
     for a in LEVELS:
         sticks = np.array([stick(a, 0.05, float(r) / 1.5) for r in radii])

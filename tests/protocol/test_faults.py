@@ -19,7 +19,7 @@ PAIRWISE = world(3, quorum=2)
 NODES = world(3, nodes=2, quorum=2)
 WORLDS = pytest.mark.parametrize("w", [PAIRWISE, NODES], ids=["pairwise", "nodes"])
 SCHEDULES = 1000  # at most, until one finds a broken party
-MANY = pytest.mark.parametrize("schedules", [300, pytest.param(1000, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("schedules", [150, pytest.param(1000, marks=pytest.mark.slow)])
 
 FAULTS = [name for name in NAMES if name not in ("deliver", "take")]
 

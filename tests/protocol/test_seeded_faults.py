@@ -25,7 +25,7 @@ PAIRWISE = world(3, quorum=2, joint=True)
 NODES = world(3, nodes=2, quorum=2, joint=True)
 WORLDS = pytest.mark.parametrize("w", [PAIRWISE, NODES], ids=["pairwise", "nodes"])
 SCHEDULES = 400  # at most, until one finds a broken party
-MANY = pytest.mark.parametrize("schedules", [150, pytest.param(400, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("schedules", [80, pytest.param(400, marks=pytest.mark.slow)])
 FAULTS = [name for name in NAMES if name not in ("deliver", "take")]
 
 

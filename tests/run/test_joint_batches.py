@@ -623,7 +623,7 @@ def hospitals(colluders: int, silos: int = 6) -> hubbub.Study:
     return hubbub.Study.from_table(whole)
 
 
-@pytest.mark.parametrize("colluders", [0, 3])
+@pytest.mark.parametrize("colluders", [0, 1, 3])
 def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders(
     colluders: int,
 ) -> None:
