@@ -24,7 +24,7 @@ from hubbub.planning import plan as planned
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
-from hubbub.training.auxiliary_sums import Standardisation
+from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from network.relay import (
     HASTY,
