@@ -129,14 +129,14 @@ def train(
     optimizer = setting.optimizer()
     if state.optimizer:
         optimizer.load_state(state.optimizer)
-    evaluated = setting.apart()
+    evaluator = setting.with_own_model()
 
     def spent(step: int, attempts: int) -> Row:
         epsilon = {"epsilon": setting.plan.epsilon_after(attempts)} if private else {}
         return {"step": step, **epsilon}
 
     def row(step: int, attempts: int, parameters: Parameters) -> Row:
-        return spent(step, attempts) | evaluated.evaluate(parameters)
+        return spent(step, attempts) | evaluator.evaluate(parameters)
 
     with RowsBeside(row) as beside:
         beside.begin(state)
