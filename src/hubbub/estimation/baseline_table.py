@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import (
     CLEAR,
     at,
@@ -26,19 +25,29 @@ from hubbub.estimation.intervals import (
     ratio_interval,
     share,
 )
-from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot, scaled
+from hubbub.estimation.statistic import (
+    MISSING,
+    Answer,
+    Array,
+    Cells,
+    Estimate,
+    Expectation,
+    Levels,
+    OneSum,
+    one_hot,
+    scaled,
+)
 from hubbub.study import Column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(OneSum):
     """Table 1 of a study: a column of numbers for all records or for each group.
 
     Args:
         columns: what is described, at least one.
         by: classes of the column that divides records into groups; records without it are left out.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: no column, or the column of the groups among them.
@@ -46,8 +55,6 @@ class Table:
 
     columns: tuple[Column, ...]
     by: Levels | None = None
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "table"
     importance = 0.8

@@ -14,21 +14,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Answer, Estimate, Expectation, NoisyTest
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
-from hubbub.estimation.levels import Array, Cells, Levels, one_hot
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Estimate,
+    Expectation,
+    Levels,
+    NoisyTest,
+    OneSum,
+    one_hot,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crosstab:
+class Crosstab(OneSum):
     """How often the classes of two columns occur together; incomplete records are left out.
 
     Args:
         rows: classes down the table.
         across: classes across it.
         test: whether independence is tested.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: twice the same column.
@@ -37,8 +45,6 @@ class Crosstab:
     rows: Levels
     across: Levels
     test: bool = True
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "crosstab"
     importance = 0.4

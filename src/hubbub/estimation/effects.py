@@ -8,15 +8,17 @@ that of sampling: beyond, the information itself is not known well enough for an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Estimate, Expectation
+from hubbub.estimation.covariates import PER_UNIT, Covariates
 from hubbub.estimation.intervals import caution, normal_quantile
-from hubbub.estimation.levels import Array
+from hubbub.estimation.statistic import Answer, Array, Estimate, Expectation, Levels, Statistic
+from hubbub.study import Column
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
 # told, and with which it is planned, as if all classes were alike, which they never are.
@@ -63,23 +65,20 @@ class Effects:
             sampling=self.sampling * unit**2,
         )
 
-    def rows(
-        self, names: Names, quantities: Sequence[str], confidence: float, *, ratios: bool = True
-    ) -> tuple[Estimate, ...]:
+    def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
         """Estimates with intervals and tests, of those effects that are told.
 
         Args:
             names: column and level of each effect.
-            quantities: what each is called.
+            ratio: what exp(effect) is; empty where the effect itself is told.
             confidence: of the intervals.
-            ratios: whether exp(effect) is told, or the effect itself.
         """
-        z, shown = normal_quantile(confidence), _exp if ratios else float
+        z, shown = normal_quantile(confidence), _exp if ratio else float
         return tuple(
             Estimate(
-                quantity=quantities[place],
-                column=names[place][0],
-                level=names[place][1],
+                quantity=ratio or ("slope" if level == PER_UNIT else "difference"),
+                column=column,
+                level=level,
                 value=shown(effect),
                 standard_error=float(error),
                 low=shown(effect - z * error),
@@ -87,52 +86,55 @@ class Effects:
                 p_value=two_sided(float(effect / error)),
             )
             for place in told(self)
+            for column, level in [names[place]]
             for effect, error in [(self.values[place], self.errors[place])]
         )
 
 
-class Regression(Protocol):
-    """What is asked, as far as its answer tells."""
+@dataclass(frozen=True, kw_only=True)
+class Regression(Statistic):
+    """Effects of covariates on what is explained; incomplete records are left out.
+
+    Args:
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+    """
+
+    on: tuple[Levels | Column, ...]
+
+    ratio: ClassVar[str] = ""  # what exp(effect) is; empty where effects themselves are told
+    note: ClassVar[str] = LEFT_OUT  # which records are left out
+
+    def __post_init__(self) -> None:
+        """Refuses covariates that are none."""
+        _ = self.covariates
 
     @property
-    def kind(self) -> str:
-        """Its kind."""
+    @abstractmethod
+    def explained(self) -> str:
+        """What its covariates explain, by the names of its columns."""
+
+    @property
+    def covariates(self) -> Covariates:
+        """Its covariates, as they are in a record's vector."""
+        return Covariates(on=self.on)
 
     @property
     def title(self) -> str:
         """What it shows, in one line."""
+        return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
-    @property
-    def confidence(self) -> float:
-        """Of its intervals, a probability."""
-
-
-def answer_of(
-    asked: Regression,
-    found: Effects | None,
-    names: Names,
-    quantities: Sequence[str],
-    note: str,
-    *,
-    ratios: bool = True,
-) -> Answer:
-    """The answer that effects give, or a refusal where none of them is told.
-
-    Args:
-        asked: the regression.
-        found: None where there are none.
-        names, quantities, ratios: as for `Effects.rows`.
-        note: which records are left out.
-    """
-    rows = found.rows(names, quantities, asked.confidence, ratios=ratios) if found else ()
-    return Answer(
-        kind=asked.kind,
-        title=asked.title,
-        confidence=asked.confidence,
-        rows=rows,
-        notes=(note, *omitted(names, found)),
-        refusal="" if rows else TOO_NOISY,
-    )
+    def answered(self, found: Effects | None) -> Answer:
+        """The answer that effects give, or a refusal where none of them is told."""
+        names = self.covariates.names
+        rows = found.rows(names, self.ratio, self.confidence) if found else ()
+        return Answer(
+            kind=self.kind,
+            title=self.title,
+            confidence=self.confidence,
+            rows=rows,
+            notes=(self.note, *omitted(names, found)),
+            refusal="" if rows else TOO_NOISY,
+        )
 
 
 def newton(at: Callable[[Array], tuple[Array, Array]], width: int) -> tuple[Array, Array] | None:

@@ -10,22 +10,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
-from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot
+from hubbub.estimation.statistic import (
+    MISSING,
+    Answer,
+    Array,
+    Cells,
+    Estimate,
+    Expectation,
+    Levels,
+    OneSum,
+    one_hot,
+)
 from hubbub.study import Column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram:
+class Histogram(OneSum):
     """How the values of a numeric column are spread over bins.
 
     Args:
         column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost; a
             value equal to one belongs to the bin above it.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: fewer than two bins, or edges that do not increase inside the bounds.
@@ -33,8 +41,6 @@ class Histogram:
 
     column: Column
     edges: tuple[float, ...]
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "histogram"
     importance = 0.2

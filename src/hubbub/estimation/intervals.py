@@ -16,8 +16,7 @@ import math
 
 import numpy as np
 
-from hubbub.estimation.answer import Estimate
-from hubbub.estimation.levels import Array
+from hubbub.estimation.statistic import Array, Estimate
 
 # Blocks of a table whose number of records is not this many standard deviations of its noise above
 # zero are refused: shares of them would be uncertain by more than about a fifth.

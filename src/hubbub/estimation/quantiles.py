@@ -14,25 +14,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation
 from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
-from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import PrefixCode, rising
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Curve,
+    Estimate,
+    Expectation,
+    Levels,
+    OneSum,
+)
 from hubbub.study import Column
 
 _POWER = 0.45
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantiles:
+class Quantiles(OneSum):
     """Quantiles of a numeric column; records without a value are left out.
 
     Args:
         column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost.
         at: probabilities, each between 0 and 1.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: edges that do not increase inside the bounds, or probabilities out of range.
@@ -41,8 +48,6 @@ class Quantiles:
     column: Column
     edges: tuple[float, ...]
     at: tuple[float, ...] = (0.25, 0.5, 0.75)
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "quantiles"
     importance = 0.1

@@ -21,9 +21,15 @@ from typing import NamedTuple
 import numpy as np
 
 from hubbub.errors import DataError, StudyError
-from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.levels import Array, Cells
-from hubbub.estimation.statistic import Iterated, OneSum, Parameters
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Expectation,
+    Iterated,
+    OneSum,
+    Parameters,
+)
 
 RELATIONS = ("add-remove", "substitute")
 # Room for the rounding of encoded numbers, in units of the sensitivity (docs/privacy.md P23).

@@ -18,12 +18,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile
-from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Curve,
+    Estimate,
+    Expectation,
+    Levels,
+    NoisyTest,
+)
 from hubbub.study import Column
 
 _DRAWS = 2000  # of a band's simulation
@@ -41,8 +49,7 @@ class Survival(OnRiskSets):
         edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         test: whether groups are compared by the log-rank test.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals and bands, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event that is no such
@@ -54,8 +61,6 @@ class Survival(OnRiskSets):
     edges: tuple[float, ...]
     by: Levels | None = None
     test: bool = True
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "survival"
     importance = 1.0

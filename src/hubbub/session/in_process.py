@@ -286,7 +286,7 @@ def assemble(
         every=every,
         session=session,
         attests=attests(0) if attests else None,
-    ).made()
+    ).open_session()
     return Federation(keys=keys, peers=peers, rounds=rounds)
 
 

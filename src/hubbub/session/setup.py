@@ -73,7 +73,7 @@ class SetUp:
     session: bytes = field(default_factory=new_session)
     attests: Attests | None = field(default=None, repr=False)
 
-    def made(self) -> rounds.Rounds:
+    def open_session(self) -> rounds.Rounds:
         """The session, ready for rounds.
 
         Raises:

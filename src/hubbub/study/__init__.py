@@ -6,11 +6,10 @@ refused with one sentence that names the key, the value, what was expected and w
 package knows no records, no keys and no noise.
 
 Each of `parties`, `data`, `model`, `training` and `privacy` holds one table of the file: its
-settings and how they are read. They stand on `section` (one table, one sentence for each fault),
-which stands on `size` and `quoting`; `contradictions`, `written` and `study` stand on them.
+settings and how they are read. They stand on `section` (one table, one sentence for each fault);
+`contradictions`, `toml_text` and `study` stand on them.
 """
 
-from hubbub.study.asked_columns import columns_of
 from hubbub.study.asked_statistics import NUMBER, AskedStatistics, Question
 from hubbub.study.attested_roles import (
     PLATFORMS,
@@ -19,6 +18,7 @@ from hubbub.study.attested_roles import (
     AttestedRole,
     role_from,
 )
+from hubbub.study.data import columns_of
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.model import LINEAR_PROBE, LORA, NO_MODEL, Frozen, Model

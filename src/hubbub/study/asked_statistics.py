@@ -13,8 +13,7 @@ from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.quoting import key_of
-from hubbub.study.section import Section
+from hubbub.study.section import Section, key_of
 from hubbub.study.tabular import Column
 
 Columns = Mapping[str, Column]

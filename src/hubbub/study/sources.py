@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from hubbub.errors import DataError, HubbubError, StudyError
-from hubbub.study import datasets, import_path, quoting
-from hubbub.study.asked_columns import columns_of, spellings_of
-from hubbub.study.data import Data
+from hubbub.study import datasets, import_path
+from hubbub.study.data import Data, columns_of, spellings_of
+from hubbub.study.section import shortened
 from hubbub.study.study import Study
 from hubbub.study.tabular import (
     CodedCells,
@@ -131,7 +131,7 @@ def _quoted(error: BaseException) -> str:
     """What was raised, and in which line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return f"{type(error).__name__}: {quoting.shortened(' '.join(str(error).split()), 300)}{where}"
+    return f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}{where}"
 
 
 def check_readable(study: Study, party: str, folder: Path) -> None:

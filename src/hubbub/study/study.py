@@ -19,7 +19,6 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.study import file_limits, import_path
-from hubbub.study.asked_columns import columns_of
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import (
@@ -28,12 +27,11 @@ from hubbub.study.contradictions import (
     check_noise,
     check_training,
 )
-from hubbub.study.data import Data, data_from
+from hubbub.study.data import Data, columns_of, data_from
 from hubbub.study.model import LINEAR_PROBE, NO_MODEL, Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
-from hubbub.study.quoting import shortened, shown
-from hubbub.study.section import Section
+from hubbub.study.section import Section, shortened, shown
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from, whole_sums
 

@@ -25,7 +25,6 @@ from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study
 from hubbub.training import (
-    auxiliary_sums,
     baselines,
     checkpoint,
     federated,
@@ -35,7 +34,6 @@ from hubbub.training import (
     result,
     run_folder,
     run_sessions,
-    saving,
 )
 
 
@@ -266,7 +264,7 @@ def _finished(
     """Train, and put the results where they belong."""
     began = time.perf_counter()
     asks = baseline is None or bool(setting.plan.queries)
-    saver = None if folder is None else saving.Saver(folder)
+    saver = None if folder is None else checkpoint.Saver(folder.keep)
     venue = local_venue.LocalVenue(
         study=setting.study,
         keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
@@ -317,8 +315,8 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    ask = auxiliary_sums.exactly if baseline == "non-private" else auxiliary_sums.through(sessions)
-    setting = auxiliary_sums.standardise(setting, ask, folder)
+    ask = federated.exactly if baseline == "non-private" else federated.through(sessions)
+    setting = federated.standardise(setting, ask, folder)
     if baseline == "alone":
         trained = baselines.alone(setting, progress)
         if folder is not None:
@@ -330,7 +328,7 @@ def _compared(
         progress,
         divisor=setting.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,
-        look=auxiliary_sums.evaluation(setting, ask),
+        look=federated.evaluation(setting, ask),
         private=baseline != "non-private",
     )
 

@@ -18,8 +18,7 @@ from hubbub.study import sources
 from hubbub.study.data import Data
 from hubbub.study.drafting.cell_text import folded, is_date, is_limit, is_missing, measured
 from hubbub.study.drafting.column_draft import is_key
-from hubbub.study.drafting.fault import Fault
-from hubbub.study.drafting.raw_table import RawTable, read_raw
+from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.study import Study
 from hubbub.study.tabular import Column, Outcome, canonical, number_in
 
