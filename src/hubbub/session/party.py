@@ -23,6 +23,7 @@ from hubbub.protocol import (
     Charge,
     JointSeed,
     Keys,
+    ListContext,
     Masking,
     MaskStream,
     Roster,
@@ -401,10 +402,13 @@ def lists_of(
     """A silo's shuffled token lists, none of which is made yet."""
     return silo_token_lists.SiloTokenLists(
         keys=membership.keys,
-        roster=membership.roster,
         index=membership.index,
-        study=membership.study,
-        session=membership.session,
+        list_context=ListContext(
+            roster=membership.roster,
+            study=membership.study,
+            session=membership.session,
+            number=0,
+        ),
         counts=counts,
         every=every,
         epoch=epoch,
