@@ -39,7 +39,7 @@ def test_a_policy_is_read_or_refused(table: dict[str, object], platform: str) ->
         with contextlib.suppress(StudyError):
             role = role_from(one)
             assert role_from(role_from_table(role)) == role
-            assert policy_of(role).words.isprintable()
+            assert policy_of(role).words().isprintable()
 
 
 def role_from_table(role: object) -> dict[str, object]:

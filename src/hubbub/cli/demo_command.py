@@ -10,8 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.answer_output import show_answers
-from hubbub.cli.output import add_command, bar, emit, number, say, table
+from hubbub.cli.output import add_command, bar, emit, number, say, show_answers, table
 from hubbub.cli.plan_command import show_plan
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import DataError, UserError

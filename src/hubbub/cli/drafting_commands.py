@@ -15,7 +15,7 @@ from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.planning import plan
-from hubbub.study import Study, sources
+from hubbub.study import KINDS, Outcome, Study, sources
 from hubbub.study.drafting import (
     Draft,
     Fault,
@@ -26,7 +26,6 @@ from hubbub.study.drafting import (
     with_tidy,
     write_tidy,
 )
-from hubbub.study.tabular import KINDS, Outcome
 
 
 def add_commands(commands: Any) -> None:

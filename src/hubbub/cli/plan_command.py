@@ -82,7 +82,7 @@ def show_plan(made: Plan) -> None:
         from hubbub.assurance.attestation import policy_of
 
         for role, asked in study.attestation.asked().items():
-            say(f"evidence of every {role}: {policy_of(asked).words}")
+            say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:

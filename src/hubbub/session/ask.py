@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 from hubbub.errors import HubbubError
 from hubbub.protocol import Roster
@@ -108,6 +108,34 @@ class Peers(ABC):
             more_seconds: that the answers may take beyond what a round's do.
         """
 
+    def deliver(self, index: int, frames: Sequence[bytes]) -> bool:
+        """Hand a party sealed secrets before its CONFIRM; whether it could take them.
+
+        Where parties are apart, nobody can: they come with the call.
+        """
+        return False
+
+    def each(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        session: bytes,
+        more_seconds: float = 0.0,
+    ) -> Iterator[tuple[int, list[bytes]]]:
+        """Everybody's answer, as it comes.
+
+        Raises:
+            AbsentError: in the end, naming who gave none.
+        """
+        absent: dict[str, Absent] = {}
+        for index, answer in self.ask(call, requests, session, more_seconds=more_seconds):
+            if isinstance(answer, Absent):
+                absent[self.roster.name(index)] = answer
+            else:
+                yield index, answer
+        if absent:
+            raise AbsentError(absent)
+
     def ask_all(
         self,
         call: Call,
@@ -115,21 +143,8 @@ class Peers(ABC):
         session: bytes,
         more_seconds: float = 0.0,
     ) -> dict[int, list[bytes]]:
-        """Everybody's answer.
-
-        Raises:
-            AbsentError: naming who gave none.
-        """
-        answers: dict[int, list[bytes]] = {}
-        absent: dict[str, Absent] = {}
-        for index, answer in self.ask(call, requests, session, more_seconds=more_seconds):
-            if isinstance(answer, Absent):
-                absent[self.roster.name(index)] = answer
-            else:
-                answers[index] = answer
-        if absent:
-            raise AbsentError(absent)
-        return answers
+        """Everybody's answers together, as `each`."""
+        return dict(self.each(call, requests, session, more_seconds))
 
     def note(self, event: str, **values: Any) -> None:  # noqa: B027 (not everybody keeps a log)
         """Tell an ordinary event."""
@@ -141,32 +156,3 @@ class Peers(ABC):
         """A party whose answer cannot be used; a relay can have done that: it counts as silence."""
         self.warn("garbled", whom=self.roster.name(index), said=said)
         return Absent(why="garbled", said=said, culprit=culprit)
-
-
-class Recorder(Protocol):
-    """Where the messages of a session are kept."""
-
-    def keep(self, frame: bytes, short: bytes = b"") -> None:
-        """Keep a message that the aggregator has sent or used.
-
-        `short` is what stands for its payload, where the aggregator has just found that.
-        """
-
-    def seal(self) -> None:
-        """Have everything that was kept on disk."""
-
-    def close(self) -> None:
-        """Keep no more."""
-
-
-class NoRecorder:
-    """Nothing is kept."""
-
-    def keep(self, frame: bytes, short: bytes = b"") -> None:
-        """Nothing is kept."""
-
-    def seal(self) -> None:
-        """Nothing is on disk."""
-
-    def close(self) -> None:
-        """Nothing was open."""

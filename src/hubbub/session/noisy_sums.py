@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol import Lift, Parameters, RoundParameters, decoded, draw_of
-from hubbub.session.ask import AbsentError, Recorder
+from hubbub.session.ask import AbsentError
+from hubbub.session.recorder import Recorder
 from hubbub.session.rounds import Rounds
 
 Array = NDArray[np.float64]

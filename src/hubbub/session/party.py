@@ -250,6 +250,14 @@ class Party(ABC):
         self._agreeing.learn_seed(parts)
         return list(self._agreeing.contribute().values())
 
+    def deliver(self, contributions: Sequence[bytes]) -> bool:
+        """Open sealed secrets before CONFIRM comes; whether this party has sent its own yet."""
+        agreement = self._agreement
+        if agreement is None or not agreement.accepts:
+            return False
+        agreement.accept(contributions)
+        return True
+
     def _confirm(self, parts: Sequence[bytes]) -> list[bytes]:
         if not parts:
             raise ProtocolError("expected the digests of what was sent, got none", culprit="relay")

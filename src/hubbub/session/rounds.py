@@ -39,8 +39,9 @@ from hubbub.protocol import (
     receiver_of,
     tag_of,
 )
-from hubbub.session.ask import Absent, AbsentError, Call, NoRecorder, Peers, Recorder
+from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout
+from hubbub.session.recorder import NoRecorder, Recorder
 from hubbub.session.token_lists import TokenLists
 
 RESTARTED = "no-session"

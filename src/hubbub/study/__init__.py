@@ -21,10 +21,18 @@ from hubbub.study.attested_roles import (
 from hubbub.study.data import columns_of
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.import_path import IN_MEMORY, is_own
-from hubbub.study.model import LINEAR_PROBE, LORA, NO_MODEL, Frozen, Model
+from hubbub.study.model import HUBER, LINEAR_PROBE, LORA, NO_MODEL, Frozen, Model
 from hubbub.study.privacy import Privacy
 from hubbub.study.sources import attempted, named_object
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.study.study import Study
-from hubbub.study.tabular import CodedCells, Column, Records, UnitRows, unit_rows
+from hubbub.study.tabular import (
+    KINDS,
+    CodedCells,
+    Column,
+    Outcome,
+    Records,
+    UnitRows,
+    unit_rows,
+)
 from hubbub.study.training import Training, whole_sums

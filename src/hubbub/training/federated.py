@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError
-from hubbub.learning.goals import Goal
 from hubbub.planning import (
     EVALUATION,
     STANDARDISATION,
@@ -166,7 +165,7 @@ def evaluation(setting: prepared_study.PreparedStudy, opened: Opened) -> loop.Lo
     return loop.Look(after=frozenset(range(every, steps + 1, every)), at=at)
 
 
-def _told(total: Array, goal: Goal) -> loop.Row:
+def _told(total: Array, goal: learning.Goal) -> loop.Row:
     """Accuracy, or another goal's mean, and mean loss from noisy sums."""
     count = max(float(total[0]), 1.0)
     name, value = goal.told(float(np.clip(total[1] / count, 0.0, 1.0)))

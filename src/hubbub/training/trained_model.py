@@ -19,7 +19,7 @@ import hubbub.learning as learning
 from hubbub.assurance import MODEL, STANDARDISED
 from hubbub.disk import json_value
 from hubbub.errors import DataError, IntegrityError, UserError
-from hubbub.learning import model_file, scoring
+from hubbub.learning import evaluation, model_file
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
 
 
@@ -70,7 +70,7 @@ class TrainedModel:
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives predictions."""
         goal = learning.goal_of(self.study)
-        return scoring.Scorer(self.module, self.standardisation, goal)
+        return evaluation.Scorer(self.module, self.standardisation, goal)
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
@@ -82,7 +82,7 @@ class TrainedModel:
             UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
             OSError: the file cannot be written.
         """
-        scoring.write_onnx(path, self.scorer, self.shape)
+        evaluation.write_onnx(path, self.scorer, self.shape)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Predictions for new records, which stay where they are.
@@ -100,7 +100,7 @@ class TrainedModel:
         Raises:
             DataError: the table cannot be read or does not fit the study.
         """
-        return scoring.scores(self.scorer, self.features(table))
+        return evaluation.scores(self.scorer, self.features(table))
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.

@@ -4,6 +4,7 @@ They do no I/O, read no clock and draw no global randomness; whoever runs them c
 """
 
 from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.attempt_order import Attendance
 from hubbub.protocol.round.batch_rows import (
     EMPTY,
     Groups,
@@ -27,7 +28,6 @@ from hubbub.protocol.round.projected_sum import (
     projection_of,
 )
 from hubbub.protocol.round.round_parameters import (
-    Attendance,
     Parameters,
     RoundParameters,
     decoded,

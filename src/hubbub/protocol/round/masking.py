@@ -20,7 +20,7 @@ from hubbub.protocol.primitives import (
     parse,
     ring,
 )
-from hubbub.protocol.round import additive_shares, round_parameters
+from hubbub.protocol.round import additive_shares, attempt_order, round_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,8 @@ class Masking:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn, self._row = round_parameters.Turn(), 0
-        self._attendance = round_parameters.Attendance(terms)
+        self._turn, self._row = attempt_order.Turn(), 0
+        self._attendance = attempt_order.Attendance(terms)
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}
