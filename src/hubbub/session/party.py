@@ -85,7 +85,7 @@ class Party(ABC):
         self._me, self._permit = membership, permit
         self._begun = False
         self._agreement: Agreement | None = None
-        self._check: JointSeed | SeedCheck | None = self._seed_check()
+        self._seeds: JointSeed | SeedCheck | None = self._seed_check()
         self._evidence: EvidenceExchange | None = self._evidence_exchange()
         self.agreed: Session | None = None
 
@@ -123,7 +123,7 @@ class Party(ABC):
     def _seed_check(self) -> JointSeed | SeedCheck | None:
         """This party's part of the joint seeds: a silo's chain, or only a check of the others'."""
         me = self._me
-        if not me.terms.joint:
+        if not me.terms.needs_joint_seed:
             return None
         if me.index not in me.roster.silos:
             return me.terms.seed_check(me.roster, me.study, me.session)
@@ -147,7 +147,7 @@ class Party(ABC):
 
     def _open(self, _parts: Sequence[bytes]) -> list[bytes]:
         """The commitment to this silo's links, where all draw together, and its nonce."""
-        anchors = [self._check.anchor()] if isinstance(self._check, JointSeed) else []
+        anchors = [self._seeds.anchor()] if isinstance(self._seeds, JointSeed) else []
         if self._evidence is None:
             return anchors
         self._evidence.check_time()
@@ -164,7 +164,7 @@ class Party(ABC):
         """This party's evidence, over everybody's nonces."""
         return self._asked_evidence.attest(parts)
 
-    def _believe(self, parts: Sequence[bytes]) -> list[bytes]:
+    def _check_evidence(self, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's evidence: nothing is told to others before it holds."""
         self._asked_evidence.check(parts)
         return []
@@ -179,8 +179,8 @@ class Party(ABC):
                 "expected one set-up in a session, got a second; open a new one", culprit="relay"
             )
         self._begun, seen, me = True, b"", self._me
-        if self._check is not None:
-            seen = self._check.learn_anchors(anchors)
+        if self._seeds is not None:
+            seen = self._seeds.learn_anchors(anchors)
         elif anchors:
             raise ProtocolError("expected no anchors in this study, got some", culprit="relay")
         if self._evidence is not None:
@@ -199,7 +199,7 @@ class Party(ABC):
         return self._agreement
 
     @property
-    def _agreeing(self) -> Agreement:
+    def _running_agreement(self) -> Agreement:
         """The set-up that was begun."""
         if self._agreement is None:
             raise session_offer.RefusedError(
@@ -212,7 +212,7 @@ class Party(ABC):
 
     def _reveal(self, parts: Sequence[bytes]) -> list[bytes]:
         """This party's part of the seed, from which on the aggregator may know the mask graph."""
-        agreement = self._agreeing
+        agreement = self._running_agreement
         self._permit()
         return [agreement.reveal(parts)]
 
@@ -220,8 +220,8 @@ class Party(ABC):
         """With pairwise masks the seed comes first; with nodes the set-up begins here."""
         if self._me.roster.nodes:
             return list(self._begin(parts).contribute().values())
-        self._agreeing.learn_seed(parts)
-        return list(self._agreeing.contribute().values())
+        self._running_agreement.learn_seed(parts)
+        return list(self._running_agreement.contribute().values())
 
     def deliver(self, contributions: Sequence[bytes]) -> bool:
         """Open sealed secrets before CONFIRM comes; whether this party has sent its own yet."""
@@ -234,13 +234,13 @@ class Party(ABC):
     def _confirm(self, parts: Sequence[bytes]) -> list[bytes]:
         if not parts:
             raise ProtocolError("expected the digests of what was sent, got none", culprit="relay")
-        confirm, checks = self._agreeing.confirm(parts[1:], parts[0])
+        confirm, checks = self._running_agreement.confirm(parts[1:], parts[0])
         return [confirm, *checks.values()]
 
     def _finish(self, parts: Sequence[bytes]) -> list[bytes]:
         confirms = [one for one in parts if tag_of(one) == Tag.CONFIRM]
         checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
-        agreed = self._agreeing.finish(confirms, checks)
+        agreed = self._running_agreement.finish(confirms, checks)
         hashes = self._evidence.hashes if self._evidence else None
         self.agreed = replace(agreed, attested=hashes) if hashes else agreed
         self._agreement = None
@@ -250,7 +250,7 @@ class Party(ABC):
     _setup: Mapping[Call, Callable[[Party, Sequence[bytes]], list[bytes]]] = {
         Call.OPEN: _open,
         Call.ATTEST: _attest,
-        Call.EVIDENCE: _believe,
+        Call.EVIDENCE: _check_evidence,
         Call.COMMIT: _commit,
         Call.REVEAL: _reveal,
         Call.CONTRIBUTE: _contribute,

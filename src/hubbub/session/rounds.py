@@ -133,7 +133,7 @@ class Rounds:
         model = self.aggregator.begin(number, attempt, active, parameters)
         self.recorder.keep(model)
         self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
-        if self.terms.joint:
+        if self.terms.needs_joint_seed:
             shares = self._masked(Call.SEED, self._links(model, active), active)
         else:
             shares = self._masked(Call.MODEL, [model], active)
@@ -148,7 +148,7 @@ class Rounds:
 
     def _most_attempts(self) -> int:
         """Attempts at one round: for joint seeds only so many links were committed to."""
-        return self.terms.attempts if self.terms.joint else 1 + self.terms.silos
+        return self.terms.attempts if self.terms.needs_joint_seed else 1 + self.terms.silos
 
     def _check_quorum(self) -> None:
         """Enough silos, and all nodes; or the session is over."""
@@ -202,7 +202,7 @@ class Rounds:
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
-        taken, whole = set(), not self.terms.nodes or self.terms.joint
+        taken, whole = set(), not self.terms.nodes or self.terms.needs_joint_seed
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
             sent, shared = frames[0], frames[1:]
             if not self._fits(index, frames, Tag.MASKED):

@@ -85,7 +85,7 @@ class SetUp:
         """
         opening = session_offer.offer_frame(self.keys, self.study, self.session, self.offer)
         opened = self._all(Call.OPEN, [opening])
-        owed = int(bool(self.terms.joint)) + int(self.attests is not None)
+        owed = int(bool(self.terms.needs_joint_seed)) + int(self.attests is not None)
         silos = self.peers.roster.silos
         self._check_numbers((i, len(one), owed * (i in silos)) for i, one in opened.items())
         told = [one for index in silos for one in opened[index]]
@@ -231,7 +231,7 @@ class SetUp:
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the rounds need them."""
-        if not self.terms.joint:
+        if not self.terms.needs_joint_seed:
             return None
         check = self.terms.seed_check(self.peers.roster, self.study, self.session)
         try:

@@ -2,6 +2,10 @@
 
 This is the one place where an answer is charged before it exists (docs/privacy.md P15): the charge
 of an attempt is written down when its MODEL is taken, and the work that is left makes the answer.
+
+Of a silo there are five: `SiloParty` here keeps the order and the charge; `protocol.Masking` checks
+a model and masks; `protocol.Silo` draws the batch, sums, adds noise; a `Contributor` is that or a
+vector that is given (`sums.py`); among machines `network.SiloEndpoint` carries its calls.
 """
 
 from __future__ import annotations
@@ -43,29 +47,27 @@ class SiloParty(party.Party):
 
     Args:
         membership, permit: see `Party`.
-        silo: makes the part of the silo that answers, once the session is set up.
+        make_silo: makes what answers, once the session is set up.
         record: see `Record`; nothing is written down if None.
         lists: the silo's shuffled token lists, where batches are joint.
     """
 
-    # The last part of the session that is paid for, where noise is correlated over its attempts.
-    _paid = -1
-
     def __init__(
         self,
         membership: party.Membership,
-        silo: MakeSilo,
+        make_silo: MakeSilo,
         *,
         record: Record | None = None,
         lists: silo_token_lists.SiloTokenLists | None = None,
         permit: party.Permit = lambda: None,
     ) -> None:
         super().__init__(membership, permit)
-        self._make, self._record, self._lists = silo, record, lists
+        self._make_silo, self._record, self._lists = make_silo, record, lists
+        self._paid_epoch = -1  # the last one, where a row pays for an epoch of correlated noise
         self.silo: Contributor | None = None
 
     def _round_calls(self) -> Mapping[ask.Call, party.Handler]:
-        mixing = {call: partial(self._listed, call) for call in MIXING}
+        mixing = {call: partial(self._answer_list_call, call) for call in MIXING}
         return {ask.Call.MODEL: self._model, ask.Call.SEED: self._seed, **mixing}
 
     def _begin_rounds(self, agreed: Session) -> None:
@@ -78,8 +80,8 @@ class SiloParty(party.Party):
             mask_stream=me.mask_stream,
             source=me.source,
         )
-        seeds = self._check if isinstance(self._check, JointSeed) else None
-        self.silo = self._make(me, masking, seeds)
+        seeds = self._seeds if isinstance(self._seeds, JointSeed) else None
+        self.silo = self._make_silo(me, masking, seeds)
 
     def _model(self, parts: Sequence[bytes]) -> party.Work:
         """A new attempt: checked, charged, and answered, or its part of the joint seed revealed."""
@@ -87,10 +89,10 @@ class SiloParty(party.Party):
         if len(parts) != 1:
             raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
         if self._lists is not None:
-            self._lists.prepare(parts[0], self._drawing)
+            self._lists.prepare(parts[0], self._silo_with_seed)
         charge = silo.accept(parts[0])
         self._charge(silo, charge)
-        return self._link if self._me.terms.joint else self._answer
+        return self._link if self._me.terms.needs_joint_seed else self._answer
 
     def _charge(self, silo: Contributor, charge: Charge) -> None:
         """P15: in the ledger before the answer exists.
@@ -98,27 +100,36 @@ class SiloParty(party.Party):
         Where every record takes part once in an epoch, the row of its first attempt pays for it
         (P9); so it does where a record may take part in one of so many attempts alone (P25).
         """
-        lists, agreed = self._lists, self.agreed
+        agreed = self.agreed
         assert agreed is not None, "the session is set up"  # noqa: S101
-        part = (charge.row - 1) // self._me.terms.bands
-        is_paid = part == self._paid if charge.row else lists is not None and lists.is_paid
         try:
-            if self._record is not None and not is_paid:
+            if self._record is not None and not self._is_paid_already(charge):
                 self._record(agreed, charge)
         except HubbubError:
             silo.decline()
             raise
-        self._paid = part
-        if lists is not None:
-            lists.use(charge.round)
+        if charge.row:
+            self._paid_epoch = self._epoch_of(charge)
+        if self._lists is not None:
+            self._lists.use(charge.round)
+
+    def _is_paid_already(self, charge: Charge) -> bool:
+        """Whether an earlier row pays for this attempt: its list's (P9), or its epoch's (P25)."""
+        if charge.row:
+            return self._epoch_of(charge) == self._paid_epoch
+        return self._lists is not None and self._lists.is_paid
+
+    def _epoch_of(self, charge: Charge) -> int:
+        """Of correlated noise: as many of its rows as a record has a part in once."""
+        return (charge.row - 1) // self._me.terms.bands
 
     def _seed(self, parts: Sequence[bytes]) -> party.Work:
         """The links of all active silos: now the batch or the projection is fixed."""
-        self._drawing.learn_seed(parts)
+        self._silo_with_seed.learn_seed(parts)
         return self._answer
 
     def _link(self) -> list[bytes]:
-        return [self._drawing.reveal()]
+        return [self._silo_with_seed.reveal()]
 
     def _answer(self) -> list[bytes]:
         silo = self._ready_silo
@@ -129,7 +140,7 @@ class SiloParty(party.Party):
         if isinstance(self.silo, Silo):
             self.silo.forget()
 
-    def _listed(self, call: ask.Call, parts: Sequence[bytes]) -> party.Work:
+    def _answer_list_call(self, call: ask.Call, parts: Sequence[bytes]) -> party.Work:
         """A phase in the making of a shuffled token list."""
         lists = self._lists
         if lists is None:
@@ -145,7 +156,7 @@ class SiloParty(party.Party):
         return self.silo
 
     @property
-    def _drawing(self) -> Silo:
+    def _silo_with_seed(self) -> Silo:
         """The silo where batches or projections follow from a joint seed."""
         if not isinstance(self.silo, Silo):
             raise ProtocolError("expected a sum without joint seeds, got a call about one")

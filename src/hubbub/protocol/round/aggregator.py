@@ -229,7 +229,7 @@ class Aggregator:
         """
         if not self._active:
             raise ProtocolError("expected an open attempt, got none; begin one first")
-        if self._terms.joint and self._seed is None:
+        if self._terms.needs_joint_seed and self._seed is None:
             raise ProtocolError(
                 "expected the links of the active silos, got none; learn them first"
             )

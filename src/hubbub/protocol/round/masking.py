@@ -92,7 +92,7 @@ class Masking:
         active, parameters = self._terms.read_model(frame, sender)
         if self._session.index not in active:
             raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
-        if self._terms.joint and frame.attempt >= self._terms.attempts:
+        if self._terms.needs_joint_seed and frame.attempt >= self._terms.attempts:
             raise ProtocolError(
                 f"expected at most {self._terms.attempts} attempts at a round, got attempt "
                 f"{frame.attempt}: nobody has committed to a link for it",

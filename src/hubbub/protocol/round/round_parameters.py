@@ -83,7 +83,7 @@ class RoundParameters:
         return max(1, len(self.correlation))
 
     @property
-    def joint(self) -> bool:
+    def needs_joint_seed(self) -> bool:
         """Whether every attempt needs a seed to which all active silos have contributed."""
         return bool(self.projection or self.batch)
 
