@@ -36,7 +36,6 @@ from hubbub.protocol.primitives import (
     Tag,
     sender_of,
 )
-from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 
 SESSION_BYTES = 16
 SEED_BYTES = 32
@@ -128,7 +127,7 @@ class Agreement:
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
         self._sent: dict[int, bytes] = {}  # what each neighbour gets, until its own is there
-        self._received: ExpectedFrames
+        self._received: one_each.Expected
         self._own_digest = self._own_confirm = b""
         self._secrets: dict[int, PairSecret] = {}
         self._transcript = b""
@@ -190,7 +189,7 @@ class Agreement:
             sealed = self._roster.parties[other].seal(secret, self._purpose(self._index, other))
             frames[other] = self._frame(Tag.CONTRIBUTION, other, sealed)
         self._own_digest = sent_digest(frames)
-        self._received = one_each.expected(
+        self._received = one_each.Expected(
             Tag.CONTRIBUTION, self._index, self._sent, self._roster, self._study, self._session
         )
         return frames

@@ -66,11 +66,6 @@ class ExpectedFrames:
         return frame
 
     @property
-    def whole(self) -> bool:
-        """Whether every expected sender's is there."""
-        return len(self._known) == len(self._senders)
-
-    @property
     def missing(self) -> int | None:
         """The first sender whose frame is not there; None if all are."""
         return min(set(self._senders).difference(self._known), default=None)
