@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hubbub.assurance import Attester, MachineAttester, StudyEvidence, checked_part
+from hubbub.assurance import MachineAttester, StudyEvidence, checked_part
 from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError, UserError
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
@@ -46,20 +46,13 @@ class Coordinator:
         site: its own folder.
         study: the study.
         requests: asks the parties.
-        attester: makes this machine's evidence; its devices if None.
 
     Raises:
         UserError, StudyError: it is not the aggregator's folder, or the study was not approved.
         RefusedError: the study cannot be run apart.
     """
 
-    def __init__(
-        self,
-        site: PartyFolder,
-        study: Study,
-        requests: Requests,
-        attester: Attester | None = None,
-    ) -> None:
+    def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
         if site.role != "aggregator":
             raise UserError(
                 f"expected the aggregator's folder, got that of a {site.role}; use join"
@@ -70,7 +63,7 @@ class Coordinator:
             )
         check_apart(study)
         self.site, self.study, self.requests = site, study, requests
-        made, asked = attester or MachineAttester(site.home / COLLATERAL), study.attestation
+        made, asked = MachineAttester(site.home / COLLATERAL), study.attestation
         self._attests = None if asked is None else StudyEvidence(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
 

@@ -9,9 +9,9 @@ is convicted by its own two signatures. This file knows no tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
@@ -21,9 +21,9 @@ from hubbub.protocol.primitives import (
     Keys,
     Roster,
     Tag,
-    doubled_by,
     parse,
 )
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 
 _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.
@@ -88,49 +88,29 @@ class ListContext:
         Raises:
             ProtocolError: naming who sent another length, sent two or sent none; or the relay.
         """
-        posts, taken = dict[int, Post](), dict[int, bytes]()
+        misplaced, posts = partial(self._misplaced, tag, step, sizes), dict[int, Post]()
+        awaited = ExpectedFrames(
+            tag, sizes, self.roster, self.study, self.session, misplaced, sizes
+        )
         for data in frames:
-            frame = self._expected(data, tag, step, sizes)
-            name = self.roster.name(frame.sender)
-            if frame.sender in taken:
-                raise ProtocolError(
-                    f"expected one {tag.name} of {name}, got a second",
-                    culprit=doubled_by(frame, taken[frame.sender], name),
-                )
-            if len(frame.payload) != sizes[frame.sender]:
-                raise ProtocolError(
-                    f"expected a {tag.name} of {sizes[frame.sender]} bytes, "
-                    f"got {len(frame.payload)}",
-                    culprit=name,
-                )
-            taken[frame.sender] = frame.digest
+            frame = awaited.take(data)
             statement = frame.signed + data[-SIGNATURE_BYTES:]
             posts[frame.sender] = Post(
                 sender=frame.sender, payload=frame.payload, statement=statement
             )
-        if missing := set(sizes).difference(taken):
-            raise ProtocolError(
-                f"expected a {tag.name} for step {step} of list {self.number}, got none; it has "
-                "not answered",
-                culprit=self.roster.name(min(missing)),
-            )
+        awaited.check_whole(f" for step {step} of list {self.number}")
         return dict(sorted(posts.items()))
 
-    def _expected(self, data: bytes, tag: Tag, step: int, senders: Iterable[int]) -> Frame:
-        """A frame that belongs here; a true one that does not was carried here by the relay."""
-        frame = self.parse(data)
+    def _misplaced(self, tag: Tag, step: int, senders: Container[int], frame: Frame) -> str:
+        """What is wrong with a frame that does not belong here; empty if nothing."""
         if frame.tag is not tag or (frame.round, frame.attempt) != (self.number, step):
-            raise ProtocolError(
+            return (
                 f"expected a {tag.name} for step {step} of list {self.number}, got a "
-                f"{frame.tag.name} for {frame.attempt} of {frame.round}: a replay",
-                culprit="relay",
+                f"{frame.tag.name} for {frame.attempt} of {frame.round}: a replay"
             )
         if frame.receiver != EVERYBODY or frame.sender not in senders:
-            raise ProtocolError(
-                f"expected no {tag.name} of {self.roster.name(frame.sender)} here, got one",
-                culprit="relay",
-            )
-        return frame
+            return f"expected no {tag.name} of {self.roster.name(frame.sender)} here, got one"
+        return ""
 
     def complaint(self, data: bytes) -> Frame:
         """A silo's demand to open this list, with statements of what it was shown last.
