@@ -27,6 +27,7 @@ from hubbub.estimation.intervals import (
 )
 from hubbub.estimation.statistic import (
     MISSING,
+    TOO_FEW,
     Answer,
     Array,
     Cells,
@@ -131,14 +132,8 @@ class Table(OneSum):
             else:
                 wider = float(caution(block[:1] / sigma - CLEAR)[0])
                 rows += _Described(self, group, block, sigma * wider).rows()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=tuple(rows),
-            notes=tuple(f"too few records of {group} for the noise" for group in refused if rows),
-            refusal="" if rows else "too few records for the noise",
-        )
+        notes = tuple(f"too few records of {group} for the noise" for group in refused if rows)
+        return self.said("" if rows else TOO_FEW, rows=tuple(rows), notes=notes)
 
     @property
     def _groups(self) -> tuple[str, ...]:

@@ -25,7 +25,18 @@ _POWER = 0.45
 
 @dataclass(frozen=True, kw_only=True)
 class HazardRatios(Regression):
-    """What the regressions of times to an event have in common."""
+    """What both ways have in common; records that lack time, event or a covariate are left out.
+
+    Args:
+        time: a numeric column: how long a record was followed.
+        event: a column of two categories, of which the second is the event.
+        edges: increasing edges of the bins in the unit of the time, the horizon last.
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+        weight, confidence: see `Statistic`.
+
+    Raises:
+        StudyError: a grid, an event or covariates that are none.
+    """
 
     time: Column
     event: Column
@@ -43,18 +54,7 @@ class HazardRatios(Regression):
 
 @dataclass(frozen=True, kw_only=True)
 class Cox(HazardRatios, OnRiskSets):
-    """Hazard ratios between classes; records that lack time, event or a covariate are left out.
-
-    Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
-        on: the covariates, each with its classes; the first of them is compared with.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
-    """
+    """Hazard ratios between classes, from one sum; all covariates have classes."""
 
     on: tuple[Levels, ...]
 

@@ -16,6 +16,7 @@ import numpy as np
 from hubbub.errors import StudyError
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
 from hubbub.estimation.statistic import (
+    TOO_FEW,
     Answer,
     Array,
     Cells,
@@ -96,17 +97,13 @@ class Crosstab(OneSum):
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
-        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
+        notes = ("records that lack one of the two columns are left out",)
+        if margin < 0:
+            return self.said(TOO_FEW, notes=notes)
+        sigma *= float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=self._cells(sums, sigma) if clear else (),
-            tests=(chi_square(counts, sigma),) if clear and self.test else (),
-            notes=("records that lack one of the two columns are left out",),
-            refusal="" if clear else "too few records for the noise",
-        )
+        tests = (chi_square(counts, sigma),) if self.test else ()
+        return self.said(rows=self._cells(sums, sigma), tests=tests, notes=notes)
 
     def _least(self, sigma: float) -> float:
         """Records below which nothing is said."""

@@ -127,14 +127,8 @@ class Regression(Statistic):
         """The answer that effects give, or a refusal where none of them is told."""
         names = self.covariates.names
         rows = found.rows(names, self.ratio, self.confidence) if found else ()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=rows,
-            notes=(self.note, *omitted(names, found)),
-            refusal="" if rows else TOO_NOISY,
-        )
+        notes = (self.note, *omitted(names, found))
+        return self.said("" if rows else TOO_NOISY, rows=rows, notes=notes)
 
 
 def newton(at: Callable[[Array], tuple[Array, Array]], width: int) -> tuple[Array, Array] | None:

@@ -17,6 +17,7 @@ from hubbub.errors import StudyError
 from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.estimation.statistic import (
+    TOO_FEW,
     Answer,
     Array,
     Cells,
@@ -112,16 +113,12 @@ class Quantiles(OneSum):
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         last = self._code.totals[-1]
         margin = float(last @ sums) / (sigma * float(np.linalg.norm(last))) - CLEAR
-        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=tuple(self._quantile(p, sums, sigma) for p in self.at) if clear else (),
-            curves=(self._curve(sums, sigma),) if clear else (),
-            notes=(f"records without {self.column.name} are left out",),
-            refusal="" if clear else "too few records for the noise",
-        )
+        notes = (f"records without {self.column.name} are left out",)
+        if margin < 0:
+            return self.said(TOO_FEW, notes=notes)
+        sigma *= float(caution(np.array(margin)))
+        rows = tuple(self._quantile(p, sums, sigma) for p in self.at)
+        return self.said(rows=rows, curves=(self._curve(sums, sigma),), notes=notes)
 
     def _quantile(self, p: float, sums: Array, sigma: float) -> Estimate:
         totals, edges = self._code.totals, np.asarray(self.edges)

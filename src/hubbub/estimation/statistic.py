@@ -33,6 +33,7 @@ Array = NDArray[np.float64]
 Cells = Mapping[str, Array]
 
 MISSING = "missing"
+TOO_FEW = "too few records for the noise"
 
 
 def scaled(cells: Cells, column: Column) -> Array:
@@ -279,6 +280,15 @@ class Statistic(ABC):
     @abstractmethod
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
+
+    def said(self, refusal: str = "", **parts: Any) -> Answer:
+        """Its answer with these parts of one, or a refusal."""
+        own: dict[str, Any] = {
+            "kind": self.kind,
+            "title": self.title,
+            "confidence": self.confidence,
+        }
+        return Answer(**own, **parts, refusal=refusal)
 
 
 class OneSum(Statistic):

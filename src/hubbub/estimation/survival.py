@@ -119,10 +119,8 @@ class Survival(OnRiskSets):
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self.sets.bins]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
+        return self.said(
+            "" if shown else "too few records at risk for the noise",
             rows=tuple(row for name, one in shown for row in self._rows(name, one)),
             curves=tuple(one.curve(name, self.confidence) for name, one in shown),
             tests=(log_rank(courses, sigma),) if tested else (),
@@ -136,7 +134,6 @@ class Survival(OnRiskSets):
                     if shown and name not in [one for one, _ in shown]
                 ),
             ),
-            refusal="" if shown else "too few records at risk for the noise",
         )
 
     def _rows(self, name: str, course: _Course) -> list[Estimate]:
