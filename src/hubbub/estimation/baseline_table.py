@@ -111,16 +111,12 @@ class Table(OneSum):
         mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
         group = " of a group" if self.by else ""
         answered = each >= CLEAR * sigma
-        return Expectation(
-            errors=(("share", error), ("mean over range", mean)),
-            sentence=(
-                f"shares{group} known to ±{100 * error:.2g} points and "
-                f"means to ±{100 * mean:.2g} % of their column's range (one standard error)"
-                if answered
-                else f"too few records{group} for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"shares{group} known to ±{100 * error:.2g} points and means to ±{100 * mean:.2g} % of "
+            "their column's range (one standard error)"
         )
+        errors = {"share": error, "mean over range": mean}
+        return self.foretold(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

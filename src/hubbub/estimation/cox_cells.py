@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.estimation.covariates import Patterns
-from hubbub.estimation.effects import Effects, Regression, newton, planned, sandwich
+from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels
 from hubbub.study import Column
@@ -83,7 +83,7 @@ class Cox(HazardRatios, OnRiskSets):
         events = np.full((patterns, bins), each / 3 / bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
         found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
-        return planned(found, sigma, "logarithm of a hazard ratio")
+        return self.planned(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

@@ -82,17 +82,13 @@ class Crosstab(OneSum):
         error = math.sqrt(0.25 / row + (sigma / row) ** 2)
         kept = 1.0 / (1.0 + sigma**2 * self.size / records)
         answered = records >= self._least(sigma)
-        return Expectation(
-            errors=(("records", sigma), ("share of row", error)),
-            sentence=(
-                f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} "
-                f"points (one standard error); the test has {100 * kept:.2g} % of the information "
-                "that it has without noise"
-                if answered
-                else f"too few records for its noise of {sigma:.3g} in a cell: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} points "
+            f"(one standard error); the test has {100 * kept:.2g} % of the information that it has "
+            "without noise"
         )
+        errors = {"records": sigma, "share of row": error}
+        return self.foretold(errors, sigma, told, answered=answered, place=" in a cell")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

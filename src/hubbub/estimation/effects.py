@@ -123,6 +123,19 @@ class Regression(Statistic):
         """What it shows, in one line."""
         return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
+    def planned(self, found: Effects | None, sigma: float, quantity: str) -> Expectation:
+        """What may be said before records are touched, of effects of records that are made up.
+
+        Args:
+            found: None where they could not be found.
+            sigma: standard deviation of the noise.
+            quantity: what an effect is.
+        """
+        error = math.inf if found is None else float(found.errors.max())
+        answered = found is not None and float(found.inflation.max()) <= _MOST_PLANNED
+        told = f"{quantity} known to ±{error:.2g} (one standard error)"
+        return self.foretold({quantity: error}, sigma, told, answered=answered)
+
     def answered(self, found: Effects | None) -> Answer:
         """The answer that effects give, or a refusal where none of them is told."""
         names = self.covariates.names
@@ -193,27 +206,6 @@ def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0)
         values=np.asarray(values[first:]),
         covariance=np.asarray(covariance[first:, first:]),
         sampling=sampling[first:],
-    )
-
-
-def planned(effects: Effects | None, sigma: float, quantity: str) -> Expectation:
-    """What may be said before records are touched, of effects of records that are made up.
-
-    Args:
-        effects: None where they could not be found.
-        sigma: standard deviation of the noise.
-        quantity: what an effect is.
-    """
-    error = math.inf if effects is None else float(effects.errors.max())
-    answered = effects is not None and float(effects.inflation.max()) <= _MOST_PLANNED
-    return Expectation(
-        errors=((quantity, error),),
-        sentence=(
-            f"{quantity} known to ±{error:.2g} (one standard error)"
-            if answered
-            else f"too few records for its noise of {sigma:.3g}: it will be refused"
-        ),
-        answered=answered,
     )
 
 

@@ -73,16 +73,9 @@ class Histogram(OneSum):
         typical = 1.0 / (self.size - 1)
         error = math.sqrt(typical / records + (sigma / records) ** 2)
         answered = records >= CLEAR * sigma * math.sqrt(self.size)
-        return Expectation(
-            errors=(("share", error), ("records", sigma)),
-            sentence=(
-                f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points "
-                "(one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g} in a bin: it will be refused"
-            ),
-            answered=answered,
-        )
+        told = f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points (one standard error)"
+        errors = {"share": error, "records": sigma}
+        return self.foretold(errors, sigma, told, answered=answered, place=" in a bin")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

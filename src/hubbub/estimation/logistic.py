@@ -19,7 +19,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.covariates import Patterns
-from hubbub.estimation.effects import Effects, Regression, newton, planned, sandwich
+from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.statistic import (
     Answer,
@@ -118,7 +118,7 @@ class Logistic(_OddsRatios, OneSum):
         each = max(records, 1.0) / len(self.covariates)
         counts = np.tile([0.75 * each, 0.25 * each], (len(self.covariates), 1))
         found = self._fit(counts, sigma)
-        return planned(found, sigma, "logarithm of an odds ratio")
+        return self.planned(found, sigma, "logarithm of an odds ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

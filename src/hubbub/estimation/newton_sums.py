@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.effects import Effects, Regression, definite, planned, sandwich
+from hubbub.estimation.effects import Effects, Regression, definite, sandwich
 from hubbub.estimation.intervals import caution
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
@@ -128,7 +128,7 @@ class NewtonRegression(Regression, Iterated):
             quantity: what an effect is.
         """
         found = _mean([one] * (ROUNDS - 1), self.first, _CLEAR_PLANNED)
-        return planned(found, sigma, quantity)
+        return self.planned(found, sigma, quantity)
 
     def _together(self, sums: Array, sigma: float) -> Effects | None:
         """The effects that all sums near their root say, None where noise hides them."""

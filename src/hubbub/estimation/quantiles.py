@@ -98,16 +98,12 @@ class Quantiles(OneSum):
         error = math.sqrt(0.25 / records + noise**2)
         unit = error * (self.edges[-1] - self.edges[0]) / 2.4
         answered = records >= CLEAR * sigma * float(np.linalg.norm(totals[-1]))
-        return Expectation(
-            errors=(("probability", error), ("value", unit)),
-            sentence=(
-                f"quantiles known to ±{100 * error:.2g} points of probability, about "
-                f"±{unit:.2g} in the column's unit and never closer than a bin (one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"quantiles known to ±{100 * error:.2g} points of probability, about ±{unit:.2g} in "
+            "the column's unit and never closer than a bin (one standard error)"
         )
+        errors = {"probability": error, "value": unit}
+        return self.foretold(errors, sigma, told, answered=answered)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

@@ -64,6 +64,7 @@ class Survival(OnRiskSets):
 
     kind = "survival"
     importance = 1.0
+    fate = "cut short or refused"
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -94,17 +95,10 @@ class Survival(OnRiskSets):
         error = 0.6 * math.sqrt(variance[0]) if len(variance) else math.inf
         answered = course.length == sets.bins
         group = " of a group" if self.by else ""
-        return Expectation(
-            errors=(("survival at the horizon", error), ("at risk", course.at_risk_errors[0])),
-            sentence=(
-                f"curve{group} known to ±{100 * error:.2g} points at the horizon (one standard "
-                "error)"
-                if answered
-                else f"too few records{group} for its noise of {sigma:.3g}: it will be cut short "
-                "or refused"
-            ),
-            answered=answered,
-        )
+        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        errors = {"survival at the horizon": error, "at risk": course.at_risk_errors[0]}
+        told = f"curve{group} known to {how}"
+        return self.foretold(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.section import Section, key_of
+from hubbub.study.section import Section, is_number, key_of
 from hubbub.study.tabular import Column
 
 Columns = Mapping[str, Column]
@@ -279,10 +278,7 @@ class _AskedKeys:
 
 def _numbers(value: object) -> tuple[float, ...]:
     """A list of finite numbers; empty if it is none."""
-    if not isinstance(value, list) or not all(
-        isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one)
-        for one in value
-    ):
+    if not isinstance(value, list) or not all(map(is_number, value)):
         return ()
     return tuple(float(one) + 0.0 for one in value)
 

@@ -6,7 +6,7 @@ for, and records that are scored leave nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -183,9 +183,13 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
             f"expected a run that trained a model in {folder}, got one of statistics alone; its "
             "answers are in statistics.json"
         )
-    module, shape = _read_model(path, partial(_built, found, path / MODEL, model))
+    shape = _stored_shape(path / MODEL)
+    module = _built(found, path / MODEL, model, shape)
+    learning.load_model(path / MODEL, module)
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
-    return TrainedModel(study=found, module=module, shape=shape, standardisation=standardised)
+    return TrainedModel(
+        study=found, module=module.eval(), shape=shape, standardisation=standardised
+    )
 
 
 def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
@@ -246,25 +250,6 @@ def _study_in(folder: Path) -> Study:
                 "--out named, or go on with hubbub run --resume"
             )
     return Study.load(folder / "study.toml")
-
-
-def _read_model(
-    folder: Path, built: Callable[[tuple[int, ...]], Any]
-) -> tuple[Any, tuple[int, ...]]:
-    """The trained model in a run's folder, and the shape of one record's features.
-
-    Args:
-        folder: of the run.
-        built: makes a module of the model's shapes for records of a shape.
-
-    Raises:
-        ModelError, IntegrityError: as for `load_model`.
-    """
-    path = folder / MODEL
-    shape = _stored_shape(path)
-    model = built(shape)
-    learning.load_model(path, model)
-    return model.eval(), shape
 
 
 def _stored_shape(path: Path) -> tuple[int, ...]:
