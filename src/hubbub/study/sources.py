@@ -29,8 +29,8 @@ from hubbub.study.tabular import (
     Records,
     canonical,
     coded_cells,
+    encode_table,
     read_cells,
-    read_table,
 )
 
 TEST = "test"
@@ -277,16 +277,19 @@ def _from_file(data: Data, party: str, folder: Path) -> Records:
     path = _file_of(data, party)
     if not path:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
+    patient = "" if party == TEST else data.patient
+    named = [*data.targets, *filter(None, [patient]), *(one.name for one in data.features)]
     try:
-        return read_table(
-            folder / path,
+        return encode_table(
+            read_cells(folder / path, named if data.features else ()),
             target=data.target,
             columns=data.features,
             positive=data.positive,
             negative=data.negative,
             classes=data.classes,
-            patient="" if party == TEST else data.patient,
+            patient=patient,
             outcome=data.outcome,
+            origin=Path(path).name,
         )
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

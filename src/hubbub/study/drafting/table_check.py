@@ -106,7 +106,7 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
 
 def _names(table: RawTable, data: Data) -> Iterator[Fault]:
     """Columns that the study names and the file has not."""
-    for name in (*_targets(data), *(column.name for column in data.columns)):
+    for name in (*data.targets, *(column.name for column in data.columns)):
         yield from _absent(table, name)
 
 
@@ -161,7 +161,7 @@ def _plain(table: RawTable, data: Data) -> Iterator[Fault]:
     if data.columns:
         return
     for name in table.header:
-        if name not in _targets(data):
+        if name not in data.targets:
             yield from _rows(table, name, _wrong_number)
 
 
@@ -250,12 +250,6 @@ def _gap(column: Column) -> Flaw | None:
     return Flaw("gap", said, "give it one in data.columns")
 
 
-def _targets(data: Data) -> tuple[str, ...]:
-    """The columns of the target."""
-    target = (data.target,) if data.target else ()
-    return (*target, *(data.outcome.columns if data.outcome else ()))
-
-
 def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     """Cells of the target that a run refuses, and how many lie outside its bounds."""
     outcome = data.outcome
@@ -328,9 +322,7 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield _odd(table, said, remedy)
-    used = [one.name for one in data.columns] or [
-        n for n in table.header if n not in _targets(data)
-    ]
+    used = [one.name for one in data.columns] or [n for n in table.header if n not in data.targets]
     for name in used:
         if name in table.header and is_key(name, [table.column(name)]):
             said = "it looks like a row's key, which tells nothing about others"

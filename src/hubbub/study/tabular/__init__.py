@@ -16,6 +16,5 @@ from hubbub.study.tabular.table import (
     coded_cells,
     encode_inputs,
     encode_table,
-    read_table,
 )
 from hubbub.study.tabular.unit_rows import MOST_PER_PATIENT, UnitRows, unit_rows
