@@ -126,12 +126,7 @@ class Crosstab(OneSum):
 
 
 def chi_square(counts: Array, sigma: float) -> NoisyTest:
-    """The test of independence in a table of noisy counts.
-
-    Args:
-        counts: (rows, columns) with independent noise.
-        sigma: its standard deviation.
-    """
+    """The test of independence in a table (rows, columns) of counts with independent noise."""
     from scipy.special import chdtrc  # which takes long to import
 
     total = counts.sum()

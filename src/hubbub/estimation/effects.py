@@ -54,11 +54,7 @@ class Effects:
         return np.diag(self.covariance) / self.sampling - 1.0
 
     def per(self, unit: Array) -> Effects:
-        """The same effects on another unit of each covariate.
-
-        Args:
-            unit: (q,) what they are multiplied by.
-        """
+        """The same effects on another unit of each covariate: times `unit`, (q,)."""
         return Effects(
             values=self.values * unit,
             covariance=self.covariance * np.outer(unit, unit),
@@ -210,12 +206,7 @@ def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0)
 
 
 def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
-    """A sentence for each effect that is not told.
-
-    Args:
-        names: column and level of each effect.
-        effects: None where none is.
-    """
+    """A sentence for each effect that is not told."""
     if effects is None:
         return ()
     shown = told(effects)

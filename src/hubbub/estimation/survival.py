@@ -303,12 +303,7 @@ class _Compared(NamedTuple):
 
 
 def log_rank(courses: list[_Course], sigma: float) -> NoisyTest:
-    """The test that groups have the same hazard in every bin.
-
-    Args:
-        courses: of at least two groups.
-        sigma: standard deviation of the noise in their sums.
-    """
+    """The test that two groups or more have the same hazard in every bin."""
     from scipy.special import chdtrc  # which takes long to import
 
     found = _compared(courses, sigma)

@@ -142,12 +142,7 @@ class AskedStatistics:
 
 
 def statistics_from(table: Mapping[str, Any], columns: Columns, *, trains: bool) -> AskedStatistics:
-    """The statistics that a table states.
-
-    Args:
-        table: `[statistics]`.
-        columns: those of the records, by name.
-        trains: whether a model is trained, too.
+    """The statistics that the table `[statistics]` states, of these columns.
 
     Raises:
         StudyError: what is asked for is none, or not of these columns.

@@ -88,22 +88,16 @@ def _found(study: Study, party: str, folder: Path) -> Records:
             f"expected data.options that {study.data.source} takes, got {sorted(options)} "
             f"({error}); correct them"
         ) from None
-    found = _asked(study.data.source, source, party, options)
+    found, raised = attempted(partial(source, party, **options))
+    if raised:
+        raise DataError(
+            f"expected {study.data.source} to return the records of {party}, it raised {raised}; "
+            "call it where the records are to see why"
+        )
     if not isinstance(found, Records):
         raise DataError(
             f"expected {study.data.source} to return hubbub.Records, "
             f"got {type(found).__name__}; fix the function"
-        )
-    return found
-
-
-def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[str, Any]) -> object:
-    """What the function gives."""
-    found, raised = attempted(partial(source, party, **options))
-    if raised:
-        raise DataError(
-            f"expected {name} to return the records of {party}, it raised {raised}; call it where "
-            "the records are to see why"
         )
     return found
 

@@ -38,13 +38,7 @@ Law = Callable[[str], Flaw | None]
 
 
 def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
-    """All faults of the files of some silos, or of the test set for "test".
-
-    Args:
-        study: what the files are for; one whose records come from files.
-        names: of the silos.
-        folder: what the study's paths are relative to.
-    """
+    """All faults of the files of some silos, or of the test set for "test"."""
     faults: list[Fault] = []
     tables: list[RawTable] = []
     owned: list[RawTable] = []  # those of silos, where each record is somebody's

@@ -20,8 +20,7 @@ from hubbub.errors import DataError, StudyError
 from hubbub.study.tabular.cells import at_row
 from hubbub.study.tabular.column import Column, canonical, column_features, plain_feature
 from hubbub.study.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
-from hubbub.study.tabular.records import Records
-from hubbub.study.tabular.unit_rows import UnitRows, unit_rows
+from hubbub.study.tabular.records import Records, UnitRows, unit_rows
 
 TWO_CLASSES = ("0", "1")
 Codes = NDArray[np.float64]
