@@ -19,8 +19,7 @@ from hubbub.assurance import Cap, Ledger, load
 from hubbub.cli import main
 from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
 from hubbub.learning.model_file import read_pinned
-from hubbub.network.key_files import identities
-from hubbub.network.roster_files import read_identity, read_roster
+from hubbub.network.key_files import identities, read_identity, read_roster
 from hubbub.study import Standardisation, Study
 from hubbub.study.tabular import read_cells
 from hubbub.training import resume, write_report

@@ -621,7 +621,9 @@ def test_a_link_that_is_not_for_everybody_names_who_signed_it(
     with pytest.raises(ProtocolError, match="expected a link of 32 bytes to everybody") as caught:
         parties.serve(relay, timeouts=HASTY)
     assert caught.value.culprit == "cyn"
-    assert {len(parties.rows(name)) for name in NAMES} == {1}
+    # It stops as soon as the lie is seen: who is slower may not have been asked by then.
+    assert len(parties.rows("cyn")) == 1
+    assert {len(parties.rows(name)) for name in NAMES} <= {0, 1}
 
 
 def test_a_complaint_in_answer_to_a_complaint_is_no_key(

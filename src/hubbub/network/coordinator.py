@@ -113,7 +113,7 @@ class Coordinator:
                 count = len(self.site.roster.parties)
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
-                rounds.ask_again(timeouts.ask_again, timeouts.clock.now)
+                rounds.ask_absent_every(timeouts.ask_again, timeouts.clock.now)
                 return rounds
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
@@ -133,7 +133,7 @@ class Coordinator:
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)
-        return made.made()
+        return made.open_session()
 
     def lost(self, number: int, in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""

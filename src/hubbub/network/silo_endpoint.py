@@ -189,7 +189,7 @@ class SiloEndpoint(Endpoint):
             made = work()
         if call is Call.FINISH:
             self._studies[state.study.id].finished.append(state.session)
-        if call is (Call.SEED if state.membership.terms.joint else Call.MODEL):
+        if call is (Call.SEED if state.membership.terms.needs_joint_seed else Call.MODEL):
             took = time.monotonic() - began
             if self._pace:
                 time.sleep(ceil(took / self._pace) * self._pace - took)

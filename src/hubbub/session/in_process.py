@@ -93,6 +93,10 @@ class LocalPeers(Peers):
             for index, made in begun:
                 yield index, made.result()
 
+    def deliver(self, index: int, frames: Sequence[bytes]) -> bool:
+        """As `Peers.deliver`: who has sent its own opens them at once, and they can be let go."""
+        return self.parties[index].deliver(frames)
+
     def _all_taken(
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
     ) -> Iterable[tuple[int, party.Work | Absent]]:
@@ -286,7 +290,7 @@ def assemble(
         every=every,
         session=session,
         attests=attests(0) if attests else None,
-    ).made()
+    ).open_session()
     return Federation(keys=keys, peers=peers, rounds=rounds)
 
 

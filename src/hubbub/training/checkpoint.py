@@ -159,8 +159,8 @@ def _packed(checkpoint: Checkpoint) -> list[bytes | memoryview]:
         "heads": {name: head.hex() for name, head in checkpoint.heads.items()},
         "scalars": sorted(name for name, value in state.optimizer.items() if np.ndim(value) == 0),
     }
-    if state.owed:
-        said["owed"] = state.owed
+    if state.row_due:
+        said["owed"] = state.row_due
     header: dict[str, Any] = {"__metadata__": {_SAID: json.dumps(said)}}
     pieces: list[bytes | memoryview] = []
     place = 0
@@ -194,7 +194,7 @@ def _unpacked(path: Path, content: bytes) -> Checkpoint:
             parameters=arrays[_PARAMETERS],
             optimizer=optimizer,
             rows=tuple(said["rows"]),
-            owed=int(said.get("owed", 0)),
+            row_due=int(said.get("owed", 0)),
         )
         heads = {name: bytes.fromhex(head) for name, head in said["heads"].items()}
         return Checkpoint(state=state, heads=heads)

@@ -289,7 +289,7 @@ class PreparedStudy:
         learning.load_parameters(self.model, parameters)
         return self.model
 
-    def apart(self) -> PreparedStudy:
+    def with_own_model(self) -> PreparedStudy:
         """The same with a model of its own, so that it can be evaluated beside a step."""
         return self if self.test is None else replace(self, model=copy.deepcopy(self.model))
 

@@ -4,6 +4,7 @@ They do no I/O, read no clock and draw no global randomness; whoever runs them c
 """
 
 from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.attempt_order import Attendance
 from hubbub.protocol.round.batch_rows import (
     EMPTY,
     Groups,
@@ -17,7 +18,6 @@ from hubbub.protocol.round.batch_rows import (
     poisson_rows,
 )
 from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.decoding import decoded
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import (
     LAYERS,
@@ -27,5 +27,9 @@ from hubbub.protocol.round.projected_sum import (
     draw_of,
     projection_of,
 )
-from hubbub.protocol.round.round_parameters import Attendance, Parameters, RoundParameters
+from hubbub.protocol.round.round_parameters import (
+    Parameters,
+    RoundParameters,
+    decoded,
+)
 from hubbub.protocol.round.silo import Charge, Silo

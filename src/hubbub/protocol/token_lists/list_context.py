@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hubbub.errors import ProtocolError
+from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
     EVERYBODY,
     SIGNATURE_BYTES,
@@ -56,6 +56,17 @@ class ListContext:
     study: bytes
     session: bytes
     number: int
+
+    def __post_init__(self) -> None:
+        if (len(self.study), len(self.session)) != (32, 16) or not 0 <= self.number < 1 << 32:
+            raise StudyError(
+                "expected a study id of 32 bytes, a session of 16 and a number from 0 to 2^32 - 1, "
+                f"got {len(self.study)}, {len(self.session)} and {self.number}"
+            )
+
+    def parse(self, data: bytes) -> Frame:
+        """A verified frame of the list's session."""
+        return parse(data, self.roster, study=self.study, session=self.session)
 
     def frame(self, keys: Keys, sender: int, tag: Tag, step: int, payload: bytes) -> bytes:
         """A signed frame to everybody."""
@@ -107,7 +118,7 @@ class ListContext:
 
     def _expected(self, data: bytes, tag: Tag, step: int, senders: Iterable[int]) -> Frame:
         """A frame that belongs here; a true one that does not was carried here by the relay."""
-        frame = parse(data, self.roster, study=self.study, session=self.session)
+        frame = self.parse(data)
         if frame.tag is not tag or (frame.round, frame.attempt) != (self.number, step):
             raise ProtocolError(
                 f"expected a {tag.name} for step {step} of list {self.number}, got a "
@@ -127,7 +138,7 @@ class ListContext:
         Raises:
             ProtocolError: it is no such thing; the relay brought it.
         """
-        frame = parse(data, self.roster, study=self.study, session=self.session)
+        frame = self.parse(data)
         if (
             frame.tag is not Tag.MIX_COMPLAINT
             or frame.round != self.number
