@@ -62,13 +62,7 @@ class Effects:
         )
 
     def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
-        """Estimates with intervals and tests, of those effects that are told.
-
-        Args:
-            names: column and level of each effect.
-            ratio: what exp(effect) is; empty where the effect itself is told.
-            confidence: of the intervals.
-        """
+        """Estimates of those effects that are told; `ratio` says what exp(effect) is."""
         z, shown = normal_quantile(confidence), _exp if ratio else float
         return tuple(
             Estimate(
@@ -120,13 +114,7 @@ class Regression(Statistic):
         return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
     def planned(self, found: Effects | None, sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, of effects of records that are made up.
-
-        Args:
-            found: None where they could not be found.
-            sigma: standard deviation of the noise.
-            quantity: what an effect is.
-        """
+        """What may be said before records are touched, of `found` in records that are made up."""
         error = math.inf if found is None else float(found.errors.max())
         answered = found is not None and float(found.inflation.max()) <= _MOST_PLANNED
         told = f"{quantity} known to ±{error:.2g} (one standard error)"

@@ -120,13 +120,7 @@ class NewtonRegression(Regression, Iterated):
         return self.answered(found and found.per(self.covariates.per_unit))
 
     def foreseen(self, one: Scored, sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, if all sums but the first say this.
-
-        Args:
-            one: made up, at its root.
-            sigma: standard deviation of the noise in a sum.
-            quantity: what an effect is.
-        """
+        """What may be said before records are touched, if all sums but the first say this."""
         found = _mean([one] * (ROUNDS - 1), self.first, _CLEAR_PLANNED)
         return self.planned(found, sigma, quantity)
 

@@ -170,7 +170,6 @@ def carried_out(
                     audit=audit,
                 )
             )
-        if folder is not None:
             folder.begin(_heads(study, books))
         return _finished(setting, baseline, progress, notice, books, folder, None)
 
