@@ -5,17 +5,6 @@ them. What a block is and how an answer is read from it is in one file per kind.
 silos, budgets or a network: it stands on the study's columns alone.
 """
 
-from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
-from hubbub.estimation.baseline_table import Table
-from hubbub.estimation.cox_cells import Cox
-from hubbub.estimation.cox_newton import NewtonCox, cox
-from hubbub.estimation.crosstab import Crosstab
-from hubbub.estimation.histogram import Histogram
-from hubbub.estimation.levels import Cells, Levels
-from hubbub.estimation.linear import Linear
-from hubbub.estimation.logistic_cells import Logistic
-from hubbub.estimation.logistic_newton import NewtonLogistic, logistic
-from hubbub.estimation.quantiles import Quantiles
-from hubbub.estimation.stacking import Stacked, stack
-from hubbub.estimation.statistic import Iterated, OneSum, Parameters, Statistic
-from hubbub.estimation.survival import Survival
+from hubbub import on_first_use
+
+__getattr__ = on_first_use(__name__)

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
     EVERYBODY,
+    LINK_BYTES,
     Frame,
     Keys,
     Roster,
@@ -33,7 +34,6 @@ from hubbub.protocol.primitives import (
     parse,
 )
 
-LINK_BYTES = 32
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.
 _STRIDE = 1024
