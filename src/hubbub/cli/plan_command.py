@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hubbub import estimation
 from hubbub.cli.output import add_command, emit, number, say, table
-from hubbub.estimation import Expectation
 from hubbub.planning import Plan, as_table, expected_answers, plan
 from hubbub.study import Study
 
@@ -134,7 +134,7 @@ def _show_expected(made: Plan) -> None:
     table("Statistics, before any record is touched", _HEAD, rows, texts=len(_HEAD))
 
 
-def _foreseen(expected: Expectation | None) -> tuple[str, str]:
+def _foreseen(expected: estimation.Expectation | None) -> tuple[str, str]:
     """Whether something will be answered, and how well."""
     if expected is None:
         return "not known", "state data.records, the public number of records"
