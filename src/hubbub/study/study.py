@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -343,7 +344,7 @@ class Study:
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
-    @property
+    @cached_property
     def id(self) -> bytes:
         """SHA-256 of the canonical form, 32 bytes."""
         return hashlib.sha256(self.canonical).digest()
