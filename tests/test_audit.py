@@ -18,10 +18,9 @@ from hubbub.assurance.audit import canaries as canaries_module
 from hubbub.assurance.audit import canary_audit, canary_runs
 from hubbub.assurance.audit.canaries import Canaries
 from hubbub.assurance.audit.canary_runs import AuditRun, played
-from hubbub.assurance.audit.foreseen import Foreseen
+from hubbub.assurance.audit.foreseen import Foreseen, joint_part, size_of
 from hubbub.assurance.audit.messages import of_lists
-from hubbub.assurance.audit.scores import losses, scores_of
-from hubbub.assurance.audit.size import joint_part, size_of
+from hubbub.assurance.audit.scores import scores_of
 from hubbub.assurance.evidence import Choice, Seen, choosing_runs, epsilon_shown
 from hubbub.cli import main
 from hubbub.errors import StudyError
@@ -156,6 +155,11 @@ def size_for(changed: dict[str, Any]) -> dict[str, int]:
     if "without-replacement" in lines:
         return {"runs": 2, "canaries": 60}
     return {"runs": 8, "canaries": 200} if "projection" in lines else {"runs": 6, "canaries": 2000}
+
+
+def losses(seen: Any, noise: float, rate: float, *, exchanged: bool) -> Any:
+    """The privacy loss of each coordinate of one step's sum."""
+    return scores_of(seen[None], noise, rate, exchanged=exchanged)
 
 
 @pytest.mark.parametrize(
@@ -399,12 +403,11 @@ def test_most_of_an_epsilon_is_shown_by_what_a_sound_study_has(epsilon: float) -
     """By scores drawn from the pairs of the account, as many as an audit judges at least."""
     asked = study(epsilon=epsilon, steps=60, sampling="sample_rate = 0.05")
     made, generator, count = hubbub.plan(asked), np.random.default_rng(11), 20_000
-    choice = Choice(asked, made.stated.noise_multiplier, 0.95)
     coins = generator.random(count) < 0.5
     batch = (generator.random((60, count)) < 0.05) & coins
     seen = batch + made.stated.noise_multiplier * generator.standard_normal((60, count))
     scores = scores_of(seen, made.stated.noise_multiplier, 0.05, exchanged=False)
-    best = Foreseen(made, 10_000, choice).best(count)
+    best = Foreseen(made, 10_000, 0.95).best(count)
     rates = rates_of(best.rule, Trials(scores=scores, coins=coins))
     assert 0.6 * epsilon < epsilon_shown(asked, rates, 0.95) <= epsilon
 
@@ -477,7 +480,7 @@ def test_an_audit_is_as_large_as_its_study_lets_it_be() -> None:
 def test_small_epsilons_get_as_many_canaries_as_show_most_of_them() -> None:
     made = hubbub.plan(study(**CORRELATED | {"epsilon": 0.2}))
     runs, canaries = size_of(made, None, None, 0.95)
-    foreseen = Foreseen(made, canaries, Choice(made.study, made.stated.noise_multiplier, 0.95))
+    foreseen = Foreseen(made, canaries, 0.95)
     shares = [foreseen.share((one - choosing_runs(one)) * canaries) for one in (3, runs - 1, runs)]
     assert shares[0] < shares[1] < 0.9 <= shares[2]
 
@@ -487,8 +490,7 @@ def test_canaries_show_what_is_foreseen(kind: str) -> None:
     """The first kind of scores has the rates of the account's own curve where it is tight (P18)."""
     made = hubbub.plan(study(**(KINDS | PROJECTED | {"correlated": CORRELATED})[kind]))
     count = 200 if kind == "by layers" else 3000
-    choice = Choice(made.study, made.stated.noise_multiplier, 0.95)
-    expected = Foreseen(made, count, choice).best(20_000)
+    expected = Foreseen(made, count, 0.95).best(20_000)
     seen = [played(made, count, 0, lambda _: None) for _ in range(2)]
     found = rates_of(expected.rule, canary_audit._joined(seen, 0))
     for rate, many, of in (
@@ -696,7 +698,7 @@ def test_other_releases_do_not_cover_for_the_trainings_sums(
 def test_a_canary_is_one_coordinate_of_the_clipping_norm() -> None:
     made = hubbub.plan(study(relation="substitute", silos=4, colluders=1))
     canaries = Canaries.tossed(made, 9)
-    tasks = canaries.tasks(made.shares)
+    tasks = canaries.tasks()
     sums = [
         task.clipped_sum(np.zeros(9, dtype=np.float32), np.arange(task.count)) for task in tasks
     ]

@@ -24,10 +24,10 @@ from benchmarks.network.accounts import Books
 from hubbub import Records
 from hubbub.cli.main import main
 from hubbub.network.demo import DemoConsortium
+from hubbub.network.key_files import read_roster
 from hubbub.network.nats.server import PROCESS_ID
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.party_process import PartyProcess
-from hubbub.network.roster_files import read_roster
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.study import Study
 

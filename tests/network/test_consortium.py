@@ -11,7 +11,7 @@ import pytest
 from hubbub.assurance.audit import audit
 from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.evidence_file import with_signature
-from hubbub.assurance.transcript.header import plain_roster
+from hubbub.assurance.transcript import plain_roster
 from hubbub.assurance.verification import checking
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import StudyError

@@ -8,10 +8,12 @@ import random
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -566,6 +568,38 @@ def test_a_transport_is_closed_also_where_the_thread_ends_before_its_client() ->
 
     asyncio.run(live())
     assert closed == [True]
+
+
+def test_a_transport_is_closed_also_where_tls_begins_over_a_lost_connection() -> None:
+    from nats.aio.transport import TcpTransport
+
+    async def live() -> Any:
+        listener = socket.create_server(("127.0.0.1", 0))
+        transport = TcpTransport()
+        host, port = listener.getsockname()
+        await transport.connect(SimpleNamespace(hostname=host, port=port), 1024, 10)
+        theirs = listener.accept()[0]
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        listener.close()
+        bare = transport._bare_io_writer.transport
+        while bare.get_protocol() is not None:  # until the loop knows of the reset
+            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            await transport.connect_tls("relay", ssl.create_default_context(), 1024, 0.05)
+        over_tls = bare.get_protocol()._get_app_transport()
+
+        class Client:
+            _transport = transport
+
+            async def close(self) -> None:
+                transport.close()
+
+        Line._abandon(cast(Line, SimpleNamespace(_closing=set())), Client())
+        await asyncio.sleep(0.01)
+        return over_tls
+
+    assert asyncio.run(live()).is_closing()
 
 
 # URLs ------------------------------------------------------------------------------------------

@@ -20,11 +20,10 @@ import pytest
 from hubbub import learning
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
-from hubbub.network import node_endpoint
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.planning import Plan, exposure, mechanism_of, plan
+from hubbub.planning import exposure, mechanism_of
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import Silo, decoded
 from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
@@ -39,7 +38,6 @@ from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
 from hubbub.study import Study
 from hubbub.study.tabular import Records
-from hubbub.training import prepared_study
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
 from network.lines import over_nats
@@ -98,23 +96,14 @@ def joint(tokens: str = "per-step", nodes: int = 0, **changes: Any) -> dict[str,
     return made
 
 
-_PLANS: dict[Any, Plan] = {}
-
-
-def planned(study: Study, dimension: int | None = None) -> Plan:
-    """The plan, made once for all studies that differ in their roster only."""
-    key = (study.training, study.privacy, replace(study.parties, roster=""), study.data)
-    if key not in _PLANS:
-        _PLANS[key] = plan(study, dimension=dimension)
-    return replace(_PLANS[key], study=study)
+def stated_alone(study: Study) -> list[int]:
+    return [study.parties.colluders]
 
 
 @pytest.fixture(autouse=True)
 def cheap_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One adversary is enough, and everybody comes to the same plan."""
-    monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
-    monkeypatch.setattr(prepared_study, "plan_study", planned)
-    monkeypatch.setattr(node_endpoint, "plan", planned)
+    """One adversary is enough."""
+    monkeypatch.setattr(exposure, "_curve", stated_alone)
 
 
 @dataclass
@@ -621,7 +610,9 @@ def test_a_link_that_is_not_for_everybody_names_who_signed_it(
     with pytest.raises(ProtocolError, match="expected a link of 32 bytes to everybody") as caught:
         parties.serve(relay, timeouts=HASTY)
     assert caught.value.culprit == "cyn"
-    assert {len(parties.rows(name)) for name in NAMES} == {1}
+    # It stops as soon as the lie is seen: who is slower may not have been asked by then.
+    assert len(parties.rows("cyn")) == 1
+    assert {len(parties.rows(name)) for name in NAMES} <= {0, 1}
 
 
 def test_a_complaint_in_answer_to_a_complaint_is_no_key(

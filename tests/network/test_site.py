@@ -16,7 +16,14 @@ from hubbub.errors import StudyError, UserError
 from hubbub.network import party_folder as site
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import read_answer
-from hubbub.network.key_files import identities, roster_of, roster_toml
+from hubbub.network.key_files import (
+    check_roster,
+    identities,
+    read_identity,
+    read_roster,
+    roster_of,
+    roster_toml,
+)
 from hubbub.network.party_folder import (
     APPROVED,
     IDENTITY,
@@ -24,7 +31,6 @@ from hubbub.network.party_folder import (
     ROSTER,
     PartyFolder,
 )
-from hubbub.network.roster_files import check_roster, read_identity, read_roster
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.primitives.identity import Roster

@@ -22,7 +22,7 @@ from hubbub.protocol.primitives.identity import (
     identity_of,
     plain_identity,
 )
-from hubbub.study.names import is_reserved
+from hubbub.study.parties import is_reserved
 from protocol.parties import fixed_keys, sessions_of, world
 
 W = world(nodes=1)

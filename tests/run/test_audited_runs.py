@@ -26,7 +26,7 @@ from hubbub.assurance.evidence.claims import check
 from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import load, with_signature
 from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, SIGNED, Finding
-from hubbub.assurance.transcript.header import plain_roster, roster_of
+from hubbub.assurance.transcript import plain_roster, roster_of
 from hubbub.assurance.verification.checking import verify
 from hubbub.cli import main
 from hubbub.disk import write_text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -116,14 +117,8 @@ def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
 
 def _expected_to_dict(made: Plan) -> dict[str, Any]:
     """What is expected of each statistic, as plain values."""
-    return {
-        name: {
-            "errors": dict(one.errors),
-            "sentence": one.sentence,
-            "answered": one.answered,
-        }
-        for name, one in expected_answers(made).items()
-    }
+    expected = expected_answers(made).items()
+    return {name: {**asdict(one), "errors": dict(one.errors)} for name, one in expected}
 
 
 def _show_expected(made: Plan) -> None:

@@ -1,10 +1,3 @@
-from hubbub.estimation.answer import (
-    Answer as Answer,
-    Curve as Curve,
-    Estimate as Estimate,
-    Expectation as Expectation,
-    NoisyTest as NoisyTest,
-)
 from hubbub.estimation.baseline_table import (
     Table as Table,
 )
@@ -12,7 +5,6 @@ from hubbub.estimation.cox_cells import (
     Cox as Cox,
 )
 from hubbub.estimation.cox_newton import (
-    NewtonCox as NewtonCox,
     cox as cox,
 )
 from hubbub.estimation.crosstab import (
@@ -21,18 +13,11 @@ from hubbub.estimation.crosstab import (
 from hubbub.estimation.histogram import (
     Histogram as Histogram,
 )
-from hubbub.estimation.levels import (
-    Cells as Cells,
-    Levels as Levels,
-)
 from hubbub.estimation.linear import (
     Linear as Linear,
 )
-from hubbub.estimation.logistic_cells import (
+from hubbub.estimation.logistic_regression import (
     Logistic as Logistic,
-)
-from hubbub.estimation.logistic_newton import (
-    NewtonLogistic as NewtonLogistic,
     logistic as logistic,
 )
 from hubbub.estimation.quantiles import (
@@ -43,10 +28,12 @@ from hubbub.estimation.stacking import (
     stack as stack,
 )
 from hubbub.estimation.statistic import (
+    Answer as Answer,
+    Expectation as Expectation,
     Iterated as Iterated,
+    Levels as Levels,
     OneSum as OneSum,
     Parameters as Parameters,
-    Statistic as Statistic,
 )
 from hubbub.estimation.survival import (
     Survival as Survival,

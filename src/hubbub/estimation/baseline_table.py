@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import (
     CLEAR,
     at,
@@ -26,19 +25,30 @@ from hubbub.estimation.intervals import (
     ratio_interval,
     share,
 )
-from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot, scaled
+from hubbub.estimation.statistic import (
+    MISSING,
+    TOO_FEW,
+    Answer,
+    Array,
+    Cells,
+    Estimate,
+    Expectation,
+    Levels,
+    OneSum,
+    one_hot,
+    scaled,
+)
 from hubbub.study import Column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(OneSum):
     """Table 1 of a study: a column of numbers for all records or for each group.
 
     Args:
         columns: what is described, at least one.
         by: classes of the column that divides records into groups; records without it are left out.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: no column, or the column of the groups among them.
@@ -46,8 +56,6 @@ class Table:
 
     columns: tuple[Column, ...]
     by: Levels | None = None
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "table"
     importance = 0.8
@@ -103,16 +111,12 @@ class Table:
         mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
         group = " of a group" if self.by else ""
         answered = each >= CLEAR * sigma
-        return Expectation(
-            errors=(("share", error), ("mean over range", mean)),
-            sentence=(
-                f"shares{group} known to ±{100 * error:.2g} points and "
-                f"means to ±{100 * mean:.2g} % of their column's range (one standard error)"
-                if answered
-                else f"too few records{group} for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"shares{group} known to ±{100 * error:.2g} points and means to ±{100 * mean:.2g} % of "
+            "their column's range (one standard error)"
         )
+        errors = {"share": error, "mean over range": mean}
+        return self.foretold(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
@@ -124,14 +128,8 @@ class Table:
             else:
                 wider = float(caution(block[:1] / sigma - CLEAR)[0])
                 rows += _Described(self, group, block, sigma * wider).rows()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=tuple(rows),
-            notes=tuple(f"too few records of {group} for the noise" for group in refused if rows),
-            refusal="" if rows else "too few records for the noise",
-        )
+        notes = tuple(f"too few records of {group} for the noise" for group in refused if rows)
+        return self.said("" if rows else TOO_FEW, rows=tuple(rows), notes=notes)
 
     @property
     def _groups(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Covariates of regressions, numbers among them: what they are in a record's vector.
+"""Covariates of regressions: what they are in a record's vector.
 
 A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the first, which the
-others are compared with.
+others are compared with. Where there are no numbers, every combination of classes is a pattern.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.levels import Array, Cells, Levels, one_hot, scaled
+from hubbub.estimation.statistic import Array, Cells, Levels, one_hot, scaled
 from hubbub.study import Column
+
+PER_UNIT = "per unit"  # what an effect of a number compares
+_MOST = 200  # patterns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ class Covariates:
         found: list[tuple[str, str]] = []
         for one in self.on:
             if isinstance(one, Column):
-                found.append((one.name, "per unit"))
+                found.append((one.name, PER_UNIT))
             else:
                 first, *others = one.names
                 found += [(one.column.name, f"{name} against {first}") for name in others]
@@ -70,7 +74,7 @@ class Covariates:
     @property
     def number(self) -> tuple[bool, ...]:
         """Whether each component but the constant is a number."""
-        return tuple(level == "per unit" for _, level in self.names)
+        return tuple(level == PER_UNIT for _, level in self.names)
 
     @property
     def column(self) -> tuple[int, ...]:
@@ -124,6 +128,49 @@ class Covariates:
         """(n, width) components, nan in what belongs to a missing cell."""
         blocks = [_block(cells, one) for one in self.on]
         return np.column_stack([np.ones(len(blocks[0])), *blocks])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patterns(Covariates):
+    """All combinations of classes of some columns.
+
+    Args:
+        on: the classes of each column, at least one.
+
+    Raises:
+        StudyError: no column, one of them twice, or too many combinations.
+    """
+
+    on: tuple[Levels, ...]
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be told apart."""
+        super().__post_init__()
+        if len(self) > _MOST:
+            raise StudyError(
+                f"expected at most {_MOST} combinations of classes, found {len(self)}; use fewer "
+                "columns or classes"
+            )
+
+    def __len__(self) -> int:
+        return math.prod(len(levels) for levels in self.on)
+
+    def places(self, cells: Cells) -> NDArray[np.int64]:
+        """(n,) the number of each record's pattern, -1 where a covariate is missing."""
+        columns = [levels.places(cells) for levels in self.on]
+        place = np.zeros_like(columns[0])
+        for levels, column in zip(self.on, columns, strict=True):
+            place = place * len(levels) + column
+        return np.where(np.min(columns, axis=0) < 0, -1, place)
+
+    @property
+    def table(self) -> Array:
+        """(patterns, components) of 0 and 1, without the constant."""
+        grid = np.indices([len(levels) for levels in self.on]).reshape(len(self.on), -1)
+        blocks = [
+            np.eye(len(levels))[column][:, 1:] for levels, column in zip(self.on, grid, strict=True)
+        ]
+        return np.hstack(blocks)
 
 
 def _column(one: Levels | Column) -> Column:

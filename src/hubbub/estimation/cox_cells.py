@@ -14,28 +14,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.effects import Effects, answer_of, newton, planned, sandwich
-from hubbub.estimation.levels import Array, Cells, Levels
-from hubbub.estimation.patterns import Patterns
+from hubbub.estimation.covariates import Patterns
+from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels
 from hubbub.study import Column
 
-LEFT_OUT = "records that lack time, event or a covariate are left out"
 _POWER = 0.45
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cox(OnRiskSets):
-    """Hazard ratios between classes; records that lack time, event or a covariate are left out.
+class HazardRatios(Regression):
+    """What both ways have in common; records that lack time, event or a covariate are left out.
 
     Args:
         time: a numeric column: how long a record was followed.
         event: a column of two categories, of which the second is the event.
         edges: increasing edges of the bins in the unit of the time, the horizon last.
-        on: the covariates, each with its classes; the first of them is compared with.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: a grid, an event or covariates that are none.
@@ -44,11 +41,23 @@ class Cox(OnRiskSets):
     time: Column
     event: Column
     edges: tuple[float, ...]
-    on: tuple[Levels, ...]
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "cox"
+    ratio = "hazard ratio"
+    note = "records that lack time, event or a covariate are left out"
+
+    @property
+    def explained(self) -> str:
+        """The names of its event and its time."""
+        return f"{self.event.name} over {self.time.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cox(HazardRatios, OnRiskSets):
+    """Hazard ratios between classes, from one sum; all covariates have classes."""
+
+    on: tuple[Levels, ...]
+
     importance = 0.1
 
     def __post_init__(self) -> None:
@@ -56,38 +65,31 @@ class Cox(OnRiskSets):
         _ = self.sets
 
     @property
-    def title(self) -> str:
-        """What it shows, in one line."""
-        names = ", ".join(levels.column.name for levels in self.on)
-        return f"Cox regression of {self.event.name} over {self.time.name} on {names}"
+    def covariates(self) -> Patterns:
+        """Its covariates, of which each combination is a group."""
+        return Patterns(on=self.on)
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        return self.sets.encode(cells, self._patterns.places(cells))
+        return self.sets.encode(cells, self.covariates.places(cells))
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
         As if all patterns were alike, a third had the event and a third left before the horizon.
         """
-        bins, patterns = self.sets.bins, len(self._patterns)
+        bins, patterns = self.sets.bins, len(self.covariates)
         each = max(records / patterns, 1.0)
         events = np.full((patterns, bins), each / 3 / bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
         found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
-        return planned(found, sigma, "logarithm of a hazard ratio")
+        return self.planned(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(len(self._patterns), self.sets.width)
+        blocks = sums.reshape(len(self.covariates), self.sets.width)
         events, at_risk = blocks @ self.sets.events.T, blocks @ self.sets.at_risk[:-1].T
-        found = _Score(self, events, at_risk, sigma).fit()
-        names = self._patterns.names
-        return answer_of(self, found, names, ["hazard ratio"] * len(names), LEFT_OUT)
-
-    @property
-    def _patterns(self) -> Patterns:
-        return Patterns(on=self.on)
+        return self.answered(_Score(self, events, at_risk, sigma).fit())
 
     @property
     def sets(self) -> RiskSets:
@@ -96,7 +98,7 @@ class Cox(OnRiskSets):
             time=self.time,
             event=self.event,
             edges=self.edges,
-            groups=len(self._patterns),
+            groups=len(self.covariates),
             power=_POWER,
         )
 
@@ -105,7 +107,7 @@ class _Score:
     """The partial likelihood of noisy events and numbers at risk, (patterns, bins) each."""
 
     def __init__(self, asked: Cox, events: Array, at_risk: Array, sigma: float) -> None:
-        self.sets, self._design = asked.sets, asked._patterns.design  # noqa: SLF001
+        self.sets, self._design = asked.sets, asked.covariates.table
         self._events, self._exposed = events, at_risk - events / 2
         self._sigma = sigma
         self._total = events.sum(axis=0)

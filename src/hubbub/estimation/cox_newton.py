@@ -18,20 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.covariates import Covariates
-from hubbub.estimation.cox_cells import LEFT_OUT, Cox
-from hubbub.estimation.effects import answer_of
-from hubbub.estimation.levels import Array, Cells, Levels
-from hubbub.estimation.newton_sums import (
-    ROUNDS,
-    Scored,
-    Triangle,
-    foreseen,
-    together,
-)
+from hubbub.estimation.cox_cells import Cox, HazardRatios
+from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.risk_sets import RiskSets
-from hubbub.estimation.statistic import Parameters
+from hubbub.estimation.statistic import Array, Cells, Expectation, Levels, Parameters
 from hubbub.study import Column
 
 # What parts of a record are multiplied by, the score's own being 1: that of the hazards, and those
@@ -44,10 +34,6 @@ _STOPS = 0.25 * 1.12 ** np.arange(26)  # that may follow
 _KEPT = 0.97  # of the events: with fewer, ratios that change would be those of earlier times
 _LEAST, _LARGEST = 0.1, 8.0
 _PIECES = 4
-_NOTE = (
-    f"{LEFT_OUT}; who is at high risk may be followed for less long: "
-    "a few of the latest events may not count"
-)
 _ROOM = 1e-3  # by which the first sum's hazards stay below the stop
 
 
@@ -56,69 +42,38 @@ def cox(
     event: Column,
     edges: tuple[float, ...],
     on: tuple[Levels | Column, ...],
-    *,
-    weight: float = 1.0,
-    confidence: float = 0.95,
+    **more: float,
 ) -> Cox | NewtonCox:
     """A Cox regression: one sum where all covariates are classes, else a few Newton sums.
 
     Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        time, event, edges, on, more: the fields of `HazardRatios`.
 
     Raises:
         StudyError: a grid, an event or covariates that are none.
     """
     classes = tuple(one for one in on if isinstance(one, Levels))
-    more = {"weight": weight, "confidence": confidence}
     if len(classes) == len(on):
         return Cox(time=time, event=event, edges=edges, on=classes, **more)
     return NewtonCox(time=time, event=event, edges=edges, on=on, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewtonCox:
-    """Hazard ratios per unit and between classes; incomplete records are left out.
+class NewtonCox(HazardRatios, NewtonRegression):
+    """Hazard ratios per unit and between classes, from a few sums."""
 
-    Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
-    """
-
-    time: Column
-    event: Column
-    edges: tuple[float, ...]
-    on: tuple[Levels | Column, ...]
-    weight: float = 1.0
-    confidence: float = 0.95
-
-    kind = "cox"
     importance = 0.2
-    rounds = ROUNDS
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = 2.0
+    note = (
+        f"{HazardRatios.note}; who is at high risk may be followed for less long: "
+        "a few of the latest events may not count"
+    )
 
     def __post_init__(self) -> None:
         """Refuses a grid, an event or covariates that are none."""
-        _ = self._sets, self._covariates
-
-    @property
-    def title(self) -> str:
-        """What it shows, in one line."""
-        return (
-            f"Cox regression of {self.event.name} over {self.time.name} on {self._covariates.title}"
-        )
+        _ = self._sets
+        super().__post_init__()
 
     @property
     def size(self) -> int:
@@ -136,7 +91,7 @@ class NewtonCox:
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
         """The blocks of n records at these parameters, (n, size)."""
         at = self._at(parameters)
-        x = self._covariates.design(cells)[:, 1:]
+        x = self.covariates.design(cells)[:, 1:]
         event, present = self._sets.followed(cells)
         known = ~np.isnan(x).any(axis=1, keepdims=True)
         x = np.where(known, x, 0.0)
@@ -182,7 +137,7 @@ class NewtonCox:
         shrunk = np.maximum(read.events, 0.0) + read.noise * read.ratio
         ratios = shrunk / (np.maximum(read.gathered, 0.0) + read.noise)
         shift = at.radius * read.cross.sum(axis=0) / read.total
-        centre = self._covariates.inside(at.centre + shift)
+        centre = self.covariates.inside(at.centre + shift)
         hazards = at.hazards + np.log(ratios) - step @ centre
         effects = at.effects + step
         stop = at.stop
@@ -199,10 +154,10 @@ class NewtonCox:
         range and a mean beside its middle, all classes were alike and a third of records had the
         event.
         """
-        means, moments = self._means, self._covariates.moments[1:, 1:]
-        unit = self._covariates.radius(means + 0.25 * np.array(self._covariates.number))
+        means, moments = self._means, self.covariates.moments[1:, 1:]
+        unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
         length = _length(_PLANNED)
-        return foreseen(
+        return self.foreseen(
             Scored(
                 at=0.0 * means,
                 score=0.0 * means,
@@ -213,13 +168,6 @@ class NewtonCox:
             sigma,
             "logarithm of a hazard ratio over half of a column's range",
         )
-
-    def answer_from(self, sums: Array, sigma: float) -> Answer:
-        """The answer from all noisy sums, (rounds, size)."""
-        found = together(self, sums, sigma)
-        names = self._covariates.names
-        per_unit = found and found.per(self._covariates.per_unit)
-        return answer_of(self, per_unit, names, ["hazard ratio"] * len(names), _NOTE)
 
     def _stop(self, gathered: Array, risks: float, events: Array) -> float:
         """The least stop that comes after almost all events, whatever the noise.
@@ -244,9 +192,9 @@ class NewtonCox:
         effects, hazards, centre, stop = np.split(
             np.clip(whole, -50.0, 50.0), np.cumsum([self.width, self._bins, self.width])
         )
-        inside = self._covariates.inside(centre)
+        inside = self.covariates.inside(centre)
         bound = min(max(float(stop[0]), _LEAST), _LARGEST)
-        radius = self._covariates.radius(inside)
+        radius = self.covariates.radius(inside)
         return _At(effects, hazards, inside, bound, radius, _length(bound), _share(bound))
 
     def _read(self, sums: Array, sigma: float, at: _At) -> _Read:
@@ -273,13 +221,9 @@ class NewtonCox:
         return RiskSets(time=self.time, event=self.event, edges=self.edges)
 
     @property
-    def _covariates(self) -> Covariates:
-        return Covariates(on=self.on)
-
-    @property
     def _means(self) -> Array:
         """(q,) guessed."""
-        return self._covariates.moments[0, 1:]
+        return self.covariates.moments[0, 1:]
 
     @property
     def _bins(self) -> int:
@@ -288,7 +232,7 @@ class NewtonCox:
     @property
     def width(self) -> int:
         """How many effects there are."""
-        return self._covariates.width - 1
+        return self.covariates.width - 1
 
     @property
     def _triangle(self) -> Triangle:

@@ -8,15 +8,17 @@ that of sampling: beyond, the information itself is not known well enough for an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Estimate, Expectation
+from hubbub.estimation.covariates import PER_UNIT, Covariates
 from hubbub.estimation.intervals import caution, normal_quantile
-from hubbub.estimation.levels import Array
+from hubbub.estimation.statistic import Answer, Array, Estimate, Expectation, Levels, Statistic
+from hubbub.study import Column
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
 # told, and with which it is planned, as if all classes were alike, which they never are.
@@ -52,34 +54,21 @@ class Effects:
         return np.diag(self.covariance) / self.sampling - 1.0
 
     def per(self, unit: Array) -> Effects:
-        """The same effects on another unit of each covariate.
-
-        Args:
-            unit: (q,) what they are multiplied by.
-        """
+        """The same effects on another unit of each covariate: times `unit`, (q,)."""
         return Effects(
             values=self.values * unit,
             covariance=self.covariance * np.outer(unit, unit),
             sampling=self.sampling * unit**2,
         )
 
-    def rows(
-        self, names: Names, quantities: Sequence[str], confidence: float, *, ratios: bool = True
-    ) -> tuple[Estimate, ...]:
-        """Estimates with intervals and tests, of those effects that are told.
-
-        Args:
-            names: column and level of each effect.
-            quantities: what each is called.
-            confidence: of the intervals.
-            ratios: whether exp(effect) is told, or the effect itself.
-        """
-        z, shown = normal_quantile(confidence), _exp if ratios else float
+    def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
+        """Estimates of those effects that are told; `ratio` says what exp(effect) is."""
+        z, shown = normal_quantile(confidence), _exp if ratio else float
         return tuple(
             Estimate(
-                quantity=quantities[place],
-                column=names[place][0],
-                level=names[place][1],
+                quantity=ratio or ("slope" if level == PER_UNIT else "difference"),
+                column=column,
+                level=level,
                 value=shown(effect),
                 standard_error=float(error),
                 low=shown(effect - z * error),
@@ -87,52 +76,56 @@ class Effects:
                 p_value=two_sided(float(effect / error)),
             )
             for place in told(self)
+            for column, level in [names[place]]
             for effect, error in [(self.values[place], self.errors[place])]
         )
 
 
-class Regression(Protocol):
-    """What is asked, as far as its answer tells."""
+@dataclass(frozen=True, kw_only=True)
+class Regression(Statistic):
+    """Effects of covariates on what is explained; incomplete records are left out.
+
+    Args:
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+    """
+
+    on: tuple[Levels | Column, ...]
+
+    ratio: ClassVar[str] = ""  # what exp(effect) is; empty where effects themselves are told
+    note: ClassVar[str] = LEFT_OUT  # which records are left out
+
+    def __post_init__(self) -> None:
+        """Refuses covariates that are none."""
+        _ = self.covariates
 
     @property
-    def kind(self) -> str:
-        """Its kind."""
+    @abstractmethod
+    def explained(self) -> str:
+        """What its covariates explain, by the names of its columns."""
+
+    @property
+    def covariates(self) -> Covariates:
+        """Its covariates, as they are in a record's vector."""
+        return Covariates(on=self.on)
 
     @property
     def title(self) -> str:
         """What it shows, in one line."""
+        return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
-    @property
-    def confidence(self) -> float:
-        """Of its intervals, a probability."""
+    def planned(self, found: Effects | None, sigma: float, quantity: str) -> Expectation:
+        """What may be said before records are touched, of `found` in records that are made up."""
+        error = math.inf if found is None else float(found.errors.max())
+        answered = found is not None and float(found.inflation.max()) <= _MOST_PLANNED
+        told = f"{quantity} known to ±{error:.2g} (one standard error)"
+        return self.foretold({quantity: error}, sigma, told, answered=answered)
 
-
-def answer_of(
-    asked: Regression,
-    found: Effects | None,
-    names: Names,
-    quantities: Sequence[str],
-    note: str,
-    *,
-    ratios: bool = True,
-) -> Answer:
-    """The answer that effects give, or a refusal where none of them is told.
-
-    Args:
-        asked: the regression.
-        found: None where there are none.
-        names, quantities, ratios: as for `Effects.rows`.
-        note: which records are left out.
-    """
-    rows = found.rows(names, quantities, asked.confidence, ratios=ratios) if found else ()
-    return Answer(
-        kind=asked.kind,
-        title=asked.title,
-        confidence=asked.confidence,
-        rows=rows,
-        notes=(note, *omitted(names, found)),
-        refusal="" if rows else TOO_NOISY,
-    )
+    def answered(self, found: Effects | None) -> Answer:
+        """The answer that effects give, or a refusal where none of them is told."""
+        names = self.covariates.names
+        rows = found.rows(names, self.ratio, self.confidence) if found else ()
+        notes = (self.note, *omitted(names, found))
+        return self.said("" if rows else TOO_NOISY, rows=rows, notes=notes)
 
 
 def newton(at: Callable[[Array], tuple[Array, Array]], width: int) -> tuple[Array, Array] | None:
@@ -200,34 +193,8 @@ def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0)
     )
 
 
-def planned(effects: Effects | None, sigma: float, quantity: str) -> Expectation:
-    """What may be said before records are touched, of effects of records that are made up.
-
-    Args:
-        effects: None where they could not be found.
-        sigma: standard deviation of the noise.
-        quantity: what an effect is.
-    """
-    error = math.inf if effects is None else float(effects.errors.max())
-    answered = effects is not None and float(effects.inflation.max()) <= _MOST_PLANNED
-    return Expectation(
-        errors=((quantity, error),),
-        sentence=(
-            f"{quantity} known to ±{error:.2g} (one standard error)"
-            if answered
-            else f"too few records for its noise of {sigma:.3g}: it will be refused"
-        ),
-        answered=answered,
-    )
-
-
 def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
-    """A sentence for each effect that is not told.
-
-    Args:
-        names: column and level of each effect.
-        effects: None where none is.
-    """
+    """A sentence for each effect that is not told."""
     if effects is None:
         return ()
     shown = told(effects)

@@ -10,22 +10,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Estimate, Expectation
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
-from hubbub.estimation.levels import MISSING, Array, Cells, Levels, one_hot
+from hubbub.estimation.statistic import (
+    MISSING,
+    TOO_FEW,
+    Answer,
+    Array,
+    Cells,
+    Estimate,
+    Expectation,
+    Levels,
+    OneSum,
+    one_hot,
+)
 from hubbub.study import Column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram:
+class Histogram(OneSum):
     """How the values of a numeric column are spread over bins.
 
     Args:
         column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost; a
             value equal to one belongs to the bin above it.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: fewer than two bins, or edges that do not increase inside the bounds.
@@ -33,8 +42,6 @@ class Histogram:
 
     column: Column
     edges: tuple[float, ...]
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "histogram"
     importance = 0.2
@@ -66,28 +73,16 @@ class Histogram:
         typical = 1.0 / (self.size - 1)
         error = math.sqrt(typical / records + (sigma / records) ** 2)
         answered = records >= CLEAR * sigma * math.sqrt(self.size)
-        return Expectation(
-            errors=(("share", error), ("records", sigma)),
-            sentence=(
-                f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points "
-                "(one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g} in a bin: it will be refused"
-            ),
-            answered=answered,
-        )
+        told = f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points (one standard error)"
+        errors = {"share": error, "records": sigma}
+        return self.foretold(errors, sigma, told, answered=answered, place=" in a bin")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = float(sums.sum()) / (sigma * math.sqrt(self.size)) - CLEAR
-        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=self._rows(sums, sigma) if clear else (),
-            refusal="" if clear else "too few records for the noise",
-        )
+        if margin < 0:
+            return self.said(TOO_FEW)
+        return self.said(rows=self._rows(sums, sigma * float(caution(np.array(margin)))))
 
     def _rows(self, sums: Array, sigma: float) -> tuple[Estimate, ...]:
         z = normal_quantile(self.confidence)

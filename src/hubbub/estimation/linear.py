@@ -17,34 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.covariates import Covariates
-from hubbub.estimation.effects import LEFT_OUT, Effects, answer_of, definite, planned, sandwich
-from hubbub.estimation.levels import Array, Cells, Levels, scaled
+from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, definite, sandwich
+from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, OneSum, scaled
 from hubbub.study import Column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear:
+class Linear(Regression, OneSum):
     """Slopes and differences of a numeric outcome; incomplete records are left out.
 
     Args:
         outcome: a numeric column.
         on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: an outcome or covariates that are none.
     """
 
     outcome: Column
-    on: tuple[Levels | Column, ...]
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "linear"
     importance = 0.2
+    note = f"{LEFT_OUT}; residuals are taken to spread alike everywhere"
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""
@@ -53,12 +48,12 @@ class Linear:
                 f"expected a numeric outcome, found the categories of {self.outcome.name}; use a "
                 "logistic regression"
             )
-        _ = self._covariates
+        super().__post_init__()
 
     @property
-    def title(self) -> str:
-        """What it shows, in one line."""
-        return f"Linear regression of {self.outcome.name} on {self._covariates.title}"
+    def explained(self) -> str:
+        """The outcome's name."""
+        return self.outcome.name
 
     @property
     def size(self) -> int:
@@ -68,13 +63,13 @@ class Linear:
     @property
     def sensitivity(self) -> float:
         """The largest L2 norm of one record's block (docs/privacy.md P23)."""
-        columns, numbers = len(self.on) + 1, self._covariates.numbers + 1
+        columns, numbers = len(self.on) + 1, self.covariates.numbers + 1
         return math.sqrt(1 + columns + columns * (columns - 1) / 2 + numbers / 4)
 
     @property
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        columns, numbers = len(self.on) + 1, self._covariates.numbers + 1
+        columns, numbers = len(self.on) + 1, self.covariates.numbers + 1
         classes = columns - numbers
         alone = 4 * numbers + 2 * classes
         pairs = columns * (columns - 1) / 2
@@ -82,7 +77,7 @@ class Linear:
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        w = np.column_stack([self._covariates.design(cells), scaled(cells, self.outcome)])
+        w = np.column_stack([self.covariates.design(cells), scaled(cells, self.outcome)])
         left, right = self._pairs
         block = w[:, left] * w[:, right] - self._halves
         block[np.isnan(w).any(axis=1)] = 0.0
@@ -94,23 +89,16 @@ class Linear:
         As if nothing were correlated, numbers had a variance of a ninth of their squared half
         range and all classes were alike.
         """
-        moments = np.pad(self._covariates.moments, (0, 1))
+        moments = np.pad(self.covariates.moments, (0, 1))
         moments[-1, -1] = 1 / 9
         found = self._fit(moments * max(records, 1.0), sigma)
-        return planned(found, sigma, "effect on half of the outcome's range")
+        return self.planned(found, sigma, "effect on half of the outcome's range")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         found = self._fit(self._moments(sums), sigma)
-        names, (low, high) = self._covariates.names, self.outcome.bounds
-        return answer_of(
-            self,
-            found and found.per(self._covariates.per_unit * (high - low) / 2),
-            names,
-            ["slope" if level == "per unit" else "difference" for _, level in names],
-            f"{LEFT_OUT}; residuals are taken to spread alike everywhere",
-            ratios=False,
-        )
+        low, high = self.outcome.bounds
+        return self.answered(found and found.per(self.covariates.per_unit * (high - low) / 2))
 
     def _moments(self, sums: Array) -> Array:
         """The moment matrix of w, from noisy sums of its distinct entries."""
@@ -150,18 +138,18 @@ class Linear:
 
     @property
     def _width(self) -> int:
-        return self._covariates.width + 1
+        return self.covariates.width + 1
 
     @cached_property
     def _square(self) -> NDArray[np.bool_]:
         """(width,) whether a component of w is a number, whose square says more than itself."""
-        return np.array([False, *self._covariates.number, True])
+        return np.array([False, *self.covariates.number, True])
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The entries of w w' that are sent, (0, 0) first."""
         left, right = np.triu_indices(self._width)
-        column = np.array([-1, *self._covariates.column, len(self.on)])
+        column = np.array([-1, *self.covariates.column, len(self.on)])
         known = (column[left] == column[right]) & (left > 0) & ~self._square[left]
         return np.asarray(left[~known]), np.asarray(right[~known])
 
@@ -170,7 +158,3 @@ class Linear:
         """(size,) a half where the square of a number is sent, less the half."""
         left, right = self._pairs
         return np.where((left == right) & (left > 0), 0.5, 0.0)
-
-    @property
-    def _covariates(self) -> Covariates:
-        return Covariates(on=self.on)

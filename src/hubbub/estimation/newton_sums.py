@@ -10,19 +10,18 @@ sum, and others that were taken far off, are left out.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.answer import Expectation
-from hubbub.estimation.effects import Effects, definite, planned, sandwich
+from hubbub.estimation.effects import Effects, Regression, definite, sandwich
 from hubbub.estimation.intervals import caution
-from hubbub.estimation.levels import Array
-from hubbub.estimation.statistic import Parameters
+from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
 ROUNDS = 4
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
@@ -100,56 +99,47 @@ class Scored(NamedTuple):
         return np.asarray(np.clip(solved, -_LARGEST_STEP, _LARGEST_STEP))
 
 
-class Scores(Protocol):
-    """A regression that is asked in a few sums."""
+@dataclass(frozen=True, kw_only=True)
+class NewtonRegression(Regression, Iterated):
+    """A regression that is asked in a few sums.
 
-    @property
-    def start(self) -> Parameters:
-        """Parameters of the first sum."""
+    Args:
+        on, weight, confidence: see `Regression`.
+    """
 
+    rounds = ROUNDS
+    first: ClassVar[int] = 0  # components before this one are no effects: an intercept
+
+    @abstractmethod
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says that was taken at `parameters`."""
 
-    def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters after a noisy sum that was taken at `parameters`."""
+    def answer_from(self, sums: Array, sigma: float) -> Answer:
+        """The answer from all noisy sums, (rounds, size)."""
+        found = self._together(sums, sigma)
+        return self.answered(found and found.per(self.covariates.per_unit))
 
+    def foreseen(self, one: Scored, sigma: float, quantity: str) -> Expectation:
+        """What may be said before records are touched, if all sums but the first say this."""
+        found = _mean([one] * (ROUNDS - 1), self.first, _CLEAR_PLANNED)
+        return self.planned(found, sigma, quantity)
 
-def together(asked: Scores, sums: Array, sigma: float, *, first: int = 0) -> Effects | None:
-    """The effects that all sums near their root say, None where they do not stand out from noise.
+    def _together(self, sums: Array, sigma: float) -> Effects | None:
+        """The effects that all sums near their root say, None where noise hides them."""
+        told = list(self._played(sums, sigma))[1:]
+        while len(told) > 1:
+            found = _mean(told, self.first)
+            if found and np.abs(told[0].at[self.first :] - found.values).max() <= _FAR:
+                return found
+            told = told[1:]
+        return None
 
-    Args:
-        asked: the regression.
-        sums: (rounds, size) noisy.
-        sigma: standard deviation of the noise in each number.
-        first: components before this one are no effects: an intercept.
-    """
-    told = list(_played(asked, sums, sigma))[1:]
-    while len(told) > 1:
-        found = _mean(told, first)
-        if found and np.abs(told[0].at[first:] - found.values).max() <= _FAR:
-            return found
-        told = told[1:]
-    return None
-
-
-def _played(asked: Scores, sums: Array, sigma: float) -> Iterator[Scored]:
-    """Each sum at the parameters that those before it gave."""
-    parameters = asked.start
-    for one in sums:
-        yield asked.scored(one, sigma, parameters)
-        parameters = asked.update(one, sigma, parameters)
-
-
-def foreseen(one: Scored, sigma: float, quantity: str, *, first: int = 0) -> Expectation:
-    """What may be said before records are touched, if all sums but the first say this.
-
-    Args:
-        one: made up, at its root.
-        sigma: standard deviation of the noise in a sum.
-        quantity: what an effect is.
-        first: components before this one are no effects.
-    """
-    return planned(_mean([one] * (ROUNDS - 1), first, _CLEAR_PLANNED), sigma, quantity)
+    def _played(self, sums: Array, sigma: float) -> Iterator[Scored]:
+        """Each sum at the parameters that those before it gave."""
+        parameters = self.start
+        for one in sums:
+            yield self.scored(one, sigma, parameters)
+            parameters = self.update(one, sigma, parameters)
 
 
 def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects | None:

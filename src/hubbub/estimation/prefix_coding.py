@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.levels import Array
+from hubbub.estimation.statistic import Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,25 +14,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation
 from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
-from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import PrefixCode, rising
+from hubbub.estimation.statistic import (
+    TOO_FEW,
+    Answer,
+    Array,
+    Cells,
+    Curve,
+    Estimate,
+    Expectation,
+    Levels,
+    OneSum,
+)
 from hubbub.study import Column
 
 _POWER = 0.45
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantiles:
+class Quantiles(OneSum):
     """Quantiles of a numeric column; records without a value are left out.
 
     Args:
         column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost.
         at: probabilities, each between 0 and 1.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: edges that do not increase inside the bounds, or probabilities out of range.
@@ -41,8 +49,6 @@ class Quantiles:
     column: Column
     edges: tuple[float, ...]
     at: tuple[float, ...] = (0.25, 0.5, 0.75)
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "quantiles"
     importance = 0.1
@@ -92,31 +98,23 @@ class Quantiles:
         error = math.sqrt(0.25 / records + noise**2)
         unit = error * (self.edges[-1] - self.edges[0]) / 2.4
         answered = records >= CLEAR * sigma * float(np.linalg.norm(totals[-1]))
-        return Expectation(
-            errors=(("probability", error), ("value", unit)),
-            sentence=(
-                f"quantiles known to ±{100 * error:.2g} points of probability, about "
-                f"±{unit:.2g} in the column's unit and never closer than a bin (one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"quantiles known to ±{100 * error:.2g} points of probability, about ±{unit:.2g} in "
+            "the column's unit and never closer than a bin (one standard error)"
         )
+        errors = {"probability": error, "value": unit}
+        return self.foretold(errors, sigma, told, answered=answered)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         last = self._code.totals[-1]
         margin = float(last @ sums) / (sigma * float(np.linalg.norm(last))) - CLEAR
-        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=tuple(self._quantile(p, sums, sigma) for p in self.at) if clear else (),
-            curves=(self._curve(sums, sigma),) if clear else (),
-            notes=(f"records without {self.column.name} are left out",),
-            refusal="" if clear else "too few records for the noise",
-        )
+        notes = (f"records without {self.column.name} are left out",)
+        if margin < 0:
+            return self.said(TOO_FEW, notes=notes)
+        sigma *= float(caution(np.array(margin)))
+        rows = tuple(self._quantile(p, sums, sigma) for p in self.at)
+        return self.said(rows=rows, curves=(self._curve(sums, sigma),), notes=notes)
 
     def _quantile(self, p: float, sums: Array, sigma: float) -> Estimate:
         totals, edges = self._code.totals, np.asarray(self.edges)

@@ -9,7 +9,7 @@ a running total: its noise is small where few are left.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.levels import Array, Cells, one_hot
 from hubbub.estimation.prefix_coding import PrefixCode
+from hubbub.estimation.statistic import Array, Cells, OneSum, one_hot
 from hubbub.study import Column
 
 
@@ -143,7 +143,7 @@ class RiskSets:
         )
 
 
-class OnRiskSets(ABC):
+class OnRiskSets(OneSum):
     """A statistic whose block is that of risk sets."""
 
     @property

@@ -1,85 +1,343 @@
-"""What every kind of statistic can do: the contract between layouts, stacking and a session.
+"""What every kind of statistic has in common: cells go in, an answer comes out.
 
 A statistic is made of public settings and columns alone. It turns records into vectors whose
 length it bounds, and a noisy sum of them into an answer. It knows neither silos nor budgets.
+
+Cells become numbers in [-1, 1], or the number of one of a column's public classes. Both are total:
+whatever float stands in a cell, infinities and missing values included, becomes a number in range
+or "missing". Bounds, categories and cuts are the study's; nothing is computed from records here.
+
+What an answer consists of are plain values that know how they are written down. All of them follow
+from noisy sums and public numbers alone.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.answer import Answer, Expectation
-from hubbub.estimation.levels import Array, Cells
+from hubbub.errors import StudyError
+from hubbub.study import Column
 
 Parameters = NDArray[np.float32]
+Array = NDArray[np.float64]
+# By column name (n,) floats: numbers in the column's unit or the place of the category, nan if
+# missing.
+Cells = Mapping[str, Array]
+
+MISSING = "missing"
+TOO_FEW = "too few records for the noise"
 
 
-class Statistic(Protocol):
-    """What all statistics of a study have in common: a block of the vector, and its bounds."""
+def scaled(cells: Cells, column: Column) -> Array:
+    """(n,) numbers in [-1, 1], nan where the cell is missing."""
+    low, high = column.bounds
+    unit = (np.clip(cells[column.name], low, high) - low) / (high - low)
+    return np.asarray(np.clip(2.0 * unit - 1.0, -1.0, 1.0))
+
+
+def one_hot(places: NDArray[np.int64], size: int) -> Array:
+    """(n, size) with a 1 at each place; places below 0 give zeros."""
+    hot = np.zeros((len(places), size))
+    rows = np.flatnonzero(places >= 0)
+    hot[rows, places[rows]] = 1.0
+    return hot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """The public classes of a column: its categories, or the ranges between its cuts.
+
+    Args:
+        column: a categorical column, or a numeric one with cuts.
+        cuts: increasing break points inside the bounds of a numeric column; a value equal to one
+            belongs to the range above it.
+
+    Raises:
+        StudyError: no classes, or cuts that do not increase inside the bounds.
+
+    >>> Levels(column=Column(name="age", low=20, high=90), cuts=(40, 60)).names
+    ('20 to 40', '40 to 60', '60 to 90')
+    """
+
+    column: Column
+    cuts: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuses what has fewer than two classes."""
+        if self.column.categories:
+            if self.cuts:
+                raise self._refusal("no cuts for a column with categories", "remove them")
+            return
+        inside = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
+        if not self.cuts or not all(a < b for a, b in pairwise(inside)):
+            raise self._refusal(
+                f"increasing cuts between {inside[0]:g} and {inside[-1]:g}", "give the break points"
+            )
 
     @property
-    def kind(self) -> str:
-        """Its kind, "table" for example."""
+    def names(self) -> tuple[str, ...]:
+        """One name for each class."""
+        if self.column.categories:
+            return self.column.categories
+        edges = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
+        return tuple(f"{a:g} to {b:g}" for a, b in pairwise(edges))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def places(self, cells: Cells) -> NDArray[np.int64]:
+        """(n,) the number of each record's class, -1 where its cell is missing or unknown."""
+        values = cells[self.column.name]
+        if self.cuts:
+            found = np.searchsorted(np.array(self.cuts, dtype=np.float64), values, side="right")
+            return np.asarray(np.where(np.isnan(values), -1, found), dtype=np.int64)
+        known = (values >= 0) & (values < len(self))
+        return np.where(known, values, -1.0).astype(np.int64)
+
+    def _refusal(self, expected: str, remedy: str) -> StudyError:
+        return StudyError(
+            f"expected {expected} in column {self.column.name}, found {list(self.cuts)}; {remedy}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """One number of a table, and the interval that sampling and noise leave for it.
+
+    Args:
+        quantity: what it is: "records", "share", "mean", "hazard ratio" and the like.
+        column: the column it is about; empty where it is about whole records.
+        level: the category or class, empty where there is none.
+        group: the group of records, empty for all.
+        value: the estimate, in the unit of the quantity.
+        standard_error: of sampling and noise together; of the logarithm for a ratio.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        p_value: of the test that a ratio is 1 or a slope 0; None where nothing is tested.
+    """
+
+    quantity: str
+    column: str = ""
+    level: str = ""
+    group: str = ""
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    p_value: float | None = None
+
+    def __post_init__(self) -> None:
+        """Keeps Python's own floats."""
+        for name in ("value", "standard_error", "low", "high"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyTest:
+    """A test whose p-value takes the noise into account.
+
+    Args:
+        name: "chi-square" or "log-rank".
+        statistic: compared with a chi-square distribution; no unit.
+        degrees: of freedom.
+        p_value: probability of such a statistic or a larger one if nothing differs.
+        z: signed root of the statistic, the first group's excess of events; None where there are
+            more than two groups.
+    """
+
+    name: str
+    statistic: float
+    degrees: int
+    p_value: float
+    z: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A step function with point-wise intervals and, for survival, a band and numbers at risk.
+
+    Args:
+        name: of its group, empty for all records.
+        x: where it is known, in the unit of its column.
+        y: its value from each x to the next.
+        low: lower ends of the point-wise intervals.
+        high: their upper ends.
+        band_low: lower ends of the band that holds the whole curve with the stated confidence.
+        band_high: its upper ends.
+        at_risk: records at risk just after each x, with noise.
+        at_risk_error: standard error of these numbers.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    band_low: tuple[float, ...] = ()
+    band_high: tuple[float, ...] = ()
+    at_risk: tuple[float, ...] = ()
+    at_risk_error: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The answer to one statistic of a study.
+
+    Args:
+        kind: the statistic's kind, "table" for example.
+        title: one line that says what is shown.
+        confidence: probability with which each interval holds its true value.
+        rows: numbers of a table.
+        curves: curves over a grid.
+        tests: results of tests.
+        notes: sentences that a reader needs: what was left out, what an estimate means.
+        refusal: why nothing is shown, in one sentence; empty where there is an answer.
+    """
+
+    kind: str
+    title: str
+    confidence: float
+    rows: tuple[Estimate, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    tests: tuple[NoisyTest, ...] = ()
+    notes: tuple[str, ...] = ()
+    refusal: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What can be said of an answer before any record is touched.
+
+    Args:
+        errors: expected standard errors by what they belong to, each in its own unit.
+        sentence: the same in words.
+        answered: whether the answer is expected to stand out from the noise.
+    """
+
+    errors: tuple[tuple[str, float], ...]
+    sentence: str
+    answered: bool
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic(ABC):
+    """What all statistics of a study have in common: a block of the vector, and its bounds.
+
+    Args:
+        weight: how much its errors count against those of other statistics; positive, no unit.
+        confidence: of its intervals, a probability.
+    """
+
+    weight: float = 1.0
+    confidence: float = 0.95
+
+    kind: ClassVar[str]  # "table" for example
+    importance: ClassVar[float]  # what noise does to answers of its kind, beside survival curves
+    rounds: ClassVar[int] = 1  # how many sums it needs
+    fate: ClassVar[str] = "refused"  # where noise is too large
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """What it shows, in one line."""
 
     @property
-    def weight(self) -> float:
-        """How much its errors count against those of others; positive, no unit."""
-
-    @property
-    def importance(self) -> float:
-        """What noise does to answers of its kind, beside survival curves: a public constant."""
-
-    @property
+    @abstractmethod
     def size(self) -> int:
         """How many numbers its block has."""
 
     @property
+    @abstractmethod
     def sensitivity(self) -> float:
-        """The largest L2 norm of one record's block; no unit."""
+        """The largest L2 norm of one record's block; no unit (docs/privacy.md P23)."""
 
     @property
+    @abstractmethod
     def diameter(self) -> float:
-        """The largest L2 distance of two records' blocks; no unit."""
+        """The largest L2 distance of two records' blocks; no unit (docs/privacy.md P23)."""
 
+    @property
+    def start(self) -> Parameters:
+        """Parameters of the first sum, float32; empty where one sum is all."""
+        return np.zeros(0, np.float32)
+
+    @abstractmethod
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
 
+    def foretold(
+        self,
+        errors: Mapping[str, float],
+        sigma: float,
+        told: str,
+        *,
+        answered: bool,
+        group: str = "",
+        place: str = "",
+    ) -> Expectation:
+        """What is expected of it: `told` if it is answered, else that the noise is too large."""
+        noisy = (
+            f"too few records{group} for its noise of {sigma:.3g}{place}: it will be {self.fate}"
+        )
+        sentence = told if answered else noisy
+        return Expectation(errors=tuple(errors.items()), sentence=sentence, answered=answered)
 
-@runtime_checkable
-class OneSum(Statistic, Protocol):
+    def said(self, refusal: str = "", **parts: Any) -> Answer:
+        """Its answer with these parts of one, or a refusal."""
+        own: dict[str, Any] = {
+            "kind": self.kind,
+            "title": self.title,
+            "confidence": self.confidence,
+        }
+        return Answer(**own, **parts, refusal=refusal)
+
+
+class OneSum(Statistic):
     """One that needs a single sum."""
 
+    @abstractmethod
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
 
+    @abstractmethod
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
 
 
-@runtime_checkable
-class Iterated(Statistic, Protocol):
+class Iterated(Statistic):
     """One that needs a few sums, each taken at the parameters that the sum before it gave."""
 
-    @property
-    def rounds(self) -> int:
-        """How many sums it needs."""
-
-    @property
-    def start(self) -> Parameters:
-        """Parameters of the first sum."""
-
+    @abstractmethod
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
         """The blocks of n records at these parameters, (n, size); bounded whatever these are."""
 
+    @abstractmethod
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
         """The parameters after a noisy sum that was taken at `parameters`."""
 
+    @abstractmethod
     def answer_from(self, sums: Array, sigma: float) -> Answer:
         """The answer from all noisy sums, (rounds, size), the first of them taken at `start`."""

@@ -18,12 +18,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.answer import Answer, Curve, Estimate, Expectation, NoisyTest
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile
-from hubbub.estimation.levels import Array, Cells, Levels
 from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Curve,
+    Estimate,
+    Expectation,
+    Levels,
+    NoisyTest,
+)
 from hubbub.study import Column
 
 _DRAWS = 2000  # of a band's simulation
@@ -41,8 +49,7 @@ class Survival(OnRiskSets):
         edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         test: whether groups are compared by the log-rank test.
-        weight: how much its errors count against those of other statistics; no unit.
-        confidence: of its intervals and bands, a probability.
+        weight, confidence: see `Statistic`.
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event that is no such
@@ -54,11 +61,10 @@ class Survival(OnRiskSets):
     edges: tuple[float, ...]
     by: Levels | None = None
     test: bool = True
-    weight: float = 1.0
-    confidence: float = 0.95
 
     kind = "survival"
     importance = 1.0
+    fate = "cut short or refused"
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -89,17 +95,10 @@ class Survival(OnRiskSets):
         error = 0.6 * math.sqrt(variance[0]) if len(variance) else math.inf
         answered = course.length == sets.bins
         group = " of a group" if self.by else ""
-        return Expectation(
-            errors=(("survival at the horizon", error), ("at risk", course.at_risk_errors[0])),
-            sentence=(
-                f"curve{group} known to ±{100 * error:.2g} points at the horizon (one standard "
-                "error)"
-                if answered
-                else f"too few records{group} for its noise of {sigma:.3g}: it will be cut short "
-                "or refused"
-            ),
-            answered=answered,
-        )
+        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        errors = {"survival at the horizon": error, "at risk": course.at_risk_errors[0]}
+        told = f"curve{group} known to {how}"
+        return self.foretold(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
@@ -114,10 +113,8 @@ class Survival(OnRiskSets):
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self.sets.bins]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
+        return self.said(
+            "" if shown else "too few records at risk for the noise",
             rows=tuple(row for name, one in shown for row in self._rows(name, one)),
             curves=tuple(one.curve(name, self.confidence) for name, one in shown),
             tests=(log_rank(courses, sigma),) if tested else (),
@@ -131,7 +128,6 @@ class Survival(OnRiskSets):
                     if shown and name not in [one for one, _ in shown]
                 ),
             ),
-            refusal="" if shown else "too few records at risk for the noise",
         )
 
     def _rows(self, name: str, course: _Course) -> list[Estimate]:
@@ -307,12 +303,7 @@ class _Compared(NamedTuple):
 
 
 def log_rank(courses: list[_Course], sigma: float) -> NoisyTest:
-    """The test that groups have the same hazard in every bin.
-
-    Args:
-        courses: of at least two groups.
-        sigma: standard deviation of the noise in their sums.
-    """
+    """The test that two groups or more have the same hazard in every bin."""
     from scipy.special import chdtrc  # which takes long to import
 
     found = _compared(courses, sigma)

@@ -7,32 +7,13 @@ and phase; the engine that carries it is a function, `Phase`, which `nats/` make
 relay. `join` and `host` are the processes, which are imported by their own names: they need models.
 """
 
-from hubbub.network.event_log import EventLog, last_status
-from hubbub.network.event_messages import sentence
-from hubbub.network.key_files import fingerprint, roster_of, write_roster
-from hubbub.network.party_folder import (
-    HOME,
-    IDENTITY,
-    LEDGER,
-    RELAY,
-    PartyFolder,
+from hubbub.network.event_log import EventLog, last_status, sentence
+from hubbub.network.key_files import (
+    fingerprint,
+    read_identity,
+    read_roster,
+    roster_of,
+    write_roster,
 )
-from hubbub.network.roster_files import read_identity, read_roster
+from hubbub.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
 from hubbub.network.timeouts import Timeouts
-
-__all__ = [
-    "HOME",
-    "IDENTITY",
-    "LEDGER",
-    "RELAY",
-    "EventLog",
-    "PartyFolder",
-    "Timeouts",
-    "fingerprint",
-    "last_status",
-    "read_identity",
-    "read_roster",
-    "roster_of",
-    "sentence",
-    "write_roster",
-]

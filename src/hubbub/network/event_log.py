@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 
 from hubbub.disk import appending, json_value, read_bytes, write_all, write_text
 from hubbub.errors import UserError
-from hubbub.network.event_messages import sentence
 
 LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
@@ -28,6 +27,32 @@ Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 # Where a party stands: no line yet, nobody to answer, at work, cut off, over.
 CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
+# What happened, and what to do, for people.
+_SENTENCES = {
+    "session": "{study}: a session for {purpose} is being set up",
+    "set-up": "the session is set up; rounds may come",
+    "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
+    "refused": "refused to answer ({why}): {said}",
+    "waiting": "waiting for {parties}; start hubbub join there, or wait",
+    "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
+    "missing": "{whom} did not answer within {deadline:g} s: {then}",
+    "declined": "{whom} refuses: {reason}",
+    "attempt": "round {round}: attempt {attempt} was aborted; {then}",
+    "list": "list {number} of {records} tokens is mixed: {seconds:.1f} s",
+    "complaint": "{whom} complains about the list; it is opened to see who lied",
+    "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
+    "closed": "{study} is done; the model is in {model}",
+    "resumed": "going on after step {step}",
+    "connected": "connected to the relay",
+    "unconnected": "not connected: {why}",
+    "relay": "{said}",
+    "left": "the aggregator has ended; waiting for it to serve again",
+    "silent": "nothing was heard of the aggregator for {seconds:.0f} s",
+    "lost": "round {round}: {said}; a new session is set up",
+    "version": "{whom}: {said}; install the same everywhere",
+    "garbled": "from {whom}, nothing that can be used: {said}",
+    "stopped": "stopped: {said}",
+}
 
 
 def last_status(home: Path) -> dict[str, Any]:
@@ -154,3 +179,16 @@ def _append(path: Path, line: str) -> None:
         path.replace(path.with_name(path.name + ".1"))
     with appending(path) as file:
         write_all(file, line.encode())
+
+
+def sentence(event: str, values: Mapping[str, Any]) -> str:
+    """An event in one line."""
+    pattern = _SENTENCES.get(event)
+    try:
+        return pattern.format(**values) if pattern else f"{event}: {_listed(values)}"
+    except (KeyError, ValueError, TypeError):
+        return f"{event}: {_listed(values)}"
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -2,7 +2,7 @@
 
 A roster is exchanged outside the system, and its digest is compared by people. The private half is
 a file that only its owner reads, closed with a passphrase where the owner wants one. This file
-knows texts and keys, no folders.
+knows no folders.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from hubbub.disk import toml_table, write_text
+from hubbub.disk import read_text, toml_table, write_text
 from hubbub.errors import StudyError, UserError
 from hubbub.protocol import ROLES, Identity, Keys, Roster, identity_of, plain_identity
+from hubbub.study import Study
 
 _T = TypeVar("_T")
 _SALT, _NONCE = 16, 12  # bytes
@@ -35,6 +36,36 @@ Unlock = Callable[[], str]
 def write_roster(path: Path, roster: Roster) -> None:
     """Write a roster's file, all at once."""
     write_text(path, roster_toml(roster))
+
+
+def read_roster(path: Path) -> Roster:
+    """The roster in a file.
+
+    Raises:
+        UserError: it cannot be read.
+        StudyError: it is no roster.
+    """
+    return Roster(parties=tuple(identities(text_of(path))))
+
+
+def read_identity(path: Path) -> Identity:
+    """The one identity in a file."""
+    found = identities(text_of(path))
+    if len(found) != 1:
+        raise StudyError(f"expected one identity in {path}, found {len(found)}; ask for it again")
+    return found[0]
+
+
+def text_of(path: Path) -> str:
+    """A small text file."""
+    try:
+        return read_text(path)
+    except OSError as error:
+        raise UserError(
+            f"expected a readable file, got {path}: {error.strerror}; check the path"
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f"expected a text file, got {path}; check the path") from None
 
 
 def roster_toml(roster: Roster) -> str:
@@ -63,6 +94,31 @@ def identities(text: str) -> list[Identity]:
 def roster_of(parties: Sequence[Identity]) -> Roster:
     """The roster of these parties: the aggregator, the silos and the nodes, each as they stand."""
     return Roster(parties=tuple(sorted(parties, key=lambda one: ROLES.index(one.role))))
+
+
+def check_roster(study: Study, roster: Roster) -> None:
+    """A study is of exactly one roster, and of the parties in it.
+
+    Raises:
+        StudyError: it names another, or other parties.
+    """
+    if study.parties.roster != roster.digest.hex():
+        found = study.parties.roster[:16] or "nothing"
+        raise StudyError(
+            f'expected parties.roster = "{roster.digest.hex()}", the digest of the roster, got '
+            f"{found}; write it into the study, so that nobody's key can be exchanged"
+        )
+    silos = tuple(roster.name(index) for index in roster.silos)
+    if silos != study.parties.names:
+        raise StudyError(
+            f"expected the roster to list the silos {', '.join(study.parties.names)}, in this "
+            f"order, got {', '.join(silos) or 'none'}; sort one of the two"
+        )
+    if len(roster.nodes) != study.parties.compute_nodes:
+        raise StudyError(
+            f"expected {study.parties.compute_nodes} compute nodes in the roster, got "
+            f"{len(roster.nodes)}; fix parties.compute_nodes or the roster"
+        )
 
 
 def keys_toml(keys: Keys, passphrase: str = "") -> str:

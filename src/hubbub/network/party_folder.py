@@ -38,12 +38,14 @@ from hubbub.disk import PRIVATE, json_value, locked, write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
     Unlock,
+    check_roster,
     identity_toml,
     keys_of,
     keys_toml,
+    read_roster,
+    text_of,
     write_roster,
 )
-from hubbub.network.roster_files import check_roster, read_roster, text_of
 from hubbub.protocol import Keys, Roster, mask_graph
 from hubbub.study import Study, code_hashes
 

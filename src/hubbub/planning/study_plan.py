@@ -8,6 +8,9 @@ paid for in the calibration (P4-P6).
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import ceil
+
 from hubbub.errors import StudyError
 from hubbub.planning import (
     auxiliary_queries,
@@ -18,12 +21,20 @@ from hubbub.planning import (
     pairing,
     precision,
 )
-from hubbub.planning.calibrated_noise import calibrated_noise
 from hubbub.planning.joint_batches import joint_batches
 from hubbub.planning.patient_promise import patient_promise
 from hubbub.planning.plan_values import Plan, PlannedQuery
 from hubbub.planning.plan_warnings import warnings_of
-from hubbub.privacy import MOST_DIMENSION, Certificate, Composition, power_bound, whole
+from hubbub.privacy import (
+    LEAST_DELTA,
+    LEAST_EPSILON,
+    MOST_DIMENSION,
+    Certificate,
+    Composition,
+    Release,
+    power_bound,
+    whole,
+)
 from hubbub.study import Study
 
 
@@ -70,7 +81,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     else:
         dimension = whole("dimension", dimension, least=1, most=MOST_DIMENSION)
     _check_projection(study, dimension)
-    parties, mechanism = study.parties, pairing.mechanism_of(study)
+    parties = study.parties
     sharing = exposure.sharing_silos(study)
     shares = sharing - parties.dropouts - exposure.known_shares(study, parties.colluders)
     if shares < 1:
@@ -88,11 +99,11 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     )
     for one in queries:
         certificate = certificate.after(one.plan.certificate)
-    noise = calibrated_noise(study, mechanism, certificate, priced)
+    noise = _calibrated_noise(study, certificate, priced)
     word_bits, sigma_grid, capacity = precision.grid_for(study, noise, shares)
-    exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
+    exposures = exposure.exposures_of(study, noise, shares, certificate, priced)
     stated = exposure.stated_of(study, exposures)
-    batches = joint_batches(study, mechanism, stated, certificate, priced)
+    batches = joint_batches(study, stated, certificate, priced)
     patient = patient_promise(study, stated, certificate, priced)
     return Plan(
         study=study,
@@ -106,8 +117,8 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         capacity=capacity,
         certificate=certificate,
         exposures=exposures,
-        attack_power=_attack_power(study, mechanism, stated, certificate, priced),
-        projected=mechanism.projected,
+        attack_power=_attack_power(study, stated, certificate, priced),
+        projected=pairing.mechanism_of(study).projected,
         joint_batches=batches,
         correlation=noise_correlation.correlation_of(study),
         queries=queries,
@@ -127,15 +138,63 @@ def _check_projection(study: Study, dimension: int | None) -> None:
         )
 
 
+def _calibrated_noise(
+    study: Study,
+    certificate: Certificate,
+    queries: tuple[auxiliary_queries.PricedQuery, ...],
+) -> float:
+    """The least noise with which epsilon and delta hold after the certificate is paid for."""
+    privacy = study.privacy
+    epsilon = privacy.epsilon - certificate.epsilon
+    delta = certificate.ideal_delta(privacy.delta, privacy.epsilon)
+    if epsilon < (least := max(0.5 * privacy.epsilon, LEAST_EPSILON)):
+        raise StudyError(
+            f"expected privacy.epsilon to leave at least {least:g} when finite precision has taken "
+            f"{certificate.epsilon:.2g} of it, got {privacy.epsilon:g}; raise it or take fewer "
+            "steps"
+        )
+    if delta < (least := max(0.5 * privacy.delta, LEAST_DELTA)):
+        most = _largest_epsilon(certificate, privacy.delta - least, privacy.epsilon)
+        if most:
+            raise StudyError(
+                f"expected privacy.epsilon of at most {most} for this study, got "
+                f"{privacy.epsilon:g}; lower it: finite precision cannot be certified beyond, and "
+                "above 8 an epsilon promises little anyway"
+            )
+        taken = certificate.added_delta(privacy.epsilon)
+        raise StudyError(
+            f"expected privacy.delta to leave at least {least:g} when finite precision has taken "
+            f"{taken:.2g} of it, which grows with e^epsilon, got {privacy.delta:g} at epsilon "
+            f"{privacy.epsilon:g}; raise delta, lower epsilon or take fewer steps"
+        )
+    known = exposure.owned_records(study, study.parties.colluders + 1)
+    steps = study.training.steps
+    beside = tuple(auxiliary_queries.released(queries, steps, 1.0, privacy.relation))
+    mechanism = pairing.mechanism_of(study)
+    return pairing.least_noise(mechanism, steps, known, epsilon, delta, beside)
+
+
+def _largest_epsilon(certificate: Certificate, spare: float, asked: float) -> int:
+    """The largest whole epsilon for which finite precision takes no more of delta; 0 if none."""
+    below = range(1, ceil(asked))
+    return max((e for e in below if certificate.added_delta(e) <= spare), default=0)
+
+
 def _attack_power(
     study: Study,
-    mechanism: pairing.Mechanism,
     stated: exposure.Exposure,
     certificate: Certificate,
     queries: tuple[auxiliary_queries.PricedQuery, ...],
 ) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     steps, known = study.training.steps, stated.known_records
+    mechanism = pairing.mechanism_of(study)
     whole = pairing.releases(mechanism, stated.noise_multiplier, steps, known)
     whole += auxiliary_queries.released(queries, steps, 1.0, study.privacy.relation)
+    return _power(tuple(whole), certificate)
+
+
+@lru_cache(maxsize=64)  # a study that is run is planned again for its evidence
+def _power(whole: tuple[Release, ...], certificate: Certificate) -> float:
+    """At so few false accusations."""
     return power_bound(Composition(whole), 0.01, certificate)

@@ -65,7 +65,7 @@ class NoisySums:
             try:
                 total, count = self.rounds.round(number, parameters, attempts - made)
             except AbsentError as lost:
-                made += self.rounds.made
+                made += self.rounds.attempts_begun
                 # P9: where a kept list is lost, its epoch is paid for to the end.
                 made += -(self.terms.steps - attempts + made) % self.epoch
                 self.rounds.recorder.seal()

@@ -6,8 +6,8 @@ refused with one sentence that names the key, the value, what was expected and w
 package knows no records, no keys and no noise.
 
 Each of `parties`, `data`, `model`, `training` and `privacy` holds one table of the file: its
-settings and how they are read. They stand on `section` (one table, one sentence for each fault),
-which stands on `size` and `quoting`; `contradictions`, `written` and `study` stand on them.
+settings and how they are read. They stand on `section` (one table, one sentence for each fault);
+`contradictions`, `toml_text` and `study` stand on them.
 """
 
 from hubbub import on_first_use

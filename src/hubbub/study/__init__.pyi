@@ -1,6 +1,3 @@
-from hubbub.study.asked_columns import (
-    columns_of as columns_of,
-)
 from hubbub.study.asked_statistics import (
     NUMBER as NUMBER,
     AskedStatistics as AskedStatistics,
@@ -13,6 +10,9 @@ from hubbub.study.attested_roles import (
     AttestedRole as AttestedRole,
     role_from as role_from,
 )
+from hubbub.study.data import (
+    columns_of as columns_of,
+)
 from hubbub.study.datasets.cache_folder import (
     data_folder as data_folder,
 )
@@ -21,6 +21,7 @@ from hubbub.study.import_path import (
     is_own as is_own,
 )
 from hubbub.study.model import (
+    HUBER as HUBER,
     LINEAR_PROBE as LINEAR_PROBE,
     LORA as LORA,
     NO_MODEL as NO_MODEL,
@@ -43,8 +44,10 @@ from hubbub.study.study import (
     Study as Study,
 )
 from hubbub.study.tabular import (
+    KINDS as KINDS,
     CodedCells as CodedCells,
     Column as Column,
+    Outcome as Outcome,
     Records as Records,
     UnitRows as UnitRows,
     unit_rows as unit_rows,

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.quoting import key_of, shown
-from hubbub.study.section import Section
+from hubbub.study.section import Section, key_of, shown
 
 SOFTWARE = "software"
 _ROLES = ("aggregator", "node", "silo")
@@ -139,12 +138,7 @@ class Attestation:
 
 
 def attestation_from(table: Mapping[str, Any], *, nodes: bool) -> Attestation | None:
-    """What the table `[attestation]` asks for; None where that is nothing.
-
-    Args:
-        table: of the study.
-        nodes: whether there are compute nodes, of whom something can be asked.
-    """
+    """What the table `[attestation]` asks for; None where that is nothing."""
     section = Section("attestation", table, _ROLES)
     if not nodes:
         section.absent("node", "without parties.compute_nodes")

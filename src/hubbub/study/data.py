@@ -1,6 +1,7 @@
 """The table `[data]`: where each silo finds its records, and what is public about them.
 
-This file knows how records are declared; it reads none, and imports no function that is named.
+This file knows how records are declared; it reads none, and imports no function that is named. What
+a silo reads for them is in `sources`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study import auxiliary_settings, import_path, quoting
-from hubbub.study.section import Section
+from hubbub.study import datasets, import_path
+from hubbub.study.section import Section, shortened
 from hubbub.study.tabular import MOST_PER_PATIENT, Column, Outcome, canonical, columns_from
 from hubbub.study.target import target_from
 
@@ -49,7 +50,7 @@ def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
         records=section.whole("records", Data.records, least=0, most=10**12),
         counts=section.wholes("counts", longest=1_000_000),
         capacity=_capacity(section),
-        standardise=auxiliary_settings.standardise_from(section),
+        standardise=_standardise(section),
         patient=_patient(section),
         most_per_patient=_most_per_patient(section),
     )
@@ -172,7 +173,7 @@ def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> t
         columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
-        raise StudyError(f"{quoting.shortened(said, 300)}; {remedy}") from None
+        raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
     stated = bool(section.content.get("files")) or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
@@ -208,6 +209,30 @@ def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ..
     if not plain:
         raise section.refusal("options", "a table of plain values", "write { split = 1 }")
     return tuple(sorted(options.items()))
+
+
+def _standardise(section: Section) -> Standardise | None:
+    """The table `standardise`, if there is one."""
+    inner = section.inner("standardise", ("epsilon", "bound"))
+    if inner is None:
+        return None
+    return Standardise(
+        epsilon=inner.number("epsilon", None, least=1e-3, most=50),
+        bound=inner.number("bound", Standardise.bound, least=0, most=1e9, open_low=True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standardise:
+    """Features to mean 0 and standard deviation 1, from sums over all records with noise (P16).
+
+    Args:
+        epsilon: what the sums may cost; it is part of the study's.
+        bound: a public bound of every feature's absolute value; beyond it features are cut off.
+    """
+
+    epsilon: float
+    bound: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +275,7 @@ class Data:
     records: int = 0
     counts: tuple[int, ...] = ()
     capacity: tuple[int, ...] = ()
-    standardise: auxiliary_settings.Standardise | None = None
+    standardise: Standardise | None = None
     patient: str = ""
     most_per_patient: int = 0
 
@@ -265,6 +290,39 @@ class Data:
         return self.most_per_patient if self.patient else 0
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The columns of the target; none where only statistics are asked for."""
+        target = (self.target,) if self.target else ()
+        return (*target, *(self.outcome.columns if self.outcome else ()))
+
+    @property
     def features(self) -> tuple[Column, ...]:
         """The columns that become features."""
         return tuple(column for column in self.columns if column.feature)
+
+
+def columns_of(data: Data) -> dict[str, Column]:
+    """By name the columns that statistics may be about, the target of a model among them.
+
+    Raises:
+        StudyError: nothing says what the columns are.
+    """
+    scheme, _, name = data.source.partition(":")
+    if scheme == import_path.BUILT_IN and name in datasets.TABLES:
+        columns, _read = datasets.TABLES[name]
+        return {column.name: column for column in columns}
+    if data.source not in ("", import_path.IN_MEMORY) or not data.columns:
+        raise StudyError(
+            "expected data.columns of data.files beside [statistics], or the built-in source of "
+            f"{' or '.join(datasets.TABLES)}, got "
+            f"{data.source or 'no columns'}; declare the columns with their bounds and categories"
+        )
+    found = {column.name: column for column in data.columns}
+    if data.files and data.target and data.outcome is None:
+        found[data.target] = Column(name=data.target, categories=spellings_of(data))
+    return found
+
+
+def spellings_of(data: Data) -> tuple[str, ...]:
+    """The target's classes, one spelling for each."""
+    return (data.negative[0], data.positive[0]) if data.positive else data.classes

@@ -1,4 +1,9 @@
-"""The table `[parties]`: who takes part, and what is assumed of them."""
+"""The table `[parties]`: who takes part, what they may be called, and what is assumed of them.
+
+Messages to people say who is to blame by a name, and names become parts of paths. So nobody may be
+called as one calls what is no party (the relay, everybody, the public test set), nor as another
+role is called.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.names import is_name, is_reserved
 from hubbub.study.section import Section
 
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")
+# No space, so that " and " stands between names only; and never "..".
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+_NOBODY = frozenset({"relay", "everybody", "test"})
+_NODE = "node-"
 _MOST_SILOS = 100_000
 _KEYS = ("silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts", "roster")
 
@@ -140,4 +148,35 @@ def _check_full_shares(parties: Parties) -> None:
         raise StudyError(
             'expected parties.nodes_per_silo >= 2 with parties.shares = "full", got 1: a silo\'s '
             "only node would see its vector; raise it or leave it out"
+        )
+
+
+def is_name(name: str) -> bool:
+    """Whether a name is short and plain."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_reserved(name: str, role: str = "silo") -> bool:
+    """Whether a name means something else than a party with this role."""
+    another = (name == "aggregator" and role != "aggregator") or (
+        name.startswith(_NODE) and role != "node"
+    )
+    return another or name in _NOBODY
+
+
+def check_name(name: str, role: str) -> None:
+    """Refuse what no party with this role can be called.
+
+    Raises:
+        StudyError: it is no short name of plain letters, or means somebody else.
+    """
+    if not is_name(name):
+        raise StudyError(
+            "expected a name of up to 64 letters a-z and digits, with '-', '_' and '.' inside, got "
+            f"{name[:80]!r}; choose another"
+        )
+    if is_reserved(name, role):
+        raise StudyError(
+            f"expected a name that means nobody else, got {name!r} for a {role}; choose another "
+            "than relay, everybody, test, aggregator and node-…"
         )

@@ -1,19 +1,43 @@
 """One table of the study file, read key by key; whatever is wrong is refused in one sentence.
 
 A `Section` knows types and ranges, and how to say what was expected, what was found and what to do.
-It must not know what any key means.
+A refusal quotes what it found: short, on one line, spelled as in the file. Nothing here knows what
+any key means.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.quoting import key_of, shown
 
 _MOST_LISTED = 10**7
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def key_of(key: str) -> str:
+    """A key as it is written in TOML."""
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+
+
+def shown(value: object) -> str:
+    """A value of the file, shortened, for an error message."""
+    return shortened(json.dumps(value, default=str), 80)
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, or its beginning and three dots."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number, which true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _is_whole(value: object) -> bool:
@@ -57,6 +81,10 @@ class Section:
             found = "nothing" if value is None else shown(value)
             raise StudyError(f"expected a table [{self.path(key)}], got {found}; add one")
         return value
+
+    def inner(self, key: str, known: tuple[str, ...]) -> Section | None:
+        """A table within this one that may be absent, with its known keys."""
+        return Section(self.path(key), self.table(key), known) if key in self else None
 
     def number(
         self, key: str, default: float | None, *, least: float, most: float, open_low: bool = False

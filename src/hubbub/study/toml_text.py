@@ -15,7 +15,6 @@ import tomli_w
 from hubbub.study import (
     asked_statistics,
     attested_roles,
-    auxiliary_settings,
     data,
     model,
     parties,
@@ -79,10 +78,7 @@ def _column(column: tabular.Column) -> dict[str, Any]:
 
 
 def _stated(
-    settings: Settings
-    | tabular.Column
-    | auxiliary_settings.Evaluate
-    | auxiliary_settings.Standardise,
+    settings: Settings | tabular.Column | training.Evaluate | data.Standardise,
 ) -> dict[str, Any]:
     """What differs from the defaults, by name."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.auxiliary_settings import Evaluate, evaluate_from
 from hubbub.study.import_path import is_own
 from hubbub.study.section import Section
 
@@ -44,7 +43,7 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
         projection=section.whole("projection", Training.projection, least=0, most=10**7),
         projection_kind=_projection_kind(section),
         tokens=_tokens(section),
-        evaluate=evaluate_from(section),
+        evaluate=_evaluate(section),
         download=section.text("download", Training.download, options=_DOWNLOADS),
         metrics=_metrics(section),
         noise=section.text("noise", Training.noise, options=_NOISES),
@@ -114,6 +113,18 @@ def _bands(section: Section) -> int:
     return section.whole("bands", None, least=2, most=MOST_BANDS)
 
 
+def _evaluate(section: Section) -> Evaluate | None:
+    """The table `evaluate`, if there is one."""
+    inner = section.inner("evaluate", ("every", "epsilon", "holdout"))
+    if inner is None:
+        return None
+    return Evaluate(
+        every=inner.whole("every", None, least=1, most=1_000_000),
+        epsilon=inner.number("epsilon", None, least=1e-3, most=50),
+        holdout=inner.number("holdout", Evaluate.holdout, least=0.01, most=0.9),
+    )
+
+
 def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
     """The optimizer's name and all of its settings."""
     table = section.content.get("optimizer", _DEFAULT_OPTIMIZER)
@@ -136,6 +147,21 @@ def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
     for key, default in defaults.items():
         found[key] = inner.number(key, default, least=0, most=0.999999)
     return tuple(sorted(found.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """How well the model does on records that the silos hold back, told with noise (P16).
+
+    Args:
+        every: steps between two evaluations.
+        epsilon: what all evaluations together may cost; it is part of the study's.
+        holdout: share of each silo's records that is held back from training for it.
+    """
+
+    every: int
+    epsilon: float
+    holdout: float = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)

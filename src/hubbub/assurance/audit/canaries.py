@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.assurance.audit.size import joint_part
+from hubbub.assurance.audit.foreseen import joint_part
 from hubbub.planning import SUM_MARGIN, Plan
 from hubbub.protocol import (
     Groups,
@@ -88,31 +88,36 @@ class Canaries:
         batch = joint_part(self.plan.study, count)
         return replace(terms, records=count, batch=batch, most_records=count)
 
-    def tasks(self, silos: int) -> list[LocalTask]:
-        """The canaries dealt to the first silos of the roster; the others have no records."""
+    def tasks(self) -> list[LocalTask]:
+        """The canaries dealt to silos; those that have no share in the noise have no records."""
+        nobody = [slice(0, 0)] * (self.plan.study.parties.silos - self.plan.shares)
         return [
-            _Noted(self._task(places, silos), self.drawn[:, places])
-            for places in (
-                slice(first if first < silos else self.coins.size, None, silos)
-                for first in range(self.plan.study.parties.silos)
-            )
+            _Noted(self._task(places), self.drawn[:, places]) for places in (*self._dealt, *nobody)
         ]
 
     def groups(self, silos: Sequence[Groups]) -> Rows:
         """In which group of its silo each is; one that is not there, as if it were (P25)."""
         found = np.zeros(self.coins.size, dtype=np.intp)
-        capacity = ceil(self.coins.size / len(silos))
-        for first, groups in enumerate(silos):
-            mine = slice(first, None, len(silos))
+        for mine, groups in zip(self._dealt, silos, strict=False):
             there = self.coins[mine] | self.exchanged
-            places = (SecureSource().words(there.size) % np.uint64(capacity)).astype(np.intp)
+            places = (SecureSource().words(there.size) % np.uint64(self._capacity)).astype(np.intp)
             places[there] = np.arange(np.count_nonzero(there))
             found[mine] = groups.of(places)
         return found
 
-    def _task(self, places: slice, silos: int) -> learning.TrainingTask:
+    @property
+    def _dealt(self) -> list[slice]:
+        """The places of those dealt to each of the first silos of the roster, in turn."""
+        return [slice(first, None, self.plan.shares) for first in range(self.plan.shares)]
+
+    @property
+    def _capacity(self) -> int:
+        """The most that a silo is dealt."""
+        return ceil(self.coins.size / self.plan.shares)
+
+    def _task(self, places: slice) -> learning.TrainingTask:
         """A silo's, with the canaries at these places that are there."""
-        plan, capacity = self.plan, ceil(self.coins.size / silos)
+        plan, capacity = self.plan, self._capacity
         return learning.TrainingTask(
             self.model(),
             self._records(np.arange(self.coins.size)[places]),

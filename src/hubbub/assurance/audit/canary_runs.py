@@ -99,7 +99,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         sums=sums,
         rate=terms.batch / count if terms.batch else terms.sample_rate,
         noise=sqrt(made.stated.noise_multiplier**2 + share_of_others(made, count)),
-        groups=canaries.groups(_groups(everybody)[: made.shares]) if made.correlation else None,
+        groups=canaries.groups(_groups(everybody)) if made.correlation else None,
     )
     seen = frames.seen + matrices.seen
     if places.any():
@@ -113,7 +113,7 @@ def _set_up(made: Plan, canaries: Canaries, terms: RoundParameters) -> Federatio
     return federate(
         layout_of(made),
         terms,
-        canaries.tasks(made.shares),
+        canaries.tasks(),
         study=study.id,
         # The adversary's own, those that drop out, and those of other sums (P3, P4).
         noiseless=range(made.shares + 1, study.parties.silos + 1),

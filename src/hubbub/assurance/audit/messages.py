@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from hubbub.assurance.evidence import SMALL_SHARE, SURELY, Seen
 from hubbub.protocol import Draw, Lift, RoundParameters, Tag, ring, unverified
-from hubbub.session import Recorder
+from hubbub.session import NoRecorder
 
 Array = NDArray[np.float64]
 Drawn = NDArray[np.bool_]
 
 
-class MaskedFrames(Recorder):
+class MaskedFrames(NoRecorder):
     """Counts small numbers in the masked vectors of a session as they come.
 
     Args:
@@ -46,12 +46,6 @@ class MaskedFrames(Recorder):
         for one in (vector,) if last is None else (vector, vector - last):
             self._count(one)
         self._last[found.sender] = vector
-
-    def seal(self) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is kept."""
 
     def _count(self, numbers: ring.Residues) -> None:
         most = 2.0 ** (self._terms.word_bits - 1) * SMALL_SHARE

@@ -98,11 +98,6 @@ def _shifted_rows(seen: Array, noise: float, column: Array) -> Array:
     return np.asarray((2 * found - lengths[:, None]) / (2 * noise**2))
 
 
-def losses(seen: Array, noise: float, rate: float, *, exchanged: bool) -> Array:
-    """The privacy loss of each coordinate of one step's sum; arguments as for `scores_of`."""
-    return scores_of(seen[None], noise, rate, exchanged=exchanged)
-
-
 def kinds_of(steps: int) -> Sequence[int]:
     """The kinds of scores that differ in so many steps."""
     return KINDS[: min(steps, len(KINDS))]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from hubbub.assurance.transcript.frame_records import (
+    Header,
     end_of,
     files,
     first_head,
@@ -21,7 +22,6 @@ from hubbub.assurance.transcript.frame_records import (
     record_of,
     start_of,
 )
-from hubbub.assurance.transcript.header import Header
 from hubbub.disk import fresh, sync_folder, write_all, write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.protocol import Roster, RoundParameters

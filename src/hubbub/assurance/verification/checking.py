@@ -39,7 +39,12 @@ from hubbub.assurance.evidence import (
 )
 from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, read_header
 from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, damage
-from hubbub.assurance.verification.model_check import course_of, initial_of, last_model, lift_for
+from hubbub.assurance.verification.model_course import (
+    course_of,
+    initial_of,
+    last_model,
+    lift_for,
+)
 from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.assurance.verification.statistics_check import statistic_findings
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError

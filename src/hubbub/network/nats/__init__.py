@@ -13,17 +13,3 @@ from hubbub.network.nats.line import Line
 from hubbub.network.nats.server import Server, write_server
 from hubbub.network.nats.tls import TELL_DAYS, RelayCertificate
 from hubbub.network.nats.trial import LoginTrial, ShownCertificate, tried
-
-__all__ = [
-    "TELL_DAYS",
-    "Answering",
-    "Carrier",
-    "Line",
-    "LoginTrial",
-    "Relay",
-    "RelayCertificate",
-    "Server",
-    "ShownCertificate",
-    "tried",
-    "write_server",
-]

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 import threading
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -299,7 +300,11 @@ class Line:
                 with suppress(Exception):
                     transport.close()
                 if socket_of := getattr(transport, "_bare_io_writer", None):
+                    protocol = socket_of.transport.get_protocol()
                     socket_of.transport.abort()
+                    # Where TLS began over a connection that was lost already, nobody tells it so.
+                    if isinstance(protocol, SSLProtocol):
+                        protocol.connection_lost(None)
 
         task = asyncio.ensure_future(close())
         self._closing.add(task)

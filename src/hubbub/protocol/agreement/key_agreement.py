@@ -52,17 +52,21 @@ def _in_turn(phase: _Phase[_P, _Result]) -> _Phase[_P, _Result]:
     @functools.wraps(phase)
     def called(self: Agreement, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
         if self._phases[:1] != (phase.__name__,):
-            expected = self._phases[0] if self._phases else "no further phase"
-            raise ProtocolError(
-                f"expected {expected} next in this set-up, got {phase.__name__}; call every phase "
-                "once and in order, or set up a new session"
-            )
+            raise _out_of_turn(self._phases, phase.__name__)
         rest, self._phases = self._phases[1:], ()
         result = phase(self, *args, **kwargs)
         self._phases = rest
         return result
 
     return called
+
+
+def _out_of_turn(phases: Sequence[str], called: str) -> ProtocolError:
+    expected = phases[0] if phases else "no further phase"
+    return ProtocolError(
+        f"expected {expected} next in this set-up, got {called}; call every phase once and in "
+        "order, or set up a new session"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +120,14 @@ class Agreement:
         self._study, self._session = study, session
         self._choose, self._besides = neighbours, confirmers
         self._source = source
-        self._own_seed = source.bytes(SEED_BYTES)
-        start = b"hubbub transcript v1" + study + session + roster.digest + context
-        self._shown = [start]
+        share = source.bytes(SEED_BYTES)
+        self._own_seed = b"" if roster.nodes else share
+        self._context, self._joined = context, b""
         self._commits: Mapping[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
-        self._sent: dict[int, bytes] = {}
+        self._sent: dict[int, bytes] = {}  # what each neighbour gets, until its own is there
+        self._received: one_each.Expected
         self._own_digest = self._own_confirm = b""
         self._secrets: dict[int, PairSecret] = {}
         self._transcript = b""
@@ -170,7 +175,7 @@ class Agreement:
                 "expected the seed share that was committed to, got another",
                 culprit=self._roster.name(joined),
             )
-        self._shown.append(joined)
+        self._joined = joined
         self._seed = hashlib.sha256(b"hubbub joint seed v1" + self._session + joined).digest()
 
     @_in_turn
@@ -181,10 +186,30 @@ class Agreement:
         for other in self._neighbours:
             secret = self._source.bytes(CONTRIBUTION_BYTES)
             self._sent[other] = secret
-            sealed = self._roster.parties[other].seal(secret, self._context(self._index, other))
+            sealed = self._roster.parties[other].seal(secret, self._purpose(self._index, other))
             frames[other] = self._frame(Tag.CONTRIBUTION, other, sealed)
         self._own_digest = sent_digest(frames)
+        self._received = one_each.Expected(
+            Tag.CONTRIBUTION, self._index, self._sent, self._roster, self._study, self._session
+        )
         return frames
+
+    @property
+    def accepts(self) -> bool:
+        """Whether contributions can be opened now: this party has sealed its own."""
+        return self._phases[:1] == ("confirm",)
+
+    def accept(self, contributions: Iterable[bytes]) -> None:
+        """Open contributions that are there early; `confirm` takes the rest.
+
+        Args:
+            contributions: frames addressed to this party.
+        """
+        if not self.accepts:
+            raise _out_of_turn(self._phases, "accept")
+        rest, self._phases = self._phases, ()
+        self._take(contributions)
+        self._phases = rest
 
     @_in_turn
     def confirm(
@@ -193,41 +218,24 @@ class Agreement:
         """Phase 4: derive the secrets, sign the transcript, prove each secret to its other end.
 
         Args:
-            contributions: the frames addressed to this party.
+            contributions: the frames addressed to this party that were not accepted before.
             digests: `sent_digest` of every party's contributions, 32 bytes each in the order of the
                 roster, as the relay tells everybody.
         """
-        received = {
-            index: self._open(frame)
-            for index, frame in self._frames(contributions, Tag.CONTRIBUTION, self._neighbours)
-        }
-        self._keys.put_away()
-        for other in self._neighbours:
-            low, high = min(self._index, other), max(self._index, other)
-            mine, theirs = self._sent[other], received[other]
-            self._secrets[other] = PairSecret.agree(
-                low=low,
-                high=high,
-                from_low=mine if low == self._index else theirs,
-                from_high=theirs if low == self._index else mine,
-                study=self._study,
-                session=self._session,
-            )
+        self._take(contributions)
+        self._received.check_whole()
         own = slice(32 * self._index, 32 * self._index + 32)
         if len(digests) != 32 * len(self._roster.parties) or digests[own] != self._own_digest:
             raise ProtocolError(
                 "expected the digest of what I sent in the list of all, got another",
                 culprit="relay",
             )
-        self._transcript = _hash_of(*self._shown, digests)
-        checks = {
-            other: self._frame(
-                Tag.KEY_CHECK,
-                other,
-                secret.check(transcript=self._transcript, sender=self._index),
-            )
-            for other, secret in self._secrets.items()
-        }
+        start = b"hubbub transcript v1" + self._study + self._session + self._roster.digest
+        self._transcript = _hash_of(start, self._context, self._joined, digests)
+        checks = {}
+        for other in self._neighbours:
+            proof = self._secrets[other].check(transcript=self._transcript, sender=self._index)
+            checks[other] = self._frame(Tag.KEY_CHECK, other, proof)
         self._own_confirm = self._frame(Tag.CONFIRM, EVERYBODY, self._transcript)
         return self._own_confirm, checks
 
@@ -259,14 +267,31 @@ class Agreement:
             index=self._index,
             transcript=self._transcript,
             seed=self._seed,
-            secrets=dict(self._secrets),
+            secrets={other: self._secrets[other] for other in self._neighbours},
         )
+
+    def _take(self, contributions: Iterable[bytes]) -> None:
+        """Derive a secret from each of these and what its sender got from here."""
+        for frame in map(self._received.take, contributions):
+            other, theirs = frame.sender, self._open(frame)
+            mine, self._sent[other] = self._sent[other], b""
+            is_low = self._index < other
+            self._secrets[other] = PairSecret.agree(
+                low=self._index if is_low else other,
+                high=other if is_low else self._index,
+                from_low=mine if is_low else theirs,
+                from_high=theirs if is_low else mine,
+                study=self._study,
+                session=self._session,
+            )
+        if self._received.whole:
+            self._keys.put_away()
 
     def _open(self, frame: Frame) -> bytes:
         """The contribution in a frame addressed to this party."""
         sender = self._roster.name(frame.sender)
         try:
-            secret = self._keys.open(bytes(frame.payload), self._context(frame.sender, self._index))
+            secret = self._keys.open(bytes(frame.payload), self._purpose(frame.sender, self._index))
         except (InvalidTag, ValueError) as error:
             raise ProtocolError(
                 f"expected a contribution sealed to me, got one that does not open "
@@ -289,14 +314,6 @@ class Agreement:
         except ProtocolError:  # it may be one for this party alone
             return one_each.payloads(tuple(frames), size, self._index, *place)
 
-    def _frames(
-        self, frames: Sequence[bytes], tag: Tag, senders: Iterable[int]
-    ) -> Iterable[tuple[int, Frame]]:
-        """Verified frames of one kind for this party, exactly one from every expected sender."""
-        expected = frozenset(senders)
-        place = (tag, expected, self._roster, self._study, self._session)
-        return one_each.verified(frames, self._index, *place)
-
     def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:
         return Frame(
             tag=tag,
@@ -307,7 +324,7 @@ class Agreement:
             payload=payload,
         ).sealed(self._keys)
 
-    def _context(self, sender: int, receiver: int) -> bytes:
+    def _purpose(self, sender: int, receiver: int) -> bytes:
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
         return b"hubbub contribution v1" + self._study + self._session + place
 

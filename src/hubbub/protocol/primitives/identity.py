@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.hpke import (
 )
 
 from hubbub.errors import StudyError
-from hubbub.study.names import check_name
+from hubbub.study.parties import check_name
 
 ROLES = ("aggregator", "silo", "node")
 _NEEDED = {"name", "role", "verifying", "sealing"}  # of an identity in plain words

@@ -8,7 +8,6 @@ from hubbub.protocol.projection.matrix import (
     KINDS as KINDS,
     SEED_BYTES as SEED_BYTES,
     Draw as Draw,
-    Effort as Effort,
     Projection as Projection,
 )
 from hubbub.protocol.projection.product import (

@@ -1,6 +1,9 @@
 from hubbub.protocol.round.aggregator import (
     Aggregator as Aggregator,
 )
+from hubbub.protocol.round.attempt_order import (
+    Attendance as Attendance,
+)
 from hubbub.protocol.round.batch_rows import (
     EMPTY as EMPTY,
     Groups as Groups,
@@ -16,9 +19,6 @@ from hubbub.protocol.round.batch_rows import (
 from hubbub.protocol.round.compute_node import (
     ComputeNode as ComputeNode,
 )
-from hubbub.protocol.round.decoding import (
-    decoded as decoded,
-)
 from hubbub.protocol.round.masking import (
     Attempt as Attempt,
     Masking as Masking,
@@ -32,9 +32,9 @@ from hubbub.protocol.round.projected_sum import (
     projection_of as projection_of,
 )
 from hubbub.protocol.round.round_parameters import (
-    Attendance as Attendance,
     Parameters as Parameters,
     RoundParameters as RoundParameters,
+    decoded as decoded,
 )
 from hubbub.protocol.round.silo import (
     Charge as Charge,

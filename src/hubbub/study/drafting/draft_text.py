@@ -8,7 +8,7 @@ from typing import Any
 
 from hubbub.study.drafting.column_draft import ColumnDraft
 from hubbub.study.drafting.study_draft import Draft
-from hubbub.study.quoting import key_of
+from hubbub.study.section import key_of
 from hubbub.study.tabular import Column
 from hubbub.study.target import target_table
 

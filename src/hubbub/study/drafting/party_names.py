@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from hubbub.study.names import is_name, is_reserved
+from hubbub.study.parties import is_name, is_reserved
 
 _ENDS = (".csv", ".parquet")
 _LETTER = re.compile(r"[a-zA-Z0-9]")

@@ -3,6 +3,9 @@
 A run reads files strictly (`study/tabular`). Here a file in another encoding, with another
 separator or without a header is understood as far as it goes, so that everything that is wrong can
 be said at once, and a tidy copy be written. This file knows forms, not what columns mean.
+
+A `Fault` may quote a cell, so it is printed where the file lies and goes nowhere else: no
+exception, event log or message to another party is made from it.
 """
 
 from __future__ import annotations
@@ -15,16 +18,62 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from hubbub.disk import open_ordinary
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import is_date, is_missing, plain_number
-from hubbub.study.drafting.fault import Fault
 from hubbub.study.tabular import read_cells
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE = 1 << 16  # letters in which the separator is looked for
 SAVE = "save it as “CSV UTF-8 (comma delimited)”"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is wrong, or worth a look, in a file of records.
+
+    Args:
+        file: its name.
+        what: what was found; it may quote a cell.
+        remedy: what to do.
+        column: in which column; empty: in no single one.
+        row: the first row, counted from 1 after the header; None: in no single one.
+        count: how many rows have it.
+        refused: whether a run refuses the file for it; otherwise it is only worth a look.
+    """
+
+    file: str
+    what: str
+    remedy: str
+    column: str = ""
+    row: int | None = None
+    count: int = 1
+    refused: bool = True
+
+    @property
+    def where(self) -> str:
+        """The file, the column and the row; nothing of a cell."""
+        column = f", column {self.column!r}" if self.column else ""
+        row = "" if self.row is None else f", row {self.row} after the header"
+        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        return f"{self.file}{column}{row}{more}"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}; {self.remedy}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fault as plain values."""
+        return {
+            "file": self.file,
+            "column": self.column or None,
+            "row": self.row,
+            "rows": self.count,
+            "found": self.what,
+            "remedy": self.remedy,
+            "refused": self.refused,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,13 +13,11 @@ from math import ceil, floor, log10
 from pathlib import Path
 
 from hubbub.errors import DataError
-from hubbub.study.drafting import outcome_draft
 from hubbub.study.drafting.cell_text import folded
 from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
-from hubbub.study.drafting.fault import Fault
 from hubbub.study.drafting.party_names import party_names
-from hubbub.study.drafting.raw_table import RawTable, read_raw
-from hubbub.study.drafting.target_draft import TargetDraft
+from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
+from hubbub.study.drafting.target_draft import TargetDraft, learned
 from hubbub.study.tabular import canonical
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
@@ -136,7 +134,7 @@ def draft(
         _refuse_absent(stated, full)
     whose = _whose(cells, patient)
     usual = next((one.usual_decimal for one in full if one.usual_decimal == ","), ".")
-    learned = outcome_draft.learned(
+    wanted = learned(
         {name: [cell for one in found for cell in one] for name, found in cells.items()},
         target,
         kind=kind,
@@ -144,13 +142,13 @@ def draft(
         elsewhere=[one.name for one in _elsewhere(full, common)],
         usual=usual,
     )
-    features = [name for name in cells if name not in learned.columns]
+    features = [name for name in cells if name not in wanted.columns]
     columns = [column_draft(name, cells[name], usual) for name in features]
     columns += _elsewhere(full, common)
     if not any(one.column for one in columns):
         why = "; ".join(f"{one.name}: {one.why}" for one in columns) or "there is no other"
         raise DataError(
-            f"expected a column besides the target {learned.name!r} that can be used, found none "
+            f"expected a column besides the target {wanted.name!r} that can be used, found none "
             f"({why}); correct the files"
         )
     names, files = party_names(paths)
@@ -161,7 +159,7 @@ def draft(
     return Draft(
         parties=names,
         files=files,
-        target=learned,
+        target=wanted,
         columns=tuple(columns),
         tables=tuple(tables),
         faults=tuple(faults),

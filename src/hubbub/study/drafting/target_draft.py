@@ -1,7 +1,9 @@
 """Which column is learned, and which of its spellings mean what.
 
 People spell one answer in many ways, and no file knows all of them: every spelling that occurs is
-put into one of two lists, so that none becomes a 0 unseen. This file sees the cells of all files.
+put into one of two lists, so that none becomes a 0 unseen. Of a target that is no class, bounds or
+times follow from the cells; they are rounded outward as those of columns are, which hides little,
+and a draft says so. This file sees the cells of all files.
 """
 
 from __future__ import annotations
@@ -11,8 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hubbub.errors import DataError
-from hubbub.study.drafting.cell_text import folded, is_missing, plain_number
-from hubbub.study.tabular import Outcome, canonical
+from hubbub.study.drafting.cell_text import (
+    decimal_of,
+    folded,
+    is_missing,
+    measured,
+    plain_number,
+)
+from hubbub.study.drafting.column_draft import rounded_outward
+from hubbub.study.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
 
 _ANSWERS = (  # what counts as 1, and as 0
     *(("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("1", "0"), ("ja", "nein")),
@@ -39,6 +48,7 @@ _NAMES = (
     *("mortality", "diagnosis", "disease", "result", "readmitted", "response", "relapse", "status"),
 )
 _MOST_CLASSES = 10
+_TIMES = 8  # of a grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +88,90 @@ class TargetDraft:
         return len(self.classes) or 1
 
 
-def target_draft(
+def learned(
+    columns: Mapping[str, Sequence[str]],
+    asked: str | None,
+    *,
+    kind: str | None = None,
+    event: str | None = None,
+    elsewhere: Sequence[str] = (),
+    usual: str = ".",
+) -> TargetDraft:
+    """The target: a class unless another kind is asked for, or its column holds many numbers.
+
+    Args:
+        columns, asked, elsewhere: as for `_class_draft`.
+        kind: "class", "amount", "count" or "time-to-event"; None: it is guessed.
+        event: the column that says whether a time ends with the event.
+        usual: the decimal sign where a cell may mean two numbers.
+
+    Raises:
+        DataError: there is no such column, or none that can be learned so.
+    """
+    wanted = TIME_TO_EVENT if kind is None and event is not None else kind
+    if wanted not in KINDS:
+        try:
+            return _class_draft(columns, asked, elsewhere=elsewhere)
+        except DataError:
+            known = asked is not None and asked in columns
+            if asked is None or not known or wanted or not _is_numeric(columns[asked], usual):
+                raise
+            note = 'numbers, so kind = "amount": say --kind count if they count something'
+            return _drafted(AMOUNT, asked, columns, None, usual, (note,))
+    for name, key in ((asked, "--target"), (event, "--event")):
+        if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
+            raise DataError(
+                f'expected {key} to name a column of every file for kind = "{wanted}", found '
+                f"{name!r}; the files have {', '.join(columns)}"
+            )
+    assert asked is not None  # noqa: S101 (it is in columns)
+    return _drafted(wanted, asked, columns, event, usual, ())
+
+
+def _is_numeric(cells: Sequence[str], usual: str) -> bool:
+    """Whether every record that has a target has a number, and there are several."""
+    there = [cell for cell in cells if not is_absent(cell)]
+    decimal = decimal_of(there, usual)
+    return len(set(there)) > 2 and all(measured(cell, decimal) is not None for cell in there)
+
+
+def _drafted(
+    kind: str,
+    name: str,
+    columns: Mapping[str, Sequence[str]],
+    event: str | None,
+    usual: str,
+    notes: tuple[str, ...],
+) -> TargetDraft:
+    """The target with its bounds, or its times and the event's spellings."""
+    there = [cell for cell in columns[name] if not is_absent(cell)]
+    decimal = decimal_of(there, usual)
+    values = [float(measured(cell, decimal) or "nan") for cell in there]
+    least, most = min(values, default=0.0), max(values, default=0.0)
+    if not all(value == value for value in values) or not least < most:
+        raise DataError(
+            f'expected numbers in the target {name!r} for kind = "{kind}", found others, or one '
+            "only; correct the files, or name another kind or column"
+        )
+    if kind == AMOUNT:
+        low, high = rounded_outward(least, most)
+        outcome = Outcome(kind=kind, low=low, high=high)
+    elif kind == COUNT:
+        outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
+    else:
+        end, of_event = rounded_outward(0.0, most)[1], _class_draft(columns, event)
+        outcome = Outcome(
+            kind=kind,
+            event=of_event.name,
+            positive=of_event.positive,
+            negative=of_event.negative,
+            grid=tuple(float(f"{end * k / _TIMES:.4g}") for k in range(1, _TIMES + 1)),
+        )
+        notes = (*notes, *of_event.notes)
+    return TargetDraft(name=name, outcome=outcome, decimal=decimal, notes=notes)
+
+
+def _class_draft(
     columns: Mapping[str, Sequence[str]], asked: str | None, *, elsewhere: Sequence[str] = ()
 ) -> TargetDraft:
     """The target, as asked for or guessed.

@@ -1,7 +1,6 @@
 """Tables of records: how the cells of a file become the features and targets of one silo."""
 
 from hubbub.study.tabular.cells import cells_of, read_cells
-from hubbub.study.tabular.coded_cells import CodedCells, coded_cells
 from hubbub.study.tabular.column import Column, canonical, columns_from, number_in
 from hubbub.study.tabular.outcome import (
     AMOUNT,
@@ -11,6 +10,10 @@ from hubbub.study.tabular.outcome import (
     Outcome,
     refuse_other_targets,
 )
-from hubbub.study.tabular.records import Records
-from hubbub.study.tabular.table import encode_inputs, encode_table, read_table
-from hubbub.study.tabular.unit_rows import MOST_PER_PATIENT, UnitRows, unit_rows
+from hubbub.study.tabular.records import MOST_PER_PATIENT, Records, UnitRows, unit_rows
+from hubbub.study.tabular.table import (
+    CodedCells,
+    coded_cells,
+    encode_inputs,
+    encode_table,
+)

@@ -1,75 +1,29 @@
 """A table of one silo's records: checked against what the study declares, then encoded.
 
-Errors name the file, the column and the row, never the content of a cell. This file knows columns
-and records; it must not know studies, parties, models or the network.
+For a model cells become features and targets. For statistics a number is clipped to the column's
+public bounds, a category is its place in the public list, and what is missing is not a number: no
+default stands in for it, as one does in features. Errors name the file, the column and the row,
+never the content of a cell. This file knows columns and records; it must not know studies, parties,
+models or the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, StudyError
-from hubbub.study.tabular.cells import at_row, read_cells
+from hubbub.study.tabular.cells import at_row
 from hubbub.study.tabular.column import Column, canonical, column_features, plain_feature
 from hubbub.study.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
-from hubbub.study.tabular.records import Records
+from hubbub.study.tabular.records import Records, UnitRows, unit_rows
 
 TWO_CLASSES = ("0", "1")
-
-
-def read_table(
-    path: str | Path,
-    *,
-    target: str,
-    columns: Sequence[Column] = (),
-    positive: Sequence[str] = (),
-    negative: Sequence[str] = (),
-    classes: Sequence[str] = TWO_CLASSES,
-    patient: str = "",
-    outcome: Outcome | None = None,
-) -> Records:
-    """Reads the records of one silo from a `.csv` or `.parquet` file.
-
-    Guarantees:
-        1. A record's features depend on that record and the arguments alone.
-        2. No error carries the content of a cell.
-
-    Args:
-        path: the file; a CSV file is UTF-8, comma-separated, with one header line.
-        target: the column to be learned.
-        columns: what becomes features, in this order; other columns are ignored. Without any,
-            all columns but the target must be numeric and are used unscaled, in header order.
-        positive: spellings of the target that count as 1.
-        negative: beside `positive`, the spellings that count as 0; any other is refused.
-        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
-            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
-        patient: beside `columns`, the column that says whose record it is; empty: none.
-        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
-            then say nothing about; its targets are float64.
-
-    Raises:
-        DataError: the file cannot be read or does not fit the declared columns.
-        StudyError: the arguments contradict each other.
-    """
-    path = Path(path)
-    whose = [patient] if patient else []
-    named = [*_named(target, outcome), *whose, *(column.name for column in columns)]
-    return encode_table(
-        read_cells(path, named if columns else ()),
-        target=target,
-        columns=columns,
-        positive=positive,
-        negative=negative,
-        classes=classes,
-        patient=patient,
-        outcome=outcome,
-        origin=path.name,
-    )
+Codes = NDArray[np.float64]
 
 
 def encode_table(
@@ -84,11 +38,29 @@ def encode_table(
     outcome: Outcome | None = None,
     origin: str = "table",
 ) -> Records:
-    """Encodes a table that is already in memory; see `read_table` for the arguments.
+    """The records in the cells of one silo's table.
+
+    Guarantees:
+        1. A record's features depend on that record and the arguments alone.
+        2. No error carries the content of a cell.
 
     Args:
         cells: for each column the text of its cells; "" is a missing cell.
+        target: the column to be learned.
+        columns: what becomes features, in this order; other columns are ignored. Without any,
+            all columns but the target must be numeric and are used unscaled, in header order.
+        positive: spellings of the target that count as 1.
+        negative: beside `positive`, the spellings that count as 0; any other is refused.
+        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
+            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        patient: beside `columns`, the column that says whose record it is; empty: none.
+        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
+            then say nothing about; its targets are float64.
         origin: what error messages call the table.
+
+    Raises:
+        DataError: the cells do not fit the declared columns.
+        StudyError: the arguments contradict each other.
     """
     named = _named(target, outcome)
     _check_declared_once(named, columns)
@@ -211,5 +183,93 @@ def _class_indices(texts: Sequence[str], classes: Sequence[str], where: str) -> 
         raise DataError(
             f"expected a target out of {list(classes)!r} {at_row(where, found.index(-1))}, found "
             "something else; correct the file, or say in the study which spellings count as 1"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class CodedCells:
+    """One silo's table. Never printed, never sent.
+
+    Args:
+        columns: by name (n,) float64: a number within the bounds, or a category's place from 0; NaN
+            where the cell is missing.
+        units: the rows of each patient, where these are the units; each row is one if None.
+    """
+
+    columns: Mapping[str, Codes] = field(repr=False)
+    units: UnitRows | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        """How many units there are: itself private to the silo."""
+        return len(self.unit_rows.rows)
+
+    @property
+    def unit_rows(self) -> UnitRows:
+        """The rows of each unit."""
+        if self.units is not None:
+            return self.units
+        rows = np.arange(len(next(iter(self.columns.values()))))[:, None]
+        return UnitRows(rows=rows, shares=np.ones(rows.shape, np.float32))
+
+
+def coded_cells(
+    cells: Mapping[str, Sequence[str]],
+    columns: Iterable[Column],
+    origin: str,
+    *,
+    patient: str = "",
+    most: int = 0,
+) -> CodedCells:
+    """The cells of a table that are of these columns.
+
+    Args:
+        cells: of all columns, as texts.
+        columns: of the statistics.
+        origin: what error messages call the table.
+        patient: the column that says whose a record is; empty: each record is a unit.
+        most: records of a patient that count, the first ones.
+
+    Raises:
+        DataError: a column is missing, or a cell is neither of its column nor missing.
+    """
+    coded = {}
+    for column in columns:
+        _check_present([column.name], cells, origin)
+        where = f"{origin}, column {column.name!r}"
+        coded[column.name] = _codes(column, cells[column.name], where)
+    units = None
+    if patient:
+        whose = patients_of(cells[patient], f"{origin}, column {patient!r}")
+        units = unit_rows(whose, most)
+    return CodedCells(coded, units)
+
+
+def _codes(column: Column, texts: Sequence[str], where: str) -> Codes:
+    """One column's."""
+    absent = {"", *map(column.spelled, column.missing)}
+    known = {text: column.spelled(text) for text in set(texts)}
+    spelled = [known[text] for text in texts]
+    gone = np.array([text in absent for text in spelled], dtype=bool)
+    found = (_places if column.categories else _numbers)(column, spelled, gone, where)
+    return np.where(gone, np.nan, found)
+
+
+def _numbers(column: Column, spelled: Sequence[str], gone: NDArray[np.bool_], where: str) -> Codes:
+    """Numbers within the public bounds; what is missing is 0 for now."""
+    texts = ["0" if missing else text for text, missing in zip(spelled, gone, strict=True)]
+    return np.clip(plain_feature(texts, where)[:, 0], *column.bounds)
+
+
+def _places(column: Column, spelled: Sequence[str], gone: NDArray[np.bool_], where: str) -> Codes:
+    """Places in the public list of categories."""
+    index = {column.spelled(category): k for k, category in enumerate(column.categories)}
+    found = np.array([index.get(text, -1) for text in spelled], dtype=np.float64)
+    strange = (found < 0) & ~gone
+    if strange.any():
+        raise DataError(
+            f"expected one of {list(column.categories)} {at_row(where, int(strange.argmax()))}, "
+            "found something else; correct the cell, or add its spelling to categories or missing "
+            "in data.columns"
         )
     return found

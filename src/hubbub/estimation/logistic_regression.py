@@ -1,0 +1,222 @@
+"""Logistic regression: from one noisy sum on classes, by a few sums of scores on numbers.
+
+Theory of operation. On classes, a record's block is the one-hot vector of its pattern of covariates
+and its outcome. With y_p and n_p records of pattern p with the outcome and in all, the score
+U(b) = sum_p x_p (y_p - n_p m_p), m_p = 1 / (1 + exp(-b x_p)), is linear in the noise; its root has
+the covariance I^-1 (I + C) I^-1, with C = sigma^2 sum_p x_p x_p' ((1 - m_p)^2 + m_p^2).
+
+On numbers, with w = (1, covariates), |w|^2 <= W, a record sends its part (y - m) w of the score
+and, scaled by sqrt(11 / W), its part m (1 - m) w w' of the information: where one is long the other
+is short, so the second costs nothing (docs/privacy.md P23).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.errors import StudyError
+from hubbub.estimation.covariates import Patterns
+from hubbub.estimation.effects import Effects, Regression, newton, sandwich
+from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Expectation,
+    Levels,
+    OneSum,
+    Parameters,
+    one_hot,
+)
+from hubbub.study import Column
+
+
+def logistic(
+    outcome: Column, on: tuple[Levels | Column, ...], **more: float
+) -> Logistic | NewtonLogistic:
+    """A logistic regression: one sum where all covariates are classes, else a few Newton sums.
+
+    Args:
+        outcome, on, more: see `_OddsRatios`.
+
+    Raises:
+        StudyError: an outcome or covariates that are none.
+    """
+    classes = tuple(one for one in on if isinstance(one, Levels))
+    if len(classes) == len(on):
+        return Logistic(outcome=outcome, on=classes, **more)
+    return NewtonLogistic(outcome=outcome, on=on, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OddsRatios(Regression):
+    """What both ways have in common; records that lack the outcome or a covariate are left out.
+
+    Args:
+        outcome: a column of two categories, of which the second is explained.
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+        weight, confidence: see `Statistic`.
+
+    Raises:
+        StudyError: an outcome or covariates that are none.
+    """
+
+    outcome: Column
+
+    kind = "logistic"
+    importance = 0.4
+    ratio = "odds ratio"
+
+    def __post_init__(self) -> None:
+        """Refuses an outcome or covariates that are none."""
+        if len(self.outcome.categories) != 2:
+            raise StudyError(
+                f"expected an outcome of two categories, found {self.outcome.name}; declare them"
+            )
+        super().__post_init__()
+
+    @property
+    def explained(self) -> str:
+        """The outcome's name."""
+        return self.outcome.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logistic(_OddsRatios, OneSum):
+    """Odds ratios between classes, from one sum; all covariates have classes."""
+
+    on: tuple[Levels, ...]
+
+    sensitivity = 1.0  # docs/privacy.md P23
+    diameter = math.sqrt(2.0)
+
+    @property
+    def covariates(self) -> Patterns:
+        """Its covariates, of which all combinations are counted."""
+        return Patterns(on=self.on)
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return 2 * len(self.covariates)
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        pattern = self.covariates.places(cells)
+        outcome = Levels(column=self.outcome).places(cells)
+        known = (pattern >= 0) & (outcome >= 0)
+        return one_hot(np.where(known, 2 * pattern + outcome, -1), self.size)
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block.
+
+        As if all patterns were alike and a quarter had the outcome.
+        """
+        each = max(records, 1.0) / len(self.covariates)
+        counts = np.tile([0.75 * each, 0.25 * each], (len(self.covariates), 1))
+        found = self._fit(counts, sigma)
+        return self.planned(found, sigma, "logarithm of an odds ratio")
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        return self.answered(self._fit(sums.reshape(-1, 2), sigma))
+
+    def _fit(self, counts: Array, sigma: float) -> Effects | None:
+        """Intercept and effects from (patterns, 2) noisy counts."""
+        from scipy.special import expit  # which takes long to import
+
+        x = np.column_stack([np.ones(len(counts)), self.covariates.table])
+        total = counts.sum(axis=1)
+
+        def at(effects: Array) -> tuple[Array, Array]:
+            mean = expit(x @ effects)
+            information = (x.T * (total * mean * (1 - mean))) @ x
+            return x.T @ (counts[:, 1] - total * mean), information
+
+        found = newton(at, x.shape[1])
+        if found is None:
+            return None
+        mean = expit(x @ found[0])
+        return sandwich(*found, sigma**2 * (x.T * ((1 - mean) ** 2 + mean**2)) @ x, first=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewtonLogistic(_OddsRatios, NewtonRegression):
+    """Odds ratios per unit and between classes, from a few sums."""
+
+    first = 1
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has: the score's, then the information's."""
+        return self.covariates.width + self._triangle.size
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of one record's block, at any parameters (docs/privacy.md P23)."""
+        return math.sqrt(1.0 + len(self.on))
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return 2.0 * self.sensitivity
+
+    @property
+    def start(self) -> Parameters:
+        """Parameters of the first sum: no effects."""
+        return np.zeros(self.covariates.width, np.float32)
+
+    def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
+        """The blocks of n records at these parameters, (n, size)."""
+        from scipy.special import expit  # which takes long to import
+
+        w = self.covariates.design(cells)
+        place = Levels(column=self.outcome).places(cells)
+        unknown = np.isnan(w).any(axis=1) | (place < 0)
+        w[unknown] = 0.0
+        with np.errstate(all="ignore"):
+            mean = expit(np.nan_to_num(w @ parameters.astype(np.float64)))
+        squares = self._scale * self._triangle.squares(mean * (1 - mean), w)
+        return np.column_stack([(place - mean)[:, None] * w, squares])
+
+    def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
+        """The parameters after a noisy sum that was taken at `parameters`."""
+        step = self.scored(sums, sigma, parameters).step
+        return (parameters + step).astype(np.float32)
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in each of its sums.
+
+        As if nothing were correlated, numbers had a variance of a ninth of their squared half
+        range, all classes were alike and a quarter of records had the outcome.
+        """
+        moments = self.covariates.moments
+        made_up = np.concatenate([0.0 * moments[0], self._scale * self._triangle.entries(moments)])
+        return self.foreseen(
+            self.scored(3 / 16 * max(records, 1.0) * made_up, sigma, self.start),
+            sigma,
+            "logarithm of an odds ratio over half of a column's range",
+        )
+
+    def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
+        """What a sum says of the effects, the intercept first, that was taken at `parameters`."""
+        width, scale = self.covariates.width, self._scale
+        return Scored(
+            at=parameters.astype(np.float64),
+            score=sums[:width],
+            information=self._triangle.matrix(sums[width:]) / scale,
+            noise=sigma**2 * np.eye(width),
+            blur=sigma / scale,
+        )
+
+    @property
+    def _triangle(self) -> Triangle:
+        return Triangle(width=self.covariates.width)
+
+    @property
+    def _scale(self) -> float:
+        """What the information is multiplied by (docs/privacy.md P23)."""
+        return math.sqrt(11.0 / (1.0 + len(self.on)))
