@@ -244,20 +244,26 @@ QUICK = {
 }
 
 
-def pytest_sessionstart() -> None:
+@pytest.fixture(autouse=True, scope="session")
+def what_was_said_once() -> Iterator[None]:
     """Remember what the accountant said: hundreds of tests plan the same few studies.
 
-    Its answers are functions of their arguments alone; `tests/privacy` asks the accountant itself.
+    Its answers are functions of their arguments alone, and so is the method that fits a model of
+    torch's own layers; `tests/privacy` and `tests/learning` ask them.
     """
+    from hubbub import learning
     from hubbub.assurance.evidence import audit_result
     from hubbub.planning import pairing
 
-    for module, name in (
-        (pairing, "least_noise"),
-        (pairing, "epsilon_of"),
-        (audit_result, "epsilon_shown"),
-    ):
-        setattr(module, name, _remembered(getattr(module, name)))
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in (
+            (pairing, "least_noise"),
+            (pairing, "epsilon_of"),
+            (audit_result, "epsilon_shown"),
+        ):
+            patch.setattr(module, name, _remembered(getattr(module, name)))
+        patch.setattr(learning, "method_for", _methods(learning.method_for))
+        yield
 
 
 def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -267,6 +273,22 @@ def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def answer(*given: Any, **named: Any) -> Any:
         return asked(*(tuple(one) if isinstance(one, list) else one for one in given), **named)
+
+    return answer
+
+
+def _methods(method_for: Callable[..., str]) -> Callable[..., str]:
+    """The same for models whose text says all that a method depends on."""
+    known: dict[Any, str] = {}
+
+    @wraps(method_for)
+    def answer(model: Any, shape: tuple[int, ...], targets: Any, **more: Any) -> str:
+        kinds = {type(one).__module__.startswith("torch.nn.") for one in model.modules()}
+        frozen = tuple(one.requires_grad for one in model.parameters())
+        key = (repr(model), frozen, shape, targets.dtype, targets.shape[1:], *more.values())
+        if kinds != {True} or key not in known:
+            known[key] = method_for(model, shape, targets, **more)
+        return known[key]
 
     return answer
 

@@ -1,21 +1,34 @@
-"""Short pauses and one thread for tests, which guard nothing; and a consortium that is watched."""
+"""Short pauses, one thread, nothing worked out twice: no test needs more. A watched consortium."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from hubbub.network import coordinator
+from hubbub.network import coordinator, key_files, node_endpoint, party_folder
+from hubbub.network.nats import line, server
+from hubbub.training import prepared_study
+from network.consortium import planned
 from network.relay import Watched, gathered
+
+# What files say, by their text.
+KEYS, IDENTITIES = cache(key_files.keys_of), cache(key_files.identities)
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(coordinator, "_PAUSE", 0.02)
+    monkeypatch.setattr(line, "_PAUSES", (0.02, 0.2))
+    monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(prepared_study, "plan_study", planned)
+    monkeypatch.setattr(node_endpoint, "plan", planned)
+    monkeypatch.setattr(party_folder, "keys_of", KEYS)
+    monkeypatch.setattr(key_files, "identities", IDENTITIES)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hubbub.network.requests import Requests
 from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
+from hubbub.planning import Plan, exposure, plan
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.study import Study
 from hubbub.training.result import Result
@@ -27,7 +28,17 @@ from network.engine import in_process
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 # What is in the folders of a consortium before it starts, by its study and its folder's name.
 _FOLDERS: dict[tuple[str, str], dict[Path, tuple[bytes, int]]] = {}
+_PLANS: dict[Any, Plan] = {}
 QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0, ping=20.0)
+
+
+def planned(study: Study, dimension: int | None = None) -> Plan:
+    """The plan, made once for all studies that differ in their roster only."""
+    alike = replace(study, parties=replace(study.parties, roster=""), toml="")
+    key = (alike.id, dimension, exposure._curve)
+    if key not in _PLANS:
+        _PLANS[key] = plan(study, dimension=dimension)
+    return replace(_PLANS[key], study=study)
 
 
 def table(names: tuple[str, ...], nodes: int = 0, **changes: Mapping[str, Any]) -> dict[str, Any]:

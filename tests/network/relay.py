@@ -26,7 +26,6 @@ from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.planning import TRAINING, Plan
-from hubbub.planning import plan as planned
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
 from hubbub.session.ask import Call
@@ -38,7 +37,7 @@ from hubbub.study.tabular import Records
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import SessionPlan
-from network.consortium import Consortium, table
+from network.consortium import Consortium, planned, table
 from network.engine import in_process
 from protocol.view import Spy
 

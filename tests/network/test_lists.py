@@ -20,11 +20,10 @@ import pytest
 from hubbub import learning
 from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
-from hubbub.network import node_endpoint
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.planning import Plan, exposure, mechanism_of, plan
+from hubbub.planning import exposure, mechanism_of
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import Silo, decoded
 from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
@@ -39,7 +38,6 @@ from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
 from hubbub.study import Study
 from hubbub.study.tabular import Records
-from hubbub.training import prepared_study
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
 from network.lines import over_nats
@@ -98,23 +96,14 @@ def joint(tokens: str = "per-step", nodes: int = 0, **changes: Any) -> dict[str,
     return made
 
 
-_PLANS: dict[Any, Plan] = {}
-
-
-def planned(study: Study, dimension: int | None = None) -> Plan:
-    """The plan, made once for all studies that differ in their roster only."""
-    key = (study.training, study.privacy, replace(study.parties, roster=""), study.data)
-    if key not in _PLANS:
-        _PLANS[key] = plan(study, dimension=dimension)
-    return replace(_PLANS[key], study=study)
+def stated_alone(study: Study) -> list[int]:
+    return [study.parties.colluders]
 
 
 @pytest.fixture(autouse=True)
 def cheap_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One adversary is enough, and everybody comes to the same plan."""
-    monkeypatch.setattr(exposure, "_curve", lambda one: [one.parties.colluders])
-    monkeypatch.setattr(prepared_study, "plan_study", planned)
-    monkeypatch.setattr(node_endpoint, "plan", planned)
+    """One adversary is enough."""
+    monkeypatch.setattr(exposure, "_curve", stated_alone)
 
 
 @dataclass

@@ -20,12 +20,12 @@ from hubbub.errors import DataError, ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.planning import EVALUATION, STANDARDISATION
-from hubbub.planning import plan as planned
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
+from network.consortium import planned
 from network.relay import (
     HASTY,
     NAMES,

@@ -57,7 +57,7 @@ class Struck:
         return answered
 
     def _kill(self) -> None:
-        """End it, and see that it has ended: it is started again half a second later."""
+        """End it, and see that it has ended: it is started again at once."""
         process = int((self._folder / PROCESS_ID).read_text())
         os.kill(process, signal.SIGKILL)
         wait(lambda: not _runs(process))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import attestation
-from hubbub.cli.output import add_command, answer, say, writing
+from hubbub.cli.output import add_command, answer, writing
 from hubbub.disk import read_bytes, read_text, toml_table
 from hubbub.errors import AttestationError, UserError
 from hubbub.study import PLATFORMS, role_from
@@ -106,12 +106,8 @@ def _measure(options: argparse.Namespace) -> int:
         platform = options.platform
         found = attestation.of_machine(platform, attestation.MachineAttester())
     stated = ", ".join(f'{name} = "{value}"' for name, value in found.items())
-    lines = [f'platform = "{platform}"', f"measurements = [{{ {stated} }}]"]
-    if options.json:
-        answer(options, {"platform": platform, "measurements": found})
-    else:
-        for line in lines:
-            say(line)
+    lines = (f'platform = "{platform}"', f"measurements = [{{ {stated} }}]")
+    answer(options, {"platform": platform, "measurements": found}, *lines)
     return 0
 
 

@@ -45,13 +45,16 @@ class _Story:
     moral: str
 
 
+_OTHERS = {
+    "trusted": "all together, if somebody could be trusted",
+    "local-dp": "all together, each alone adding all the noise",
+}
 _FEW = _Story(
     key="few",
     file="heart.toml",
     words={
         "federated": "hubbub: all hospitals together, nobody trusted",
-        "trusted": "all together, if somebody could be trusted",
-        "local-dp": "all together, each alone adding all the noise",
+        **_OTHERS,
         "alone": "each hospital by itself (mean)",
         "non-private": "all together, no privacy at all",
     },
@@ -63,8 +66,7 @@ _MANY = _Story(
     file="dialysis.toml",
     words={
         "federated": "hubbub: 67 centres together, nobody trusted, 5 may collude",
-        "trusted": "all together, if somebody could be trusted",
-        "local-dp": "all together, each alone adding all the noise",
+        **_OTHERS,
         "non-private": "all together, no privacy at all",
     },
     repeats=80,

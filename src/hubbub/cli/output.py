@@ -124,11 +124,7 @@ def read_answers(folder: Path) -> dict[str, Any]:
 
 
 def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
-    """All answers as tables, tests and notes.
-
-    Args:
-        statistics: answers as plain values, by name.
-    """
+    """All answers, by name as plain values: tables, tests and notes."""
     from hubbub.report import curves_of, table_of, test_words  # which few commands need
 
     for name, one in statistics.items():

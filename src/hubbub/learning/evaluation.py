@@ -180,11 +180,7 @@ def _tensor(array: NDArray[np.float32]) -> torch.Tensor:
 
 @torch.no_grad()
 def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Predictions for records, a piece at a time.
-
-    Args:
-        scorer: on any device.
-        features: (n, ...) as the study encodes records, not yet standardised; n may be 0.
+    """Predictions for records (n, ...), not yet standardised, a piece at a time; n may be 0.
 
     Returns:
         (n,) or (n, ...), as the scorer gives them.
@@ -197,12 +193,7 @@ def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]
 
 
 def write_onnx(path: Path, scorer: Scorer, shape: tuple[int, ...]) -> None:
-    """Write a scorer as an ONNX file with the input "features" and the output "scores".
-
-    Args:
-        path: of the file, replaced if it exists.
-        scorer: what is written, with its standardisation.
-        shape: of one record's features; the number of records stays free.
+    """Write a scorer as an ONNX file with the input "features" of a shape and the output "scores".
 
     Raises:
         UserError: the packages `onnx` and `onnxscript` are not there, or cannot say such a model.

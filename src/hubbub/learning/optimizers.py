@@ -219,12 +219,7 @@ class SumKeeper:
         self._layout, self._sigma = layout, sigma
 
     def step(self, parameters: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
-        """What is kept after one more sum.
-
-        Args:
-            parameters: what was kept before, float32.
-            gradient: the noisy sum.
-        """
+        """What is kept after one more noisy sum, from what was kept before."""
         return self._layout.after(parameters, gradient, self._sigma)
 
     def state(self) -> dict[str, NDArray[Any]]:

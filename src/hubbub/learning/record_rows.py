@@ -186,13 +186,6 @@ def rows_are_alone(
     A few rows of made-up records are summed among null records and again among wild ones, on the
     machine and the model at hand.
 
-    Args:
-        work: what is made of a piece.
-        trial: records that the model takes.
-        targets: one for each of the trial's records.
-        size: rows of a piece.
-        device: where the work is done.
-
     Raises:
         ModelError: the model raises on made-up records.
     """

@@ -8,6 +8,7 @@ paid for in the calibration (P4-P6).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 
 from hubbub.errors import StudyError
@@ -30,6 +31,7 @@ from hubbub.privacy import (
     MOST_DIMENSION,
     Certificate,
     Composition,
+    Release,
     power_bound,
     whole,
 )
@@ -189,4 +191,10 @@ def _attack_power(
     mechanism = pairing.mechanism_of(study)
     whole = pairing.releases(mechanism, stated.noise_multiplier, steps, known)
     whole += auxiliary_queries.released(queries, steps, 1.0, study.privacy.relation)
+    return _power(tuple(whole), certificate)
+
+
+@lru_cache(maxsize=64)  # a study that is run is planned again for its evidence
+def _power(whole: tuple[Release, ...], certificate: Certificate) -> float:
+    """At so few false accusations."""
     return power_bound(Composition(whole), 0.01, certificate)

@@ -242,17 +242,33 @@ def _frame(
     # Rare large losses leave a law far wider than its spread: then smaller orders are right.
     offsets = np.geomspace(min(0.02 / spread, 0.1), 200 / spread, 60)
     now = float(_cumulants(sketches, np.array([order]))[0])
-    above = (_cumulants(sketches, order + offsets) - now + wrap) / offsets
-    below = (_cumulants(sketches, order - offsets) - now + wrap) / offsets
-    high, low = float(above.min()), float(-below.min())
-    margin = 0.02 * (high - low)
+
+    def reach(away: Array) -> Array:
+        return (_cumulants(sketches, order + away) - now + wrap) / np.abs(away)
+
+    high, above = _lowest(reach, offsets)
+    low, below = _lowest(reach, -offsets)
+    margin = 0.02 * (high + low)
     floor_of_exp = mean - 600 / max(order, 1e-9)  # exp(-order (l - centre)) stays finite
     return TiltedGrid(
         order=order,
         saddle=saddle,
         centre=mean,
-        low=max(min(low, epsilon) - margin, floor_of_exp),
+        low=max(min(-low, epsilon) - margin, floor_of_exp),
         high=max(high, epsilon) + margin,
-        order_above=float(offsets[above.argmin()]),
-        order_below=float(offsets[below.argmin()]),
+        order_above=above,
+        order_below=-below,
     )
+
+
+def _lowest(value: Callable[[Array], Array], places: Array) -> tuple[float, float]:
+    """The least value and its place, of what falls and then rises: every so many, then between.
+
+    (K(s + t) - K(s) + w) / t does: its slope has the sign of t K' - (K(s + t) - K(s)) - w, which
+    grows with t, for K is convex.
+    """
+    coarse = places[::FEW]
+    least = FEW * int(value(coarse).argmin())
+    fine = places[max(least - FEW + 1, 0) : least + FEW]
+    found = value(fine)
+    return float(found.min()), float(fine[found.argmin()])

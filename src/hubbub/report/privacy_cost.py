@@ -73,10 +73,7 @@ def plainly(plan: Plan, against: str) -> str:
 def cost(plan: Plan, mode: modes.Mode, up: scales.Scale) -> markup.Html:
     """The section; the table of adversaries is the federation's, baselines have other ones.
 
-    Args:
-        plan: as plain values.
-        mode: which arrangement was run.
-        up: the axis for epsilon by coalition.
+    `up` is the axis for epsilon by coalition.
     """
     who, heading = against(plan, mode), "What it cost"
     if who is None:

@@ -272,13 +272,9 @@ class PreparedStudy:
         """Every silo's records, held back or not, for the sums that standardise features."""
         asked = self.study.data.standardise
         assert asked is not None, "the plan has this query"  # noqa: S101
-        pairs, most = zip(self.everything, self.capacities, strict=True), self.study.data.places
+        whole = map(Records.together, zip(self.records, self.held_back, strict=True))
+        pairs, most = zip(whole, self.capacities, strict=True), self.study.data.places
         return [FeatureSums(records, asked.bound, capacity, most) for records, capacity in pairs]
-
-    @property
-    def everything(self) -> list[Records]:
-        """Every silo's records, held back or not."""
-        return [Records.together(parts) for parts in zip(self.records, self.held_back, strict=True)]
 
     def optimizer(self) -> learning.Stepper:
         """A fresh optimizer, or what keeps sums in its place."""

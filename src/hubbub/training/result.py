@@ -233,13 +233,7 @@ def conclude(
 
 
 def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> None:
-    """Write what the sums of statistics say: all of it, and every table, curve and test as CSV.
-
-    Args:
-        folder: where `statistics.json` and the folder `tables` will be.
-        plan: that was carried out.
-        kept: of the sums, see `SumLayout`.
-    """
+    """Write what the sums of statistics say: all of it, and every table, curve and test as CSV."""
     answers = answers_to_dict(plan, kept)
     write_answers(folder, answers)
     (folder / TABLES).mkdir(exist_ok=True)

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -39,14 +38,6 @@ from hubbub.training import (
 
 def _tell_nobody(*_: object) -> None:
     """Nobody to tell."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Watch:
-    """Whom to tell how a run goes."""
-
-    progress: loop.Progress = _tell_nobody
-    notice: Notice = _tell_nobody
 
 
 def run(
@@ -115,7 +106,8 @@ def run(
         out,
         baseline=baseline,
         ledgers=ledgers,
-        watch=Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody),
+        progress=progress,
+        notice=notice,
         audit=None if audit is None else read_audit(Path(audit), setting.plan),
     )
 
@@ -155,7 +147,8 @@ def carried_out(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    watch: Watch | None = None,
+    progress: loop.Progress | None = None,
+    notice: Notice | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> result.Result:
     """Train a study that is ready to run; see `run`."""
@@ -177,9 +170,8 @@ def carried_out(
                     audit=audit,
                 )
             )
-        if folder is not None:
             folder.begin(_heads(study, books))
-        return _finished(setting, baseline, watch or Watch(), books, folder, None)
+        return _finished(setting, baseline, progress, notice, books, folder, None)
 
 
 def resume(
@@ -249,20 +241,21 @@ def resume(
         check_plan(opened.path / "plan.json", setting.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, setting.plan))
-        watch = Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody)
-        return _finished(setting, None, watch, books, opened, found.state if found else None)
+        start = found.state if found else None
+        return _finished(setting, None, progress, notice, books, opened, start)
 
 
 def _finished(
     setting: prepared_study.PreparedStudy,
     baseline: str | None,
-    watch: Watch,
+    progress: loop.Progress | None,
+    notice: Notice | None,
     ledgers: Mapping[int, Ledger],
     folder: run_folder.RunFolder | None,
     start: loop.State | None,
 ) -> result.Result:
     """Train, and put the results where they belong."""
-    began = time.perf_counter()
+    began, progress = time.perf_counter(), progress or _tell_nobody
     asks = baseline is None or bool(setting.plan.queries)
     saver = None if folder is None else checkpoint.Saver(folder.keep)
     venue = local_venue.LocalVenue(
@@ -270,7 +263,7 @@ def _finished(
         keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
         folder=folder,
-        notice=watch.notice,
+        notice=notice or _tell_nobody,
         plan=setting.plan if baseline is None else None,
         saved=saver.wait if saver else _tell_nobody,
     )
@@ -287,10 +280,10 @@ def _finished(
         )
         if baseline is None:
             setting, trained = federated.train_federated(
-                setting, sessions, start=start, progress=watch.progress, keep=keep
+                setting, sessions, start=start, progress=progress, keep=keep
             )
         else:
-            setting, trained = _compared(setting, baseline, sessions, watch.progress)
+            setting, trained = _compared(setting, baseline, sessions, progress)
         if saver is not None:
             saver.wait()
     spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)

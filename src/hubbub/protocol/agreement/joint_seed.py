@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
     EVERYBODY,
+    LINK_BYTES,
     Frame,
     Keys,
     Roster,
@@ -32,7 +33,6 @@ from hubbub.protocol.primitives import (
 )
 from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 
-LINK_BYTES = 32
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.
 _STRIDE = 1024

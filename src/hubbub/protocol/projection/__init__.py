@@ -13,6 +13,6 @@ linear-algebra library cannot change a single bit, and the entries of P come fro
 AES and operations that IEEE 754 rounds in one way only. Every party that makes P makes the same.
 """
 
-from hubbub.protocol.projection.exact_grid import Array, Integers, quantum, to_grid
-from hubbub.protocol.projection.matrix import KINDS, SEED_BYTES, Draw, Projection
-from hubbub.protocol.projection.product import Lift, lift, project
+from hubbub import on_first_use
+
+__getattr__ = on_first_use(__name__)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.agreement import SHARE_SEAL_BYTES, SeedCheck
-from hubbub.protocol.primitives import DIGEST_BYTES, Frame, Roster, ring
+from hubbub.protocol.agreement import SeedCheck
+from hubbub.protocol.primitives import DIGEST_BYTES, SHARE_SEAL_BYTES, Frame, Roster, ring
 
 Parameters = NDArray[np.float32]
 
