@@ -1,14 +1,14 @@
 """Random projections made on the fly, against a Gaussian matrix from torch.
 
-    python benchmarks/projection.py [--rounds 7] [--workers 2] [--sizes 900000x400]
-                                    [--kinds sign,gaussian] [--write] [--json]
+    python benchmarks/projection.py [--rounds 7] [--sizes 900000x400] [--kinds sign,gaussian]
+                                    [--write] [--json]
 
 Times are minima over interleaved rounds in one process, in milliseconds: other work on the machine
 only ever adds. "torch", the peer, draws float32 blocks of a Gaussian matrix of the same size and
-multiplies, with torch's own number of threads; ours has as many workers as the machine has cores,
-and one for comparison. The limit for signs is their keystream, 16/20 bits an entry, on one core.
-`cpu_ms` is the processor time of all threads, which other work changes less. `load` is the
-machine's when the size was begun: above 0, somebody else had a part of it.
+multiplies, with torch's own number of threads; ours has one. The limit for signs is their
+keystream, 16/20 bits an entry, on one core. `cpu_ms` is the processor time of all threads, which
+other work changes less. `load` is the machine's when the size was begun: above 0, somebody else had
+a part of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from hubbub.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.protocol.projection import Draw, Effort, Projection, lift, project
+from hubbub.protocol.projection import Draw, Projection, lift, project
 
 DRAW = Draw(seed=bytes(range(32)), step=1)
 SIZES = "900000x100,900000x400,900000x1000"
@@ -87,25 +87,22 @@ def milliseconds(work: Work) -> np.ndarray:
     return np.array([clock() - then for clock, then in zip(clocks, start, strict=True)]) * 1e3
 
 
-def ours(kind: str, vector: np.ndarray, dimension: int, workers: int) -> tuple[Work, Work]:
+def ours(kind: str, vector: np.ndarray, dimension: int) -> tuple[Work, Work]:
     """Both products, seen to belong to one matrix."""
     shape = Projection(
         kind=kind, parameters=vector.size, dimension=dimension, clip=1.0, records=400
     )
-    effort = Effort(workers=workers, memory=max(64, 8 * workers) << 20)
-    projected = project(vector, shape, DRAW, effort)
+    projected = project(vector, shape, DRAW)
     length = float(vector @ vector)
-    there = vector @ lift(projected, shape, DRAW, effort) / length
+    there = vector @ lift(projected, shape, DRAW) / length
     assert abs(there - projected @ projected / length) < 1e-6
     return (
-        lambda: project(vector, shape, DRAW, effort),
-        lambda: lift(projected, shape, DRAW, effort),
+        lambda: project(vector, shape, DRAW),
+        lambda: lift(projected, shape, DRAW),
     )
 
 
-def cases(
-    parameters: int, dimension: int, most: int, kinds: str
-) -> dict[tuple[str, str, int], Work]:
+def cases(parameters: int, dimension: int, kinds: str) -> dict[tuple[str, str, int], Work]:
     """What is timed, by product, kind and threads."""
     vector = np.random.default_rng(0).normal(size=parameters)
     vector *= 20 / np.linalg.norm(vector)
@@ -116,16 +113,15 @@ def cases(
         ("both", "limit", 1): lambda: keystream(parameters * dimension // 10),
     }
     for kind in kinds.split(","):
-        for workers in sorted({1, most}):
-            there, back = ours(kind, vector, dimension, workers)
-            work |= {("project", kind, workers): there, ("lift", kind, workers): back}
+        there, back = ours(kind, vector, dimension)
+        work |= {("project", kind, 1): there, ("lift", kind, 1): back}
     return work
 
 
 def rows(parameters: int, dimension: int, options: argparse.Namespace) -> list[Row]:
     """All products of one size."""
     load = os.getloadavg()[0]
-    work = cases(parameters, dimension, options.workers, options.kinds)
+    work = cases(parameters, dimension, options.kinds)
     best = {name: np.full(2, np.inf) for name in work}
     for turn in range(options.rounds):
         for name, one in work.items():
@@ -163,7 +159,6 @@ def write(found: list[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--kinds", default="sign", help="sign, or sign,gaussian: takes minutes")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol import Keys, Roster, TokenList
+from hubbub.protocol import Keys, ListContext, Roster, TokenList
 from hubbub.session.ask import Answer, Call, Peers
 from hubbub.session.in_process import SharedPool
 from hubbub.session.setup import new_session
@@ -103,15 +103,14 @@ def shuffled_list(
             )
         lists[index] = SiloTokenLists(
             keys=found[roster.parties[index]],
-            roster=roster,
             index=index,
-            study=study,
-            session=session,
+            list_context=ListContext(
+                roster=roster, study=study, session=session, number=number - 1
+            ),
             counts=counts,
             every=1,
             epoch=1,
             pool=pool,
-            number=number - 1,
         )
     TokenLists(
         peers=LocalSilos(roster, lists),

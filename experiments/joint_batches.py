@@ -29,8 +29,8 @@ from hubbub.protocol.round import Silo
 from hubbub.session.in_process import LocalPeers
 from hubbub.session.layout import layout_of
 from hubbub.session.noisy_sums import NoisySums
-from hubbub.session.party import SiloParty
 from hubbub.session.rounds import Rounds
+from hubbub.session.silo_party import SiloParty
 from hubbub.training.local_venue import LocalVenue
 from hubbub.training.loop import Progress, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy

@@ -17,7 +17,7 @@ from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.token_lists import Mixer, Owned
+from hubbub.protocol.token_lists import ListContext, Mixer, Owned
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(3)
@@ -64,11 +64,9 @@ class Making:
     history: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        place = {"roster": _WORLD.roster, "study": STUDY, "session": SESSION}
+        place = ListContext(roster=_WORLD.roster, study=STUDY, session=SESSION, number=_NUMBER)
         self.mixers = {
-            index: Mixer(
-                keys=_WORLD.keys[index], index=index, counts=_COUNTS, number=_NUMBER, **place
-            )
+            index: Mixer(keys=_WORLD.keys[index], index=index, list_context=place, counts=_COUNTS)
             for index in _SILOS
         }
 

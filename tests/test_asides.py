@@ -19,7 +19,7 @@ from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.session.layout import layout_of
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.study.tabular import Records
-from hubbub.training import auxiliary_sums as asked
+from hubbub.training import federated as asked
 from hubbub.training.local_venue import LocalVenue
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import RunSessions

@@ -23,7 +23,6 @@ from hubbub.protocol.primitives.randomness import cipher_at, keystream_into
 from hubbub.protocol.projection import (
     KINDS,
     Draw,
-    Effort,
     Projection,
     gaussian_matrix,
     lift,
@@ -88,11 +87,11 @@ def test_signs_are_those_of_a_naive_matrix_exactly() -> None:
     naive = naive_signs(d, k, DRAW.key(one))
     x = np.rint(vector(d, norm=3.9) / one.quantum).astype(np.int64)
     exact = [sum(int(s) * int(v) for s, v in zip(row, x, strict=True)) for row in naive]
-    got = sign_matrix.Signs().project(x, k, DRAW.key(one), Effort())
+    got = sign_matrix.Signs().project(x, k, DRAW.key(one))
     assert got.tolist() == exact
     y = np.arange(1, k + 1) * 2**40 + 1
     lifted = [sum(int(s) * int(v) for s, v in zip(row, y, strict=True)) for row in naive.T]
-    assert sign_matrix.Signs().lift(y, d, DRAW.key(one), Effort()).tolist() == lifted
+    assert sign_matrix.Signs().lift(y, d, DRAW.key(one)).tolist() == lifted
 
 
 def test_gaussian_entries_are_those_of_box_and_muller_to_the_stated_error() -> None:
@@ -122,7 +121,7 @@ def test_gaussian_products_are_exact_on_the_grid() -> None:
     whole = [[round(v) for v in row] for row in entries.tolist()]
     x = np.rint(vector(d, norm=3.9) / one.quantum).astype(np.int64)
     exact = [sum(a * int(b) for a, b in zip(row, x, strict=True)) for row in whole]
-    got = gaussian_matrix.Gaussian().project(x, k, DRAW.key(one), Effort()) * 2**20
+    got = gaussian_matrix.Gaussian().project(x, k, DRAW.key(one)) * 2**20
     assert [int(v) for v in got] == [int(float(v)) for v in exact]
 
 
@@ -261,7 +260,7 @@ def test_norms_stay_below_the_accounted_tail(kind: str) -> None:
     for step in range(draws):
         key = Draw(seed=SEED, step=step + 1).key(one)
         for place, a in enumerate(trial):
-            y = engine.project(np.rint(a * 2.0**40).astype(np.int64), k, key, Effort()) * 2.0**-40
+            y = engine.project(np.rint(a * 2.0**40).astype(np.int64), k, key) * 2.0**-40
             squares[step, place] = y @ y / k
     for x in (1.2, 1.5, 2.0):
         bound = (x * exp(1 - x)) ** (k / 2)
@@ -272,32 +271,18 @@ def test_norms_stay_below_the_accounted_tail(kind: str) -> None:
 # Reproducible and fresh ---------------------------------------------------------------------
 
 
-@BOTH
-def test_no_bit_depends_on_threads_or_memory(kind: str) -> None:
-    d, k = (200_001, 45) if kind == "sign" else (20_001, 9)
-    one = shape(kind, d, k)
-    x, y = vector(d), vector(k)
-    efforts = [
-        Effort(),
-        Effort(workers=3),
-        Effort(workers=2, memory=16 << 20),
-        Effort(memory=8 << 20),
-    ]
-    assert len({project(x, one, DRAW, effort).tobytes() for effort in efforts}) == 1
-    assert len({lift(y, one, DRAW, effort).tobytes() for effort in efforts}) == 1
-
-
-def test_lift_in_several_batches_of_tables_is_the_same() -> None:
-    one = shape("sign", 2000, 400)  # 20 tables; 8 MiB hold 8
-    y = vector(400)
-    assert (lift(y, one, DRAW, Effort(memory=8 << 20)) == lift(y, one, DRAW)).all()
+def test_lift_in_several_batches_of_tables_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, y = shape("sign", 2000, 400), vector(400)
+    whole = lift(y, one, DRAW)
+    monkeypatch.setattr(sign_matrix, "_TABLES", 8)  # of 20
+    assert (lift(y, one, DRAW) == whole).all()
 
 
 def test_a_projection_in_several_spans_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     one, x = shape("sign", 150_000, 45), vector(150_000)
     whole = project(x, one, DRAW)
     monkeypatch.setattr(sign_matrix, "_SPAN", 1 << 16)  # three, the last of them short
-    assert (project(x, one, DRAW, Effort(workers=2)) == whole).all()
+    assert (project(x, one, DRAW) == whole).all()
 
 
 @BOTH
@@ -390,12 +375,6 @@ def test_the_last_grid_within_the_margin_is_taken_and_the_next_refused(kind: str
 def test_draws_without_a_fresh_matrix_are_refused(change: dict[str, Any], says: str) -> None:
     with pytest.raises(StudyError, match=says):
         Draw(**({"seed": SEED, "step": 1} | change))
-
-
-@pytest.mark.parametrize("change", [{"workers": 0}, {"memory": 1 << 20}, {"workers": 9}])
-def test_too_little_effort_is_refused(change: dict[str, int]) -> None:
-    with pytest.raises(StudyError, match="whole number"):
-        Effort(**change)
 
 
 @BOTH

@@ -1,6 +1,7 @@
 """The public names: what each of them is, and that it says what it takes, gives and refuses."""
 
 import dataclasses
+import importlib
 import importlib.util
 import inspect
 import re
@@ -80,8 +81,22 @@ def test_plan_is_a_function_whatever_was_imported_before() -> None:
         importlib.import_module("hubbub.plan")
 
 
-def test_the_usual_question_and_the_usual_plan_do_without_scipy() -> None:
-    """Its import takes longer than both answers."""
+@pytest.mark.parametrize("stub", sorted(SOURCE.rglob("*.pyi")), ids=lambda stub: stub.parent.name)
+def test_a_room_hands_out_what_its_stub_imports(stub: Path) -> None:
+    """A name of a file in the room would become that file once somebody imports it."""
+    room = importlib.import_module(".".join(["hubbub", *stub.parent.relative_to(SOURCE).parts]))
+    places = hubbub._places(room.__name__)
+    assert len(places) > 2
+    for name, place in places.items():
+        found = getattr(room, name)
+        assert getattr(importlib.import_module(place), name) is found
+        assert inspect.ismodule(found) or not (stub.parent / f"{name}.py").exists()
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        room.nothing  # noqa: B018
+
+
+def test_the_usual_question_and_the_usual_plan_load_no_more_than_they_need() -> None:
+    """Imports take longer than both answers."""
     python(
         "import sys\n"
         "from hubbub.cli.main import main\n"
@@ -95,7 +110,9 @@ def test_the_usual_question_and_the_usual_plan_do_without_scipy() -> None:
         "training = {steps = 5, sample_rate = 0.1}\n"
         "privacy = {epsilon = 1.0, delta = 1e-5}\n'''\n"
         "hubbub.plan(hubbub.Study.parse(text))\n"
-        "assert not any(name.startswith('scipy') for name in sys.modules)\n"
+        "rooms = [f'hubbub.{room}' for room in ('estimation.', 'session', 'protocol.round.')]\n"
+        "unused = ('scipy', 'cryptography', 'numpy.ma.', 'numpy.random', *rooms)\n"
+        "assert [name for name in sys.modules if name.startswith(unused)] == []\n"
     )
 
 

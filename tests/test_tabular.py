@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets import HEART_COLUMNS
-from hubbub.study.tabular import Column, Records, columns_from, encode_table, read_table
+from hubbub.study.tabular import Column, Records, columns_from, encode_table, read_cells
 
 SECRET = "s3cr3t-cell"
 AGE = Column(name="age", low=20, high=90)
@@ -25,6 +25,12 @@ def _csv(tmp_path, text, name="silo.csv"):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def read_table(path, *, target, columns=(), **options):
+    named = [target, *(column.name for column in columns)] if columns else ()
+    options |= {"target": target, "columns": columns, "origin": path.name}
+    return encode_table(read_cells(path, named), **options)
 
 
 # Columns ---------------------------------------------------------------------------------------

@@ -2,119 +2,56 @@
 
 Every name is loaded when it is first used. The accountant, the study and the plan need numpy, scipy
 and cryptography only; what trains (`hubbub.run`, `hubbub.learning`) needs the extra `learn`.
+
+The names are in `__init__.pyi`, where type checkers look for them; so are those of other rooms.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 VERSION = "0.1.0"  # for everybody who writes it down
-
-if TYPE_CHECKING:
-    from hubbub import learning as learning
-    from hubbub.assurance.audit import Audit, audit
-    from hubbub.planning import Plan, plan
-    from hubbub.privacy import (
-        Bound,
-        Step,
-        TradeOff,
-        attack_power,
-        composed_epsilon,
-        delta,
-        epsilon,
-        malicious_epsilon,
-        noise_multiplier,
-        projected_epsilon,
-        projection_bound,
-        trade_off,
-    )
-    from hubbub.session import PrivateSum, private_sum, secure_sum
-    from hubbub.study import Column, Records, Study
-    from hubbub.training import (
-        Result,
-        TrainedModel,
-        fit,
-        load,
-        rehearse,
-        resume,
-        run,
-        statistics,
-    )
-
 __version__ = VERSION
 
-__all__ = [
-    "Audit",
-    "Bound",
-    "Column",
-    "Plan",
-    "PrivateSum",
-    "Records",
-    "Result",
-    "Step",
-    "Study",
-    "TradeOff",
-    "TrainedModel",
-    "attack_power",
-    "audit",
-    "composed_epsilon",
-    "delta",
-    "epsilon",
-    "fit",
-    "learning",
-    "load",
-    "malicious_epsilon",
-    "noise_multiplier",
-    "plan",
-    "private_sum",
-    "projected_epsilon",
-    "projection_bound",
-    "rehearse",
-    "resume",
-    "run",
-    "secure_sum",
-    "statistics",
-    "trade_off",
-]
 
-# Which room hands out which names.
-_ROOMS = {
-    "assurance.audit": ("Audit", "audit"),
-    "planning": ("Plan", "plan"),
-    "privacy": (
-        "Bound",
-        "Step",
-        "TradeOff",
-        "attack_power",
-        "composed_epsilon",
-        "delta",
-        "epsilon",
-        "malicious_epsilon",
-        "noise_multiplier",
-        "projected_epsilon",
-        "projection_bound",
-        "trade_off",
-    ),
-    "session": ("PrivateSum", "private_sum", "secure_sum"),
-    "study": ("Column", "Records", "Study"),
-    "training": (
-        *("Result", "TrainedModel", "fit", "load", "rehearse", "resume", "run"),
-        "statistics",
-    ),
-}
-_ROOM_OF = {name: f"hubbub.{room}" for room, names in _ROOMS.items() for name in names}
+def on_first_use(room: str) -> Callable[[str], Any]:
+    """A room's `__getattr__` (PEP 562): it loads what the room's stub imports, when it is used."""
+
+    def load(name: str) -> Any:
+        places = _places(room)
+        if name == "__all__":
+            return sorted(places)
+        if name not in places:
+            raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        module = places[name]
+        if module == room:
+            return importlib.import_module(f"{room}.{name}")
+        value = getattr(__import__(module, fromlist=[name]), name)
+        setattr(sys.modules[room], name, value)
+        return value
+
+    return load
 
 
-def __getattr__(name: str) -> Any:
-    """Load what is first used."""
-    if name == "learning":
-        return importlib.import_module("hubbub.learning")
-    if name in _ROOM_OF:
-        return getattr(importlib.import_module(_ROOM_OF[name]), name)
-    raise AttributeError(f"module 'hubbub' has no attribute {name!r}")
+@cache
+def _places(room: str) -> dict[str, str]:
+    """The names that a room's stub imports, and from where."""
+    import ast
+
+    stub = Path(str(sys.modules[room].__file__)).with_suffix(".pyi")
+    lines = ast.parse(stub.read_bytes()).body
+    imports = [line for line in lines if isinstance(line, ast.ImportFrom) and line.level == 0]
+    return {one.name: str(line.module) for line in imports for one in line.names if one.asname}
+
+
+__getattr__ = on_first_use(__name__)
 
 
 def __dir__() -> list[str]:
     """What there is, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_places(__name__)})

@@ -89,9 +89,9 @@ class Parties:
         for index in range(1, len(self.keys)):
             self.set_up.peers.parties[index] = self._party(index, layout, terms, offer)
 
-    def made(self):
+    def open_session(self):
         """The set-up, to its end."""
-        return self.set_up.made()
+        return self.set_up.open_session()
 
     def attests(self, name: str) -> StudyEvidence | None:
         if self.study.attestation is None:

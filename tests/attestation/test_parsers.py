@@ -12,6 +12,7 @@ from tests.attestation.parties import NOW, Parties, role_of, study_of
 from hubbub.assurance.attestation import MachineAttester, StudyEvidence, of_build, policy_of
 from hubbub.assurance.evidence.attested_sessions import attested_findings
 from hubbub.assurance.evidence.evidence_file import MALFORMED
+from hubbub.assurance.transcript import plain_roster
 from hubbub.cli.attest_commands import _from_base64, _time
 from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.protocol import Tag
@@ -39,7 +40,7 @@ def test_a_policy_is_read_or_refused(table: dict[str, object], platform: str) ->
         with contextlib.suppress(StudyError):
             role = role_from(one)
             assert role_from(role_from_table(role)) == role
-            assert policy_of(role).words.isprintable()
+            assert policy_of(role).words().isprintable()
 
 
 def role_from_table(role: object) -> dict[str, object]:
@@ -102,6 +103,10 @@ def test_frames_of_evidence_are_read_or_refused(data: st.DataObject) -> None:
 )
 def test_kept_evidence_is_read_or_refused(shown: object) -> None:
     """What `evidence.claims` guards against is all that comes out."""
-    content = {"transcripts": [{"session": "ab", "frames": 99}], "attested": shown}
+    content: dict[str, object] = {
+        "transcripts": [{"session": "ab", "frames": 99}],
+        "attested": shown,
+    }
+    content["roster"] = plain_roster(SESSION.roster)
     with contextlib.suppress(*MALFORMED):
-        list(attested_findings(content, SESSION.study, SESSION.roster))
+        list(attested_findings(content, SESSION.study))

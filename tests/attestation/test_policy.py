@@ -11,13 +11,16 @@ from tests.attestation.samples import GOOD
 
 from hubbub import Study
 from hubbub.assurance.attestation import (
+    AllOf,
+    AnyOf,
     AttestedClaims,
+    MadeNear,
+    Measured,
+    MinimumTcb,
+    ReportDataIs,
     judge,
-    made_near,
     policy_of,
-    report_data_is,
 )
-from hubbub.assurance.attestation.policy import all_of, any_of, measured, minimum_tcb
 from hubbub.errors import RULES, AttestationError, StudyError
 from hubbub.study import AttestedRole, role_from
 
@@ -76,20 +79,20 @@ def test_a_rule_that_does_not_hold_is_named(rule: str, claims: AttestedClaims) -
 
 def test_one_of_several_builds_is_enough_and_all_of_a_build_is_needed() -> None:
     assert rule_that_fails(asked(measurements=[{"code": OTHER}, {"code": CODE}]), CLAIMS) == ""
-    build = all_of([measured("code", bytes.fromhex(CODE)), measured("more", b"x")])
+    build = AllOf([Measured("code", bytes.fromhex(CODE)), Measured("more", b"x")])
     with pytest.raises(AttestationError):
-        any_of([build, minimum_tcb("svn", 9)]).check(CLAIMS)
-    any_of([minimum_tcb("svn", 9), minimum_tcb("svn", 3)]).check(CLAIMS)
+        AnyOf([build, MinimumTcb("svn", 9)]).check(CLAIMS)
+    AnyOf([MinimumTcb("svn", 9), MinimumTcb("svn", 3)]).check(CLAIMS)
 
 
 def test_report_data_and_age_are_compared() -> None:
-    report_data_is(bytes(64)).check(CLAIMS)
+    ReportDataIs(bytes(64)).check(CLAIMS)
     with pytest.raises(AttestationError, match="made for something else"):
-        report_data_is(b"\1" + bytes(63)).check(CLAIMS)
-    made_near(10**6).check(CLAIMS)  # it does not say when it was made
-    made_near(10**6).check(replace(CLAIMS, made=10**6 + 600))
+        ReportDataIs(b"\1" + bytes(63)).check(CLAIMS)
+    MadeNear(10**6).check(CLAIMS)  # it does not say when it was made
+    MadeNear(10**6).check(replace(CLAIMS, made=10**6 + 600))
     with pytest.raises(AttestationError, match="601 s"):
-        made_near(10**6).check(replace(CLAIMS, made=10**6 - 601))
+        MadeNear(10**6).check(replace(CLAIMS, made=10**6 - 601))
 
 
 def test_intels_words_are_accepted_only_if_stated() -> None:
@@ -116,7 +119,7 @@ def test_a_chips_report_needs_a_revocation_list_unless_the_study_does_without() 
 
 
 def test_rules_are_said_in_words() -> None:
-    said = policy_of(asked(minimum_tcb={"svn": 3})).words
+    said = policy_of(asked(minimum_tcb={"svn": 3})).words()
     assert said == f"platform software; no debug mode; code = {CODE}; svn >= 3"
 
 

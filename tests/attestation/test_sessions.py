@@ -22,7 +22,7 @@ TCB = {"silo": role_of(more=",minimum_tcb={svn=2}")}
 def refusal(parties: Parties) -> tuple[str, str, str]:
     """Why a set-up ends, who is named, and the sentence; before any silo has told anything."""
     with pytest.raises((RefusedError, ProtocolError, AbsentError)) as caught:
-        parties.made()
+        parties.open_session()
     error = caught.value
     assert not set(TOLD) & set(parties.set_up.peers.asked)
     if isinstance(error, AbsentError):
@@ -35,7 +35,7 @@ def refusal(parties: Parties) -> tuple[str, str, str]:
 def test_honest_parties_set_a_session_up(nodes: int) -> None:
     asked = ALL if nodes else {"aggregator": role_of(), **SILOS}
     parties = Parties(study=study_of(asked, nodes))
-    rounds = parties.made()
+    rounds = parties.open_session()
     tags = [tag_of(frame) for frame in rounds.attested]
     assert tags == [Tag.OPEN] + 3 * [Tag.NONCE] + (4 + nodes) * [Tag.EVIDENCE]
     agreed = [party.agreed for party in parties.set_up.peers.parties.values()]
@@ -44,7 +44,7 @@ def test_honest_parties_set_a_session_up(nodes: int) -> None:
 
 
 def test_where_nothing_is_asked_for_nothing_is_shown() -> None:
-    rounds = Parties(study=study_of({})).made()
+    rounds = Parties(study=study_of({})).open_session()
     assert rounds.attested == []
     assert {Call.ATTEST, Call.EVIDENCE}.isdisjoint(rounds.peers.asked)
 
@@ -92,7 +92,7 @@ def test_a_quote_of_an_old_session_is_refused() -> None:
     """Replayed by its party, which signs it anew: the nonces and the session are others."""
     attesters, study = {"bea": remembering([])}, study_of(SILOS)
     keys = Parties(study=study).keys
-    Parties(study=study, attesters=attesters, keys=keys).made()
+    Parties(study=study, attesters=attesters, keys=keys).open_session()
     parties = Parties(study=study, attesters=attesters, keys=keys)
     assert refusal(parties)[:2] == ("evidence-report-data", "bea")
 
@@ -190,7 +190,7 @@ def test_a_relay_that_replays_evidence_of_an_old_session_is_named() -> None:
         return frames
 
     first = bent(study_of(SILOS), keep)
-    first.made()
+    first.open_session()
 
     def replay(call: Call, _to: int, frames: list[bytes]) -> list[bytes]:
         return old[: len(frames)] if call is Call.EVIDENCE else frames
@@ -208,7 +208,7 @@ def test_a_relay_that_replays_nonces_is_named() -> None:
         return frames
 
     first = bent(study_of(SILOS), keep)
-    first.made()
+    first.open_session()
 
     def replay(call: Call, _to: int, frames: list[bytes]) -> list[bytes]:
         return old[: len(frames)] if call is Call.ATTEST else frames
@@ -252,7 +252,7 @@ def test_evidence_is_taken_once_and_after_the_nonces() -> None:
         return frames
 
     parties = bent(study_of(SILOS), keep)
-    parties.made()
+    parties.open_session()
     silo = parties.set_up.peers.parties[1]
     for call in (Call.ATTEST, Call.EVIDENCE):
         with pytest.raises(ProtocolError, match="once"):

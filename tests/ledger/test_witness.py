@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.ledger.row import Head
-from hubbub.assurance.ledger.statement import Statement, Witnessed, confirm, countersign, exchange
+from hubbub.assurance.ledger.statement import Statement, Witnessed
 from hubbub.assurance.ledger.witness import Witness
-from hubbub.errors import HubbubError, IntegrityError, ProtocolError
+from hubbub.errors import IntegrityError
 from ledger.book import ROWS, assert_noticed, assert_one_sentence, entry, key_of, note_of, put
 
 NOON = "2030-01-01T12:00:00+00:00"
@@ -243,63 +243,6 @@ def test_p15_no_statement_can_be_made_into_a_row_of_the_chain(path):
     statement = stated(path)
     put(path, "signature", statement.signature, ROWS)
     assert_noticed(path)
-
-
-# In a session, without hands ---------------------------------------------------------------------
-
-
-def signers(count: int) -> dict[str, Ed25519PrivateKey]:
-    return {f"silo-{number}": Ed25519PrivateKey.generate() for number in range(count)}
-
-
-def test_a_session_exchanges_statements_and_everybody_holds_everybodys_signature(tmp_path):
-    keys = signers(3)
-    public = {name: key.public_key().public_bytes_raw() for name, key in keys.items()}
-    own = {name: charged(tmp_path / name, 1) for name in keys}
-    known: dict[str, dict[bytes, Statement]] = {name: {} for name in keys}
-    replies: dict[str, dict[str, Witnessed]] = {name: {} for name in keys}
-    for name, key in keys.items():
-        others = [other for other in keys if other != name]
-        known[name], signed = exchange(
-            [own[other] for other in others], known[name], witness=public[name], sign=key.sign
-        )
-        for other, one in zip(others, signed, strict=True):
-            replies[other][name] = one
-    for name in keys:
-        wanted = {other: public[other] for other in keys if other != name}
-        assert len(confirm(own[name], replies[name], wanted)) == 2
-        assert verified_against(tmp_path / name, own[name]) == 1
-        assert len(known[name]) == 2
-
-
-def test_p15_in_a_session_a_ledger_that_was_set_back_is_signed_by_nobody(path):
-    older, latest = copied(path, "older.sqlite"), charged(path, 5)
-    known, _ = exchange([latest], {}, witness=BOBS, sign=BOB.sign)
-    for lie in ([stated(older)], [charged(path, 6), stated(older)]):
-        with pytest.raises(IntegrityError, match="set back"):
-            exchange(lie, known, witness=BOBS, sign=BOB.sign)
-    assert known == {latest.ledger: latest}
-
-
-def test_a_party_that_does_not_sign_this_head_is_named(path):
-    own, older = charged(path, 5), stated(path, "earlier")
-    good = countersign(own, None, witness=BOBS, sign=BOB.sign)
-    stale = countersign(older, None, witness=BOBS, sign=BOB.sign)
-    eve = Ed25519PrivateKey.generate()
-    false = countersign(own, None, witness=eve.public_key().public_bytes_raw(), sign=eve.sign)
-    assert confirm(own, {"bob": good}, {"bob": BOBS}) == (good,)
-    for replies in ({}, {"bob": stale}, {"bob": false}, {"carol": good}):
-        with pytest.raises(ProtocolError, match="bob: expected a signature") as error:
-            confirm(own, replies, {"bob": BOBS})
-        assert error.value.culprit == "bob"
-
-
-def test_p15_a_party_that_signs_with_its_own_key_keeps_the_list_too(path, witness, tmp_path):
-    first, second = stated(path), charged(path, 5)
-    signed = witness.exchange([first, second], witness=BOBS, sign=BOB.sign)
-    assert [one.witness for one in signed] == [BOBS, BOBS]
-    with Witness(tmp_path / "bob") as again, pytest.raises(HubbubError, match="fewer rows"):
-        again.exchange([first], witness=BOBS, sign=BOB.sign)
 
 
 def test_p15_nothing_depends_on_the_time_that_a_statement_tells(path, witness):

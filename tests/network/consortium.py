@@ -137,10 +137,10 @@ class Consortium:
                 ledger=site.home / "ledger.sqlite",
                 device="cpu",
                 pace=0.0,
-                draw=draw,
+                source_of=draw,
             )
         else:
-            self.seats[name] = NodeEndpoint(site, event_log, draw=draw)
+            self.seats[name] = NodeEndpoint(site, event_log, source_of=draw)
 
     def stop(self, name: str) -> None:
         """End a party's process."""

@@ -34,7 +34,7 @@ from hubbub.session.rounds import Rounds
 from hubbub.session.session_offer import SessionOffer, part_of_plan
 from hubbub.study import Study
 from hubbub.study.tabular import Records
-from hubbub.training.auxiliary_sums import Standardisation
+from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import SessionPlan
 from network.consortium import Consortium, planned, table

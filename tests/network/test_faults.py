@@ -27,7 +27,7 @@ from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives.wire import Frame
 from hubbub.protocol.round import Masking
-from hubbub.protocol.round.round_parameters import Turn
+from hubbub.protocol.round.attempt_order import Turn
 from hubbub.session.ask import AbsentError
 from network.relay import NAMES, Watched, flipped, gathered, opened
 

@@ -23,7 +23,7 @@ from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
-from hubbub.training.auxiliary_sums import Standardisation
+from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from network.consortium import planned
 from network.relay import (
@@ -350,7 +350,7 @@ def test_without_a_nodes_total_there_is_no_sum(gather: Any, spoil: Any) -> None:
     with pytest.raises(AbsentError, match="node-1") as gone:
         session.round(1, attempts=3)
     assert list(gone.value.absent) == ["node-1"]
-    assert session.rounds.made == 1
+    assert session.rounds.attempts_begun == 1
 
 
 def test_a_nodes_total_handed_in_as_anothers_is_no_total(gather: Any) -> None:

@@ -124,8 +124,8 @@ class World:
             "index": index,
             "study": STUDY,
             "session": SESSION,
-            "neighbours": partial(self.layout.neighbours, index),
-            "confirmers": () if self.layout.nodes else self.roster.silos,
+            "neighbours_of": partial(self.layout.neighbours, index),
+            "extra_confirmers": () if self.layout.nodes else self.roster.silos,
             "source": SecureSource(),
         }
         return Agreement(**(arguments | changes))

@@ -24,7 +24,7 @@ from hubbub.protocol import (
     Silo,
     group_rows,
 )
-from hubbub.protocol.round import round_parameters
+from hubbub.protocol.round import attempt_order
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout
 from protocol.parties import DIMENSION, refused, sessions_of, world
@@ -340,7 +340,7 @@ def test_p25_numbers_of_rows_are_in_models_only_where_noise_is_correlated() -> N
 
 
 def test_p25_attendance_names_who_came_back() -> None:
-    book = round_parameters.Attendance(W.terms)
+    book = attempt_order.Attendance(W.terms)
     book.stay(frozenset({1, 2}), "aggregator")
     with pytest.raises(ProtocolError, match="expected 3, 4 to stay away"):
         book.stay(frozenset({1, 2, 3, 4}), "aggregator")

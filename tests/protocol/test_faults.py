@@ -11,7 +11,7 @@ import pytest
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import Aggregator, Masking
-from hubbub.protocol.round.round_parameters import Turn
+from hubbub.protocol.round.attempt_order import Turn
 from protocol.faults import NAMES, UNIT, Operation, Simulation, orderly, session_of
 from protocol.parties import World, world
 

@@ -22,7 +22,7 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import joint_seed
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag
-from hubbub.protocol.token_lists import Mixer
+from hubbub.protocol.token_lists import ListContext, Mixer
 from protocol.parties import SESSION, STUDY, world
 
 W = world(3, quorum=2, joint=True)
@@ -62,8 +62,11 @@ LINKS = [one.reveal(*TIME) for one in SEEDS.values()]
 
 
 def mixers() -> dict[int, Mixer]:
-    place = {"roster": W.roster, "study": STUDY, "session": SESSION, "counts": (1, 1, 1)}
-    return {i: Mixer(keys=W.keys[i], index=i, **place) for i in W.roster.silos}
+    place = ListContext(roster=W.roster, study=STUDY, session=SESSION, number=0)
+    return {
+        i: Mixer(keys=W.keys[i], index=i, list_context=place, counts=(1, 1, 1))
+        for i in W.roster.silos
+    }
 
 
 def checker() -> SeedCheck:

@@ -65,7 +65,7 @@ def test_a_run_stopped_after_any_step_goes_on_with_the_same_rows(
     setting: PreparedStudy, stop: int, tmp_path: Path
 ) -> None:
     whole, before = trained(setting)[-1], trained(setting, stop=stop)[-1]
-    assert before.step == before.owed == stop  # its row is not made yet, and is not forgotten
+    assert before.step == before.row_due == stop  # its row is not made yet, and is not forgotten
     assert [row["step"] for row in before.rows] == list(range(1, stop))
     write_checkpoint(tmp_path / "checkpoints", Checkpoint(state=before))
     found = newest_checkpoint(tmp_path / "checkpoints")
@@ -83,7 +83,7 @@ def test_every_state_that_is_kept_has_all_rows_before_its_own(setting: PreparedS
     for state in trained(setting):
         rows = [row["step"] for row in state.rows]
         assert rows == list(range(1, state.step + (state.step == STEPS)))
-        assert state.owed == (state.step if state.step < STEPS else 0)
+        assert state.row_due == (state.step if state.step < STEPS else 0)
 
 
 def test_what_a_session_was_asked_for_is_kept_with_its_step(setting: PreparedStudy) -> None:
@@ -92,7 +92,7 @@ def test_what_a_session_was_asked_for_is_kept_with_its_step(setting: PreparedStu
     for state in trained(setting, look=look):
         asked = [row["step"] for row in state.rows if "held_back_loss" in row]
         assert asked == [step for step in (2, 4) if step <= state.step]
-        assert not (state.owed and state.step in (2, 4))
+        assert not (state.row_due and state.step in (2, 4))
 
 
 def test_a_row_is_made_on_another_thread_with_another_model(
@@ -166,7 +166,7 @@ def test_a_checkpoint_is_a_safetensors_file_of_what_it_was_given(tmp_path: Path)
         parameters=np.arange(5, dtype=np.float32),
         optimizer={"step": np.array(3), "first": np.linspace(0, 1, 5), "powers": np.ones(2)},
         rows=({"step": 1, "epsilon": 0.5},),
-        owed=4,
+        row_due=4,
     )
     path = write_checkpoint(tmp_path, Checkpoint(state=state, heads={"a": bytes(32)}))
     arrays = load(path.read_bytes())
@@ -175,7 +175,7 @@ def test_a_checkpoint_is_a_safetensors_file_of_what_it_was_given(tmp_path: Path)
     found = newest_checkpoint(tmp_path)
     assert found is not None
     assert found.heads == {"a": bytes(32)}
-    assert (found.state.rows, found.state.owed, found.state.attempts) == (state.rows, 4, 4)
+    assert (found.state.rows, found.state.row_due, found.state.attempts) == (state.rows, 4, 4)
     for name, value in state.optimizer.items():
         assert found.state.optimizer[name].dtype == value.dtype
         assert found.state.optimizer[name].shape == value.shape

@@ -612,7 +612,7 @@ def test_terms_say_how_batches_are_drawn() -> None:
     assert {one.batch for one in found.values()} == {BATCH}
     assert {one.records for one in found.values()} == {ALL}
     assert {tokens for tokens, one in found.items() if one.fresh_lists} == {"per-step"}
-    assert all(one.joint for one in found.values())
+    assert all(one.needs_joint_seed for one in found.values())
 
 
 def hospitals(colluders: int, silos: int = 6) -> hubbub.Study:

@@ -41,8 +41,8 @@ from hubbub.protocol.round import RoundParameters
 from hubbub.report import Arrangement, ArrangementTable
 from hubbub.session.in_process import Federation
 from hubbub.study import Study
-from hubbub.training import auxiliary_sums
-from hubbub.training.auxiliary_sums import evaluation
+from hubbub.training import federated
+from hubbub.training.federated import evaluation
 from hubbub.training.local_venue import LocalVenue
 from hubbub.training.loop import Look
 from hubbub.training.report_of_run import COMPARISON, write_report
@@ -160,7 +160,7 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
         one, two = evaluation(setting, opened), evaluation(setting, opened)
         return Look(after=one.after, at=lambda n, model: two.at(n, model) | one.at(n, model))
 
-    monkeypatch.setattr(auxiliary_sums, "evaluation", twice)
+    monkeypatch.setattr(federated, "evaluation", twice)
     monkeypatch.setattr(LocalVenue, "_most", lambda *_: {})  # or the ledgers would refuse the third
     finished(a_study(steps=2, changes=EVALUATED), tmp_path / "run")
     (found,) = wrongs(verify(tmp_path / "run"))

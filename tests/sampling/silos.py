@@ -36,12 +36,9 @@ def list_context(number: int = 0) -> ListContext:
 def mixer(index: int, number: int = 0, **changes: SecureSource) -> Mixer:
     return Mixer(
         keys=KEYS[index],
-        roster=ROSTER,
         index=index,
+        list_context=list_context(number),
         counts=COUNTS,
-        study=STUDY,
-        session=SESSION,
-        number=number,
         **changes,
     )
 

@@ -25,8 +25,6 @@ from sampling.silos import (
     COUNTS,
     KEYS,
     ROSTER,
-    SESSION,
-    STUDY,
     Play,
     input_of,
     list_context,
@@ -512,23 +510,27 @@ def test_phases_are_called_in_order_and_a_refusal_is_the_last() -> None:
 @pytest.mark.parametrize("counts", [(1, 2), (0, 0, 0, 0), (1, 1, 1, -1), (1 << 30,) * 4])
 def test_numbers_of_records_must_fit_the_roster(counts: tuple[int, ...]) -> None:
     with pytest.raises(StudyError, match="number of records"):
-        Mixer(keys=KEYS[1], roster=ROSTER, index=1, counts=counts, study=STUDY, session=SESSION)
+        Mixer(keys=KEYS[1], index=1, list_context=list_context(), counts=counts)
 
 
 @pytest.mark.parametrize(
     "place", [{"study": bytes(31)}, {"session": bytes(15)}, {"number": -1}, {"number": 1 << 32}]
 )
 def test_a_list_has_a_place_of_the_right_lengths(place: dict[str, object]) -> None:
-    arguments = {"keys": KEYS[1], "roster": ROSTER, "index": 1, "counts": COUNTS}
     with pytest.raises(StudyError, match="study id of 32 bytes"):
-        Mixer(**(arguments | {"study": STUDY, "session": SESSION} | place))
+        replace(list_context(), **place)
 
 
 def test_a_roster_of_others_changes_every_name() -> None:
     """What is hashed and sealed is bound to the whole roster, so lists cannot be carried over."""
     other = Roster.of([*KEYS[:4], fixed_keys("silo-x", "silo")])
     made = [
-        Mixer(keys=KEYS[1], roster=roster, index=1, counts=COUNTS, study=STUDY, session=SESSION)
+        Mixer(
+            keys=KEYS[1],
+            index=1,
+            list_context=replace(list_context(), roster=roster),
+            counts=COUNTS,
+        )
         for roster in (ROSTER, other)
     ]
     assert len({one._list_context.roster.digest for one in made}) == 2

@@ -19,7 +19,7 @@ from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.token_lists import Mixer, onion_layers
 from hubbub.protocol.token_lists.token_list import list_places
-from sampling.silos import KEYS, SESSION, STUDY, list_context, payload_of, pieces
+from sampling.silos import KEYS, list_context, payload_of, pieces
 
 LISTS = 400
 FALSE_ALARM = 1e-6
@@ -71,12 +71,9 @@ def made(number: int) -> Made:
     mixers = [
         Mixer(
             keys=KEYS[i],
-            roster=ROSTER,
             index=i,
+            list_context=replace(list_context(number), roster=ROSTER),
             counts=COUNTS,
-            study=STUDY,
-            session=SESSION,
-            number=number,
         )
         for i in ROSTER.silos
     ]

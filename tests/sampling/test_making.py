@@ -108,10 +108,11 @@ def test_progress_never_falls_and_ends_at_the_whole() -> None:
 
 def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODULE, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(MODULE, "cores", lambda: 2)
     private, watched = onion_layers.fresh_private(), []
     places = (b"a" * 32, b"b" * 32)
     tokens = secrets.token_bytes(16 * 150)
-    with opened_pool(1, 2, watched.append) as executor:
+    with opened_pool(1, watched.append) as executor:
         forms, names = onion_layers.wrapped(
             tokens, [onion_layers.public_of(private)], places, executor
         )
@@ -134,10 +135,11 @@ def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPa
 
 def test_a_worker_that_dies_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODULE, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(MODULE, "cores", lambda: 2)
     started, begin = [], MODULE._started
     monkeypatch.setattr(MODULE, "_started", lambda: started.append(begin()) or started[-1])
     job = Wrap(tokens=bytes(16), publics=(), places=(bytes(32),))
-    with opened_pool(1, 2, lambda _: None) as executor:
+    with opened_pool(1) as executor:
         assert len(list(executor([job] * 5))) == 5
         for process in started:
             process.kill()

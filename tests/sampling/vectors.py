@@ -46,12 +46,9 @@ def mixer(index: int) -> Mixer:
     with mock.patch.object(onion_layers, "fresh_private", return_value=fixed("mix key", index)):
         return Mixer(
             keys=KEYS[index],
-            roster=ROSTER,
             index=index,
+            list_context=ListContext(roster=ROSTER, study=STUDY, session=SESSION, number=NUMBER),
             counts=COUNTS,
-            study=STUDY,
-            session=SESSION,
-            number=NUMBER,
         )
 
 

@@ -143,8 +143,11 @@ def _picture(sides: list[list[Point]], last: float, asked: Point) -> str:
     lowest = max(min(delta, _LEAST_DELTA), _LOWEST)
     from hubbub.report import bounds, charts, linear, tag  # only a picture needs the report
 
-    across = linear([0.0, last], charts.LEFT, charts.RIGHT)
-    up = bounds([lowest, 1.0], *charts.vertical(_HEIGHT))
+    axes = charts.Axes(
+        across=linear([0.0, last], charts.LEFT, charts.RIGHT),
+        up=bounds([lowest, 1.0], *charts.vertical(_HEIGHT)),
+        labels=("epsilon (smaller is more private)", "delta (logarithmic)"),
+    )
     inside = [tuple(one for one in side if one[1] > lowest) for side in sides]
     words = f"epsilon {epsilon:.4g} at delta {delta:.4g}"
     above = "No mechanism with this noise is above the upper curve (certified)."
@@ -153,13 +156,11 @@ def _picture(sides: list[list[Point]], last: float, asked: Point) -> str:
             charts.Series(name=name, points=points, marked=False)
             for name, points in zip(("from above", "from below"), inside, strict=True)
         ],
-        across,
-        up,
-        labels=("epsilon (smaller is more private)", "delta (logarithmic)"),
+        axes,
         described=f"{above} {words}.",
         extra=[
             tag("text", f"Dot: {words}", x=charts.LEFT, y=34),
-            charts.dot((epsilon, max(delta, lowest)), words, across, up),
+            charts.dot((epsilon, max(delta, lowest)), words, axes),
         ],
     )
     return charts.alone(chart, _HEIGHT)

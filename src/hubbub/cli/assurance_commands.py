@@ -54,17 +54,13 @@ def _verify(options: argparse.Namespace) -> int:
         found = _folder(path, thorough=thorough, quiet=options.json)
     else:
         found = check(path, thorough=thorough)
-    holds, complete = (all(each) for each in zip(*map(_stands, found), strict=True))
+    holds, complete = all(one.holds for one in found), all(one.is_checked for one in found)
     if options.json:
         plain = [one._asdict() for one in found]
         emit({"path": str(path), "holds": holds, "complete": complete, "findings": plain})
     else:
         _show_findings(path, found)
     return 0 if holds and complete else 1
-
-
-def _stands(one: Finding) -> tuple[bool, bool]:
-    return one.holds, one.is_checked
 
 
 def _folder(path: Path, *, thorough: bool, quiet: bool) -> list[Finding]:

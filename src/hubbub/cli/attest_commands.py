@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import attestation
-from hubbub.cli.output import add_command, answer, say, writing
+from hubbub.cli.output import add_command, answer, writing
 from hubbub.disk import read_bytes, read_text, toml_table
 from hubbub.errors import AttestationError, UserError
 from hubbub.study import PLATFORMS, role_from
@@ -72,17 +72,16 @@ def _verify(options: argparse.Namespace) -> int:
         quote=_from_base64(quote) if role.platform == "nitro" else quote,
         collateral=_collateral(options.collateral),
     )
-    rules = [attestation.policy_of(role)]
+    rules: list[attestation.EvidenceRule] = [attestation.policy_of(role)]
     if options.max_age is not None:
-        rules.append(attestation.made_near(at, options.max_age))
+        rules.append(attestation.MadeNear(at, options.max_age))
     if data is not None:
-        rules.append(attestation.report_data_is(data))
-    whole = attestation.all_of(rules)
-    told: dict[str, Any] = {"at": at, "policy": whole.words}
+        rules.append(attestation.ReportDataIs(data))
+    told: dict[str, Any] = {"at": at, "policy": attestation.AllOf(rules).words()}
     try:
         claims = evidence.verified(at)
         told["claims"] = claims.to_dict()
-        whole.check(claims)
+        attestation.AllOf(rules).check(claims)
     except AttestationError as error:
         told |= {"holds": False, "rule": error.rule, "why": str(error)}
         answer(options, told, f"does not hold, by the rule “{error.rule}”: {error}")
@@ -107,12 +106,8 @@ def _measure(options: argparse.Namespace) -> int:
         platform = options.platform
         found = attestation.of_machine(platform, attestation.MachineAttester())
     stated = ", ".join(f'{name} = "{value}"' for name, value in found.items())
-    lines = [f'platform = "{platform}"', f"measurements = [{{ {stated} }}]"]
-    if options.json:
-        answer(options, {"platform": platform, "measurements": found})
-    else:
-        for line in lines:
-            say(line)
+    lines = (f'platform = "{platform}"', f"measurements = [{{ {stated} }}]")
+    answer(options, {"platform": platform, "measurements": found}, *lines)
     return 0
 
 

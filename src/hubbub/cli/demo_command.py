@@ -10,8 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.answer_output import show_answers
-from hubbub.cli.output import add_command, bar, emit, number, say, table
+from hubbub.cli.output import add_command, bar, emit, number, say, show_answers, table
 from hubbub.cli.plan_command import show_plan
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import DataError, UserError
@@ -46,13 +45,16 @@ class _Story:
     moral: str
 
 
+_OTHERS = {
+    "trusted": "all together, if somebody could be trusted",
+    "local-dp": "all together, each alone adding all the noise",
+}
 _FEW = _Story(
     key="few",
     file="heart.toml",
     words={
         "federated": "hubbub: all hospitals together, nobody trusted",
-        "trusted": "all together, if somebody could be trusted",
-        "local-dp": "all together, each alone adding all the noise",
+        **_OTHERS,
         "alone": "each hospital by itself (mean)",
         "non-private": "all together, no privacy at all",
     },
@@ -64,8 +66,7 @@ _MANY = _Story(
     file="dialysis.toml",
     words={
         "federated": "hubbub: 67 centres together, nobody trusted, 5 may collude",
-        "trusted": "all together, if somebody could be trusted",
-        "local-dp": "all together, each alone adding all the noise",
+        **_OTHERS,
         "non-private": "all together, no privacy at all",
     },
     repeats=80,

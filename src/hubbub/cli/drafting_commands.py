@@ -15,7 +15,7 @@ from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.planning import plan
-from hubbub.study import Study, sources
+from hubbub.study import KINDS, Outcome, Study, sources
 from hubbub.study.drafting import (
     Draft,
     Fault,
@@ -26,7 +26,6 @@ from hubbub.study.drafting import (
     with_tidy,
     write_tidy,
 )
-from hubbub.study.tabular import KINDS, Outcome
 
 
 def add_commands(commands: Any) -> None:
@@ -210,12 +209,11 @@ def _check(options: argparse.Namespace) -> int:
     refused = sum(fault.refused for fault in faults)
     if options.json:
         emit({"faults": [fault.to_dict() for fault in faults], "files": True, "refused": refused})
-        return 2 if refused else 0
-    _list_faults(faults)
-    if refused:
-        say("a run refuses these files; this list may quote cells, so it is for your own eyes")
     else:
-        say(f"a run can read the files of {', '.join(names)}")
+        _list_faults(faults)
+        fine = f"a run can read the files of {', '.join(names)}"
+        wrong = "a run refuses these files; this list may quote cells, so it is for your own eyes"
+        say(wrong if refused else fine)
     return 2 if refused else 0
 
 

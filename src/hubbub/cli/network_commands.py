@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
-from hubbub.cli.answer_output import read_answers, show_answers
 from hubbub.cli.output import (
     AUDIT_WORDS,
     Bar,
@@ -24,7 +23,9 @@ from hubbub.cli.output import (
     bar,
     emit,
     number,
+    read_answers,
     say,
+    show_answers,
     table,
     warn,
 )

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
@@ -112,6 +112,34 @@ def table(
 def _printable(text: str) -> str:
     """A text that may come from anybody: nothing in it moves the cursor or breaks a line."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def read_answers(folder: Path) -> dict[str, Any]:
+    """The answers in the folder of a run as plain values, by name; none if it asked nothing."""
+    from hubbub.assurance import ANSWERS  # which takes long to import
+    from hubbub.disk import json_value, read_bytes
+
+    path = folder / ANSWERS
+    return dict(json_value(read_bytes(path))["statistics"]) if path.is_file() else {}
+
+
+def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
+    """All answers, by name as plain values: tables, tests and notes."""
+    from hubbub.report import curves_of, table_of, test_words  # which few commands need
+
+    for name, one in statistics.items():
+        title = f"{name}: {one['title']}"
+        found = None if one["refusal"] else table_of(one)
+        if found is not None:
+            table(f"{title} ({100 * one['confidence']:g} % intervals)", found.head, found.rows)
+        elif one["refusal"]:
+            say(f"{title}: not answered: {one['refusal']}")
+        if (curves := curves_of(one)) is not None:
+            table(f"{title}, over time", curves.head, curves.rows)
+        for test in one["tests"]:
+            say(f"{name}: {test_words(test)}")
+        for note in one["notes"]:
+            say(f"{name}: {note}")
 
 
 class Lines:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hubbub import estimation
 from hubbub.cli.output import add_command, emit, number, say, table
-from hubbub.estimation import Expectation
 from hubbub.planning import Plan, as_table, expected_answers, plan
 from hubbub.study import Study
 
@@ -82,7 +83,7 @@ def show_plan(made: Plan) -> None:
         from hubbub.assurance.attestation import policy_of
 
         for role, asked in study.attestation.asked().items():
-            say(f"evidence of every {role}: {policy_of(asked).words}")
+            say(f"evidence of every {role}: {policy_of(asked).words()}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:
@@ -116,14 +117,8 @@ def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
 
 def _expected_to_dict(made: Plan) -> dict[str, Any]:
     """What is expected of each statistic, as plain values."""
-    return {
-        name: {
-            "errors": dict(one.errors),
-            "sentence": one.sentence,
-            "answered": one.answered,
-        }
-        for name, one in expected_answers(made).items()
-    }
+    expected = expected_answers(made).items()
+    return {name: {**asdict(one), "errors": dict(one.errors)} for name, one in expected}
 
 
 def _show_expected(made: Plan) -> None:
@@ -139,7 +134,7 @@ def _show_expected(made: Plan) -> None:
     table("Statistics, before any record is touched", _HEAD, rows, texts=len(_HEAD))
 
 
-def _foreseen(expected: Expectation | None) -> tuple[str, str]:
+def _foreseen(expected: estimation.Expectation | None) -> tuple[str, str]:
     """Whether something will be answered, and how well."""
     if expected is None:
         return "not known", "state data.records, the public number of records"

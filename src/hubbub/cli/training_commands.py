@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.cli.answer_output import show_answers
 from hubbub.cli.output import (
     AUDIT_WORDS,
     INTERRUPTED,
@@ -19,6 +18,7 @@ from hubbub.cli.output import (
     bar,
     finite,
     number,
+    show_answers,
     warn,
 )
 from hubbub.errors import UserError

@@ -27,6 +27,7 @@ from hubbub.estimation.intervals import (
 )
 from hubbub.estimation.statistic import (
     MISSING,
+    TOO_FEW,
     Answer,
     Array,
     Cells,
@@ -110,16 +111,12 @@ class Table(OneSum):
         mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
         group = " of a group" if self.by else ""
         answered = each >= CLEAR * sigma
-        return Expectation(
-            errors=(("share", error), ("mean over range", mean)),
-            sentence=(
-                f"shares{group} known to ±{100 * error:.2g} points and "
-                f"means to ±{100 * mean:.2g} % of their column's range (one standard error)"
-                if answered
-                else f"too few records{group} for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"shares{group} known to ±{100 * error:.2g} points and means to ±{100 * mean:.2g} % of "
+            "their column's range (one standard error)"
         )
+        errors = {"share": error, "mean over range": mean}
+        return self.make_expectation(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
@@ -131,14 +128,8 @@ class Table(OneSum):
             else:
                 wider = float(caution(block[:1] / sigma - CLEAR)[0])
                 rows += _Described(self, group, block, sigma * wider).rows()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=tuple(rows),
-            notes=tuple(f"too few records of {group} for the noise" for group in refused if rows),
-            refusal="" if rows else "too few records for the noise",
-        )
+        notes = tuple(f"too few records of {group} for the noise" for group in refused if rows)
+        return self.make_answer("" if rows else TOO_FEW, rows=tuple(rows), notes=notes)
 
     @property
     def _groups(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.estimation.covariates import Patterns
-from hubbub.estimation.effects import Effects, Regression, newton, planned, sandwich
+from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels
 from hubbub.study import Column
@@ -25,7 +25,18 @@ _POWER = 0.45
 
 @dataclass(frozen=True, kw_only=True)
 class HazardRatios(Regression):
-    """What the regressions of times to an event have in common."""
+    """What both ways have in common; records that lack time, event or a covariate are left out.
+
+    Args:
+        time: a numeric column: how long a record was followed.
+        event: a column of two categories, of which the second is the event.
+        edges: increasing edges of the bins in the unit of the time, the horizon last.
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+        weight, confidence: see `Statistic`.
+
+    Raises:
+        StudyError: a grid, an event or covariates that are none.
+    """
 
     time: Column
     event: Column
@@ -43,18 +54,7 @@ class HazardRatios(Regression):
 
 @dataclass(frozen=True, kw_only=True)
 class Cox(HazardRatios, OnRiskSets):
-    """Hazard ratios between classes; records that lack time, event or a covariate are left out.
-
-    Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
-        on: the covariates, each with its classes; the first of them is compared with.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
-    """
+    """Hazard ratios between classes, from one sum; all covariates have classes."""
 
     on: tuple[Levels, ...]
 
@@ -83,13 +83,13 @@ class Cox(HazardRatios, OnRiskSets):
         events = np.full((patterns, bins), each / 3 / bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
         found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
-        return planned(found, sigma, "logarithm of a hazard ratio")
+        return self.expected_with(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         blocks = sums.reshape(len(self.covariates), self.sets.width)
         events, at_risk = blocks @ self.sets.events.T, blocks @ self.sets.at_risk[:-1].T
-        return self.answered(_Score(self, events, at_risk, sigma).fit())
+        return self.answer_with(_Score(self, events, at_risk, sigma).fit())
 
     @property
     def sets(self) -> RiskSets:

@@ -47,7 +47,7 @@ def cox(
     """A Cox regression: one sum where all covariates are classes, else a few Newton sums.
 
     Args:
-        time, event, edges, on, more: the fields of `NewtonCox`.
+        time, event, edges, on, more: the fields of `HazardRatios`.
 
     Raises:
         StudyError: a grid, an event or covariates that are none.
@@ -60,18 +60,7 @@ def cox(
 
 @dataclass(frozen=True, kw_only=True)
 class NewtonCox(HazardRatios, NewtonRegression):
-    """Hazard ratios per unit and between classes; incomplete records are left out.
-
-    Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
-    """
+    """Hazard ratios per unit and between classes, from a few sums."""
 
     importance = 0.2
     sensitivity = 1.0  # docs/privacy.md P23

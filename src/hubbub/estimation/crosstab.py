@@ -16,6 +16,7 @@ import numpy as np
 from hubbub.errors import StudyError
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
 from hubbub.estimation.statistic import (
+    TOO_FEW,
     Answer,
     Array,
     Cells,
@@ -81,32 +82,24 @@ class Crosstab(OneSum):
         error = math.sqrt(0.25 / row + (sigma / row) ** 2)
         kept = 1.0 / (1.0 + sigma**2 * self.size / records)
         answered = records >= self._least(sigma)
-        return Expectation(
-            errors=(("records", sigma), ("share of row", error)),
-            sentence=(
-                f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} "
-                f"points (one standard error); the test has {100 * kept:.2g} % of the information "
-                "that it has without noise"
-                if answered
-                else f"too few records for its noise of {sigma:.3g} in a cell: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} points "
+            f"(one standard error); the test has {100 * kept:.2g} % of the information that it has "
+            "without noise"
         )
+        errors = {"records": sigma, "share of row": error}
+        return self.make_expectation(errors, sigma, told, answered=answered, place=" in a cell")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
-        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
+        notes = ("records that lack one of the two columns are left out",)
+        if margin < 0:
+            return self.make_answer(TOO_FEW, notes=notes)
+        sigma *= float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=self._cells(sums, sigma) if clear else (),
-            tests=(chi_square(counts, sigma),) if clear and self.test else (),
-            notes=("records that lack one of the two columns are left out",),
-            refusal="" if clear else "too few records for the noise",
-        )
+        tests = (chi_square(counts, sigma),) if self.test else ()
+        return self.make_answer(rows=self._cells(sums, sigma), tests=tests, notes=notes)
 
     def _least(self, sigma: float) -> float:
         """Records below which nothing is said."""
@@ -133,12 +126,7 @@ class Crosstab(OneSum):
 
 
 def chi_square(counts: Array, sigma: float) -> NoisyTest:
-    """The test of independence in a table of noisy counts.
-
-    Args:
-        counts: (rows, columns) with independent noise.
-        sigma: its standard deviation.
-    """
+    """The test of independence in a table (rows, columns) of counts with independent noise."""
     from scipy.special import chdtrc  # which takes long to import
 
     total = counts.sum()

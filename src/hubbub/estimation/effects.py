@@ -54,11 +54,7 @@ class Effects:
         return np.diag(self.covariance) / self.sampling - 1.0
 
     def per(self, unit: Array) -> Effects:
-        """The same effects on another unit of each covariate.
-
-        Args:
-            unit: (q,) what they are multiplied by.
-        """
+        """The same effects on another unit of each covariate: times `unit`, (q,)."""
         return Effects(
             values=self.values * unit,
             covariance=self.covariance * np.outer(unit, unit),
@@ -66,13 +62,7 @@ class Effects:
         )
 
     def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
-        """Estimates with intervals and tests, of those effects that are told.
-
-        Args:
-            names: column and level of each effect.
-            ratio: what exp(effect) is; empty where the effect itself is told.
-            confidence: of the intervals.
-        """
+        """Estimates of those effects that are told; `ratio` says what exp(effect) is."""
         z, shown = normal_quantile(confidence), _exp if ratio else float
         return tuple(
             Estimate(
@@ -123,18 +113,19 @@ class Regression(Statistic):
         """What it shows, in one line."""
         return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
-    def answered(self, found: Effects | None) -> Answer:
+    def expected_with(self, found: Effects | None, sigma: float, quantity: str) -> Expectation:
+        """What may be said before records are touched, of `found` in records that are made up."""
+        error = math.inf if found is None else float(found.errors.max())
+        answered = found is not None and float(found.inflation.max()) <= _MOST_PLANNED
+        told = f"{quantity} known to ±{error:.2g} (one standard error)"
+        return self.make_expectation({quantity: error}, sigma, told, answered=answered)
+
+    def answer_with(self, found: Effects | None) -> Answer:
         """The answer that effects give, or a refusal where none of them is told."""
         names = self.covariates.names
         rows = found.rows(names, self.ratio, self.confidence) if found else ()
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=rows,
-            notes=(self.note, *omitted(names, found)),
-            refusal="" if rows else TOO_NOISY,
-        )
+        notes = (self.note, *omitted(names, found))
+        return self.make_answer("" if rows else TOO_NOISY, rows=rows, notes=notes)
 
 
 def newton(at: Callable[[Array], tuple[Array, Array]], width: int) -> tuple[Array, Array] | None:
@@ -202,34 +193,8 @@ def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0)
     )
 
 
-def planned(effects: Effects | None, sigma: float, quantity: str) -> Expectation:
-    """What may be said before records are touched, of effects of records that are made up.
-
-    Args:
-        effects: None where they could not be found.
-        sigma: standard deviation of the noise.
-        quantity: what an effect is.
-    """
-    error = math.inf if effects is None else float(effects.errors.max())
-    answered = effects is not None and float(effects.inflation.max()) <= _MOST_PLANNED
-    return Expectation(
-        errors=((quantity, error),),
-        sentence=(
-            f"{quantity} known to ±{error:.2g} (one standard error)"
-            if answered
-            else f"too few records for its noise of {sigma:.3g}: it will be refused"
-        ),
-        answered=answered,
-    )
-
-
 def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
-    """A sentence for each effect that is not told.
-
-    Args:
-        names: column and level of each effect.
-        effects: None where none is.
-    """
+    """A sentence for each effect that is not told."""
     if effects is None:
         return ()
     shown = told(effects)

@@ -13,6 +13,7 @@ import numpy as np
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
 from hubbub.estimation.statistic import (
     MISSING,
+    TOO_FEW,
     Answer,
     Array,
     Cells,
@@ -72,28 +73,16 @@ class Histogram(OneSum):
         typical = 1.0 / (self.size - 1)
         error = math.sqrt(typical / records + (sigma / records) ** 2)
         answered = records >= CLEAR * sigma * math.sqrt(self.size)
-        return Expectation(
-            errors=(("share", error), ("records", sigma)),
-            sentence=(
-                f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points "
-                "(one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g} in a bin: it will be refused"
-            ),
-            answered=answered,
-        )
+        told = f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points (one standard error)"
+        errors = {"share": error, "records": sigma}
+        return self.make_expectation(errors, sigma, told, answered=answered, place=" in a bin")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = float(sums.sum()) / (sigma * math.sqrt(self.size)) - CLEAR
-        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=self._rows(sums, sigma) if clear else (),
-            refusal="" if clear else "too few records for the noise",
-        )
+        if margin < 0:
+            return self.make_answer(TOO_FEW)
+        return self.make_answer(rows=self._rows(sums, sigma * float(caution(np.array(margin)))))
 
     def _rows(self, sums: Array, sigma: float) -> tuple[Estimate, ...]:
         z = normal_quantile(self.confidence)

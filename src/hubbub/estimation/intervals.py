@@ -90,25 +90,6 @@ def ratio_interval(
     )
 
 
-def share_variance(
-    part: Array, whole: Array, sigma: float, records: float
-) -> tuple[float, float, float]:
-    """Variance of `part - p whole` at a share p: of the noise, and of drawing the records.
-
-    Args:
-        part: (size,) the part as a linear function of the noisy sum.
-        whole: (size,) the whole in the same way.
-        sigma: standard deviation of the noise.
-        records: about how many the whole holds.
-    """
-    noise = sigma**2
-    return (
-        noise * float(part @ part),
-        records - 2.0 * noise * float(part @ whole),
-        noise * float(whole @ whole) - records,
-    )
-
-
 def at(variance: tuple[float, float, float], p: float) -> float:
     """The variance at one value."""
     return max(float(np.polyval(variance[::-1], p)), 0.0)
@@ -150,7 +131,12 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
     denominator = float(whole @ sums)
     records = max(denominator, 1.0)
     numerator = min(max(float(part @ sums), 0.0), records)
-    variance = share_variance(part, whole, sigma, records)
+    noise = sigma**2
+    variance = (  # at a share p, of `part - p whole`: of the noise, and of drawing the records
+        noise * float(part @ part),
+        records - 2.0 * noise * float(part @ whole),
+        noise * float(whole @ whole) - records,
+    )
     low, high = ratio_interval(numerator, denominator, variance, z, (0.0, 1.0))
     value = numerator / records
     return Estimate(

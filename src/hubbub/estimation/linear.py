@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, definite, planned, sandwich
+from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, definite, sandwich
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, OneSum, scaled
 from hubbub.study import Column
 
@@ -92,13 +92,13 @@ class Linear(Regression, OneSum):
         moments = np.pad(self.covariates.moments, (0, 1))
         moments[-1, -1] = 1 / 9
         found = self._fit(moments * max(records, 1.0), sigma)
-        return planned(found, sigma, "effect on half of the outcome's range")
+        return self.expected_with(found, sigma, "effect on half of the outcome's range")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         found = self._fit(self._moments(sums), sigma)
         low, high = self.outcome.bounds
-        return self.answered(found and found.per(self.covariates.per_unit * (high - low) / 2))
+        return self.answer_with(found and found.per(self.covariates.per_unit * (high - low) / 2))
 
     def _moments(self, sums: Array) -> Array:
         """The moment matrix of w, from noisy sums of its distinct entries."""

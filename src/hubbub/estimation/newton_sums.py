@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.effects import Effects, Regression, definite, planned, sandwich
+from hubbub.estimation.effects import Effects, Regression, definite, sandwich
 from hubbub.estimation.intervals import caution
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
@@ -117,18 +117,12 @@ class NewtonRegression(Regression, Iterated):
     def answer_from(self, sums: Array, sigma: float) -> Answer:
         """The answer from all noisy sums, (rounds, size)."""
         found = self._together(sums, sigma)
-        return self.answered(found and found.per(self.covariates.per_unit))
+        return self.answer_with(found and found.per(self.covariates.per_unit))
 
     def foreseen(self, one: Scored, sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, if all sums but the first say this.
-
-        Args:
-            one: made up, at its root.
-            sigma: standard deviation of the noise in a sum.
-            quantity: what an effect is.
-        """
+        """What may be said before records are touched, if all sums but the first say this."""
         found = _mean([one] * (ROUNDS - 1), self.first, _CLEAR_PLANNED)
-        return planned(found, sigma, quantity)
+        return self.expected_with(found, sigma, quantity)
 
     def _together(self, sums: Array, sigma: float) -> Effects | None:
         """The effects that all sums near their root say, None where noise hides them."""

@@ -17,6 +17,7 @@ from hubbub.errors import StudyError
 from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.estimation.statistic import (
+    TOO_FEW,
     Answer,
     Array,
     Cells,
@@ -97,31 +98,23 @@ class Quantiles(OneSum):
         error = math.sqrt(0.25 / records + noise**2)
         unit = error * (self.edges[-1] - self.edges[0]) / 2.4
         answered = records >= CLEAR * sigma * float(np.linalg.norm(totals[-1]))
-        return Expectation(
-            errors=(("probability", error), ("value", unit)),
-            sentence=(
-                f"quantiles known to ±{100 * error:.2g} points of probability, about "
-                f"±{unit:.2g} in the column's unit and never closer than a bin (one standard error)"
-                if answered
-                else f"too few records for its noise of {sigma:.3g}: it will be refused"
-            ),
-            answered=answered,
+        told = (
+            f"quantiles known to ±{100 * error:.2g} points of probability, about ±{unit:.2g} in "
+            "the column's unit and never closer than a bin (one standard error)"
         )
+        errors = {"probability": error, "value": unit}
+        return self.make_expectation(errors, sigma, told, answered=answered)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         last = self._code.totals[-1]
         margin = float(last @ sums) / (sigma * float(np.linalg.norm(last))) - CLEAR
-        clear, sigma = margin >= 0, sigma * float(caution(np.array(margin)))
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
-            rows=tuple(self._quantile(p, sums, sigma) for p in self.at) if clear else (),
-            curves=(self._curve(sums, sigma),) if clear else (),
-            notes=(f"records without {self.column.name} are left out",),
-            refusal="" if clear else "too few records for the noise",
-        )
+        notes = (f"records without {self.column.name} are left out",)
+        if margin < 0:
+            return self.make_answer(TOO_FEW, notes=notes)
+        sigma *= float(caution(np.array(margin)))
+        rows = tuple(self._quantile(p, sums, sigma) for p in self.at)
+        return self.make_answer(rows=rows, curves=(self._curve(sums, sigma),), notes=notes)
 
     def _quantile(self, p: float, sums: Array, sigma: float) -> Estimate:
         totals, edges = self._code.totals, np.asarray(self.edges)

@@ -58,9 +58,9 @@ def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remo
         asked.diameter if relation == "substitute" else asked.sensitivity
         for asked in statistics.values()
     ]
-    rounds = max(map(_rounds, statistics.values()))
+    rounds = max(asked.rounds for asked in statistics.values())
     sizes = [
-        asked.weight * asked.importance * asked.size * _rounds(asked) / rounds
+        asked.weight * asked.importance * asked.size * asked.rounds / rounds
         for asked in statistics.values()
     ]
     return Stacked(
@@ -125,12 +125,12 @@ class Stacked:
     @property
     def rounds(self) -> int:
         """How many sums are needed, all alike."""
-        return max(_rounds(asked) for asked in self.statistics)
+        return max(asked.rounds for asked in self.statistics)
 
     @property
     def start(self) -> Parameters:
         """Parameters of the first sum, float32; empty where one sum is all."""
-        return _joined([_start(asked) for asked in self.statistics])
+        return _joined([asked.start for asked in self.statistics])
 
     def encode(self, cells: Cells, parameters: Parameters | None = None) -> Array:
         """The stacked vectors of n records, (n, size), each no longer than 1.
@@ -205,7 +205,7 @@ class Stacked:
         return {
             part.name: part.asked.expected(
                 records,
-                sigma / part.unit / math.sqrt(self.rounds / _rounds(part.asked)),
+                sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds),
             )
             for part in self._parts()
         }
@@ -234,17 +234,9 @@ class Stacked:
         """Each question with its scale, and its places in the vector and in the parameters."""
         begin = used = 0
         for name, asked, scale in zip(self.names, self.statistics, self.scales, strict=True):
-            end, spent = begin + asked.size, used + len(_start(asked))
+            end, spent = begin + asked.size, used + len(asked.start)
             yield _Part(name, asked, scale * _MARGIN, slice(begin, end), slice(used, spent))
             begin, used = end, spent
-
-
-def _rounds(asked: OneSum | Iterated) -> int:
-    return asked.rounds if isinstance(asked, Iterated) else 1
-
-
-def _start(asked: OneSum | Iterated) -> Parameters:
-    return asked.start if isinstance(asked, Iterated) else np.zeros(0, np.float32)
 
 
 def _joined(parts: Sequence[Parameters]) -> Parameters:

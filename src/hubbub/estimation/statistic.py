@@ -33,6 +33,7 @@ Array = NDArray[np.float64]
 Cells = Mapping[str, Array]
 
 MISSING = "missing"
+TOO_FEW = "too few records for the noise"
 
 
 def scaled(cells: Cells, column: Column) -> Array:
@@ -255,6 +256,8 @@ class Statistic(ABC):
 
     kind: ClassVar[str]  # "table" for example
     importance: ClassVar[float]  # what noise does to answers of its kind, beside survival curves
+    rounds: ClassVar[int] = 1  # how many sums it needs
+    if_noisy: ClassVar[str] = "refused"  # what becomes of it where noise is too large
 
     @property
     @abstractmethod
@@ -276,9 +279,35 @@ class Statistic(ABC):
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks; no unit (docs/privacy.md P23)."""
 
+    @property
+    def start(self) -> Parameters:
+        """Parameters of the first sum, float32; empty where one sum is all."""
+        return np.zeros(0, np.float32)
+
     @abstractmethod
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
+
+    def make_expectation(
+        self,
+        errors: Mapping[str, float],
+        sigma: float,
+        told: str,
+        *,
+        answered: bool,
+        group: str = "",
+        place: str = "",
+    ) -> Expectation:
+        """What is expected of it: `told` if it is answered, else that the noise is too large."""
+        if not answered:
+            why = f"too few records{group} for its noise of {sigma:.3g}{place}"
+            told = f"{why}: it will be {self.if_noisy}"
+        return Expectation(errors=tuple(errors.items()), sentence=told, answered=answered)
+
+    def make_answer(self, refusal: str = "", **parts: Any) -> Answer:
+        """Its answer of these parts, or a refusal."""
+        parts |= {"kind": self.kind, "title": self.title, "confidence": self.confidence}
+        return Answer(refusal=refusal, **parts)
 
 
 class OneSum(Statistic):
@@ -295,13 +324,6 @@ class OneSum(Statistic):
 
 class Iterated(Statistic):
     """One that needs a few sums, each taken at the parameters that the sum before it gave."""
-
-    rounds: ClassVar[int]  # how many sums it needs
-
-    @property
-    @abstractmethod
-    def start(self) -> Parameters:
-        """Parameters of the first sum."""
 
     @abstractmethod
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:

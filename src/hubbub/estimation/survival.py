@@ -64,6 +64,7 @@ class Survival(OnRiskSets):
 
     kind = "survival"
     importance = 1.0
+    if_noisy = "cut short or refused"
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -94,17 +95,10 @@ class Survival(OnRiskSets):
         error = 0.6 * math.sqrt(variance[0]) if len(variance) else math.inf
         answered = course.length == sets.bins
         group = " of a group" if self.by else ""
-        return Expectation(
-            errors=(("survival at the horizon", error), ("at risk", course.at_risk_errors[0])),
-            sentence=(
-                f"curve{group} known to ±{100 * error:.2g} points at the horizon (one standard "
-                "error)"
-                if answered
-                else f"too few records{group} for its noise of {sigma:.3g}: it will be cut short "
-                "or refused"
-            ),
-            answered=answered,
-        )
+        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        errors = {"survival at the horizon": error, "at risk": course.at_risk_errors[0]}
+        told = f"curve{group} known to {how}"
+        return self.make_expectation(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
@@ -119,10 +113,8 @@ class Survival(OnRiskSets):
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self.sets.bins]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
-        return Answer(
-            kind=self.kind,
-            title=self.title,
-            confidence=self.confidence,
+        return self.make_answer(
+            "" if shown else "too few records at risk for the noise",
             rows=tuple(row for name, one in shown for row in self._rows(name, one)),
             curves=tuple(one.curve(name, self.confidence) for name, one in shown),
             tests=(log_rank(courses, sigma),) if tested else (),
@@ -136,7 +128,6 @@ class Survival(OnRiskSets):
                     if shown and name not in [one for one, _ in shown]
                 ),
             ),
-            refusal="" if shown else "too few records at risk for the noise",
         )
 
     def _rows(self, name: str, course: _Course) -> list[Estimate]:
@@ -312,12 +303,7 @@ class _Compared(NamedTuple):
 
 
 def log_rank(courses: list[_Course], sigma: float) -> NoisyTest:
-    """The test that groups have the same hazard in every bin.
-
-    Args:
-        courses: of at least two groups.
-        sigma: standard deviation of the noise in their sums.
-    """
+    """The test that two groups or more have the same hazard in every bin."""
     from scipy.special import chdtrc  # which takes long to import
 
     found = _compared(courses, sigma)

@@ -6,10 +6,11 @@ nothing of its target.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,21 +20,22 @@ from hubbub.errors import ModelError
 from hubbub.learning import linear_probe, losses, metrics, survival_metrics
 from hubbub.learning.batches import Loss
 from hubbub.learning.models import default_loss
-from hubbub.study import LINEAR_PROBE, Model, named_object, tabular
-from hubbub.study.model import HUBER
-from hubbub.study.tabular import Outcome
+from hubbub.study import HUBER, LINEAR_PROBE, Model, Outcome, named_object, tabular
 
 # In nats. A loss beyond this counts as this in evaluations, so that what a record adds is bounded.
 MOST_LOSS = 5.0
 Outputs = NDArray[Any]
 
 
-class Goal(Protocol):
-    """What a model is trained for; hashable, and equal if all of its settings are."""
+@dataclass(frozen=True, kw_only=True)
+class Goal(ABC):
+    """What a model is trained for; hashable, and equal if all of its settings are.
 
-    @property
-    def loss_name(self) -> str:
-        """The user's own loss; empty if there is none."""
+    Args:
+        loss_name: the user's own loss; empty if there is none.
+    """
+
+    loss_name: str = ""
 
     def loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """One value per record, for a model with so many outputs and targets of a type.
@@ -41,46 +43,52 @@ class Goal(Protocol):
         Raises:
             StudyError, ModelError: there is none for so many.
         """
+        usual = self.usual_loss(outputs, targets)
+        if not self.loss_name:
+            return usual
+        function = named_object(self.loss_name, "model.loss")
+        return lambda found, wanted: function(self.linked(found), self.seen(wanted))
+
+    @abstractmethod
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """That of the kind of target, where the user has no other."""
 
     def seen(self, targets: torch.Tensor) -> torch.Tensor:
         """Targets as a user's own loss is given them: clipped to what is public."""
+        return targets
 
     def linked(self, outputs: torch.Tensor) -> torch.Tensor:
         """Outputs as a user's own loss is given them: as the kind's own loss reads them."""
+        return outputs
 
+    @abstractmethod
     def some_targets(self, count: int) -> NDArray[Any]:
         """Made-up targets of all sorts, to try a loss on."""
 
+    @abstractmethod
     def found(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """How well each record is done, in [0, 1], for private evaluations: (n,)."""
 
+    @abstractmethod
     def told(self, mean: float) -> tuple[str, float]:
         """The name of a mean of what `found` gives, and its value in the kind's own unit."""
 
+    @abstractmethod
     def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
         """What people are told of outputs: probabilities, or values in the target's unit."""
 
+    @abstractmethod
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Metrics on public records by their usual names."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classes:
+class Classes(Goal):
     """A target of classes: logits (n,) for two of them, (n, classes) for more."""
 
-    loss_name: str = ""
-
-    def loss(self, outputs: int, targets: torch.dtype) -> Loss:
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Cross entropy."""
-        return _own(self, default_loss(outputs, targets))
-
-    def seen(self, targets: torch.Tensor) -> torch.Tensor:
-        """As they are."""
-        return targets
-
-    def linked(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Logits."""
-        return outputs
+        return default_loss(outputs, targets)
 
     def some_targets(self, count: int) -> NDArray[Any]:
         """Both of two classes, which more have too."""
@@ -117,34 +125,29 @@ CLASSES = Classes()
 class ProbedClasses(Classes):
     """A target of classes, learned by a `LinearProbe` from its moments."""
 
-    def loss(self, outputs: int, targets: torch.dtype) -> Loss:
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """What makes a gradient of a record's part in the moments; cross entropy in use."""
         usual = default_loss(outputs, targets)
         return partial(linear_probe.moments_loss, outputs_in_use=outputs, usual=usual)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Amount:
+class Amount(Goal):
     """A number between public bounds: outputs (n,), in which the bounds are -1 and 1."""
 
     low: float
     high: float
     is_huber: bool = False
-    loss_name: str = ""
 
-    def loss(self, outputs: int, targets: torch.dtype) -> Loss:
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Squared error, or Huber's."""
         _expect_outputs(outputs, 1)
         kind = losses.huber if self.is_huber else losses.squared
-        return _own(self, partial(kind, low=self.low, high=self.high))
+        return partial(kind, low=self.low, high=self.high)
 
     def seen(self, targets: torch.Tensor) -> torch.Tensor:
         """Between -1 and 1."""
         return losses.scaled(targets, self.low, self.high)
-
-    def linked(self, outputs: torch.Tensor) -> torch.Tensor:
-        """In the same unit."""
-        return outputs
 
     def some_targets(self, count: int) -> NDArray[Any]:
         """From bound to bound."""
@@ -169,24 +172,19 @@ class Amount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Count:
+class Count(Goal):
     """A whole number up to a public bound: outputs (n,), the logarithm of its rate."""
 
     high: float
-    loss_name: str = ""
 
-    def loss(self, outputs: int, targets: torch.dtype) -> Loss:
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Half the Poisson deviance."""
         _expect_outputs(outputs, 1)
-        return _own(self, partial(losses.poisson, high=self.high))
+        return partial(losses.poisson, high=self.high)
 
     def seen(self, targets: torch.Tensor) -> torch.Tensor:
         """Up to the bound."""
         return targets.clamp(0.0, self.high)
-
-    def linked(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Logarithms of rates."""
-        return outputs
 
     def some_targets(self, count: int) -> NDArray[Any]:
         """Small numbers, and the bound."""
@@ -215,16 +213,15 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeToEvent:
+class TimeToEvent(Goal):
     """The time to an event by hazards on a public grid: outputs (n, times), their log-odds."""
 
     grid: tuple[float, ...]
-    loss_name: str = ""
 
-    def loss(self, outputs: int, targets: torch.dtype) -> Loss:
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Minus the log-likelihood of a record's own intervals."""
         _expect_outputs(outputs, len(self.grid))
-        return _own(self, partial(losses.hazards, grid=self.grid))
+        return partial(losses.hazards, grid=self.grid)
 
     def seen(self, targets: torch.Tensor) -> torch.Tensor:
         """Times up to the grid's last; what happens later is not seen."""
@@ -283,15 +280,3 @@ def _expect_outputs(outputs: int, wanted: int) -> None:
             f"expected a model with outputs of shape {shape} for the study's target, found "
             f"{outputs} for each record; let it give {wanted}"
         )
-
-
-def _own(goal: Goal, usual: Loss) -> Loss:
-    """The loss that the study names, given what is public about outputs and targets."""
-    if not goal.loss_name:
-        return usual
-    function = named_object(goal.loss_name, "model.loss")
-
-    def own(outputs: Any, targets: Any) -> torch.Tensor:
-        return function(goal.linked(outputs), goal.seen(targets))  # type: ignore[no-any-return]
-
-    return own

@@ -23,13 +23,8 @@ from hubbub.learning.models import seeded_by
 from hubbub.study import Model
 
 
-def low_rank_model(asked: Model, *, seed: bytes, folder: Path | None = None) -> LowRank:
-    """The model of a study of kind "lora", with its first weights.
-
-    Args:
-        asked: the study's table `[model]`.
-        seed: any bytes, public, of the first A of each target.
-        folder: what the path of the frozen weights is relative to; the current directory if None.
+def low_rank_model(asked: Model, *, seed: bytes) -> LowRank:
+    """The model of a study of kind "lora"; the first A of each target follows from public bytes.
 
     Raises:
         IntegrityError: the file of the weights is missing or another one.
@@ -37,7 +32,7 @@ def low_rank_model(asked: Model, *, seed: bytes, folder: Path | None = None) -> 
         StudyError: the module cannot be made.
     """
     assert asked.frozen is not None, "a study of this kind has it"  # noqa: S101
-    base = frozen_layers(asked.frozen, folder or Path())
+    base = frozen_layers(asked.frozen, Path())
     with seeded_by(seed):
         for layer in _targets(base, asked.targets):
             _adapt(layer, asked.rank)

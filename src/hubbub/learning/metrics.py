@@ -54,10 +54,6 @@ def brier(logits: NDArray[Any], targets: NDArray[Any]) -> float:
 def calibration_slope(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     """The slope of a logistic regression of targets on logits: 1 if they are as sure as they may.
 
-    Args:
-        logits: (n,).
-        targets: (n,) 0 or 1.
-
     Returns:
         The slope; nan where there is none, as all logits are one or tell the classes apart.
     """

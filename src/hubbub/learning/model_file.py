@@ -118,23 +118,21 @@ def _refuse_other_shapes(path: Path, model: nn.Module, shapes: Mapping[str, torc
         )
 
 
-def stored_metadata(path: Path) -> dict[str, str]:
-    """What `save_model` was given as metadata, without any model.
-
-    Args:
-        path: a file that `save_model` wrote, or anybody.
+def stored_shape(path: Path) -> tuple[int, ...]:
+    """The shape of one record's features, as the metadata of a file says it under "inputs".
 
     Raises:
-        IntegrityError: it is damaged.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "model.safetensors"
-    ...     save_model(path, nn.Linear(2, 1), {"kind": "logistic"})
-    ...     stored_metadata(path)
-    {'kind': 'logistic'}
+        IntegrityError: it is damaged, or says none.
     """
-    return {key: text for key, text in _read(path)[1].items() if key not in (_DIGEST, _ORDER)}
+    try:
+        found = json_value(_read(path)[1].get("inputs", ""))
+        if isinstance(found, list) and all(type(one) is int for one in found):
+            return tuple(found)
+    except ValueError:
+        pass
+    raise IntegrityError(
+        f"expected {path} to state the shape of a record's features, found none; copy it anew"
+    )
 
 
 def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:

@@ -90,7 +90,7 @@ def build_model(
         elif kind == "cnn":
             layers = _cnn(inputs, outputs, tuple(hidden) or _FULLY_CONNECTED, bias)
         else:
-            return _factory(kind)(inputs=inputs, outputs=outputs)
+            return _of_factory(kind, inputs, outputs)
         ends = [_intercepts(intervals)] if intervals and outputs == 1 else _squeezed(outputs)
     return nn.Sequential(*layers, *ends)
 
@@ -171,8 +171,8 @@ def vector_model(start: NDArray[np.float32]) -> nn.Module:
     return holder
 
 
-def _factory(kind: str) -> Callable[..., nn.Module]:
-    """The function that "python:module:factory" names, held to returning a module."""
+def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int) -> nn.Module:
+    """What the function that "python:module:factory" names gives, held to being a module."""
     scheme, _, path = kind.partition(":")
     module, _, name = path.partition(":")
     if kind == IN_MEMORY:
@@ -183,12 +183,8 @@ def _factory(kind: str) -> Callable[..., nn.Module]:
     if scheme != "python" or not module or not name:
         raise StudyError(f'expected a model kind out of {KINDS}, found "{kind}"')
     factory = named_object(kind, "model.kind")
-
-    def build(inputs: tuple[int, ...], outputs: int) -> nn.Module:
-        shapes = f" for inputs = {inputs} and outputs = {outputs}"
-        return module_from(kind, _called(factory, inputs, outputs), shapes)
-
-    return build
+    shapes = f" for inputs = {inputs} and outputs = {outputs}"
+    return module_from(kind, _called(factory, inputs, outputs), shapes)
 
 
 def module_from(name: str, made: Callable[[], object], shapes: str = "") -> nn.Module:

@@ -2,7 +2,8 @@
 
 Whoever verifies a run recomputes each step, so nothing here may depend on a thread count or on a
 mathematical library: only +, -, *, / and square roots, which IEEE 754 rounds correctly, element by
-element in float64. This file needs no torch and knows no privacy: its inputs are public.
+element in float64. Where statistics are asked for, every noisy sum is kept instead. This file needs
+no torch and knows no privacy: its inputs are public.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, StudyError
-from hubbub.learning.sum_keeper import SumKeeper
+from hubbub.planning import SumLayout
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},
@@ -201,6 +202,37 @@ class Optimizer:
         if self._kind == "adam":
             return {"first", "second", "powers"}
         return {"velocity"} if self._options["momentum"] else set()
+
+
+class SumKeeper:
+    """Stands in an optimizer's place where statistics are asked for: keeps the noisy sums.
+
+    A step writes the sum into its place and, where another follows, the parameters at which that
+    one is taken.
+
+    Args:
+        layout: of the sums.
+        sigma: standard deviation of all noise on each of their numbers.
+    """
+
+    def __init__(self, layout: SumLayout, sigma: float) -> None:
+        self._layout, self._sigma = layout, sigma
+
+    def step(self, parameters: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+        """What is kept after one more noisy sum, from what was kept before."""
+        return self._layout.after(parameters, gradient, self._sigma)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Nothing: what is kept says all."""
+        return {}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on; IntegrityError if this is the state of something else."""
+        if state:
+            raise IntegrityError(
+                f"expected no state beside what is kept of sums, found {sorted(state)}; restore "
+                "the checkpoint"
+            )
 
 
 Stepper = Optimizer | SumKeeper  # what moves the numbers that go down to the silos

@@ -10,6 +10,9 @@ A model that raises ends the whole piece, and with it everybody's part. The rows
 for by halves, in pieces of the same shape with the same seed, and are empty from then on: a record
 on which the model raises adds zero, as one does whose gradient is not finite, and the silo answers.
 
+A kernel may round a row by its place and by the shape of the batch, but must not by other rows'
+values. No list of kernels proves that; so it is tried where it is relied on (`rows_are_alone`).
+
 The records stay in ordinary memory, a piece travels to the device, and sums come back. This file
 knows neither gradients nor losses.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -26,7 +30,8 @@ import torch
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.learning.batches import Tensors
+from hubbub.learning.batches import Tensors, on_device
+from hubbub.learning.self_check import Trial, unquoted
 from hubbub.learning.torch_settings import seeded
 from hubbub.protocol import EMPTY, SecureSource
 from hubbub.study import Records, unit_rows
@@ -37,6 +42,8 @@ Rows = NDArray[np.intp]
 Work = Callable[[torch.Tensor, Tensors, torch.Tensor], Array]
 
 _LOG = logging.getLogger(__name__)
+_HUGE = 1e30
+_SEED = 1
 
 
 class RecordRows:
@@ -169,3 +176,36 @@ def piece_size(rows: int, most: int) -> int:
     """How long those pieces are, at least 1."""
     count = max(1, -(-rows // most))
     return max(1, -(-rows // count))
+
+
+def rows_are_alone(
+    work: Work, trial: Trial, targets: Tensors, size: int, device: torch.device
+) -> bool:
+    """Whether a few rows of a piece add the same, bit for bit, whatever is in the others (A2).
+
+    A few rows of made-up records are summed among null records and again among wild ones, on the
+    machine and the model at hand.
+
+    Raises:
+        ModelError: the model raises on made-up records.
+    """
+    watched = np.unique([0, size // 2, size - 1])[: len(trial.inputs)]
+    kept = torch.zeros(size, dtype=torch.bool)
+    kept[watched] = True
+
+    labels = on_device(targets, device, lambda one: one[:1].expand(size, *one.shape[1:]))
+
+    def added(others: torch.Tensor) -> bytes:
+        inputs = others.clone()
+        inputs[watched] = trial.inputs[: len(watched)]
+        with seeded(_SEED, device):
+            return work(inputs.to(device), labels, kept).tobytes()
+
+    null = torch.from_numpy(trial.null).expand(size, *trial.null.shape)
+    alike = trial.inputs[torch.arange(size) % len(trial.inputs)]
+    wild = alike * _HUGE
+    wild[1::3] = torch.nan
+    alone = unquoted(partial(added, null))
+    with suppress(Exception):  # what the model cannot take is in no row of a real piece either
+        return added(alike) == alone and added(wild) == alone
+    return added(alike) == alone

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hubbub.assurance import Attester, MachineAttester, StudyEvidence, checked_part
-from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError, UserError
+from hubbub.assurance import MachineAttester, StudyEvidence, checked_part
+from hubbub.errors import BudgetError, HubbubError, ProtocolError
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
 from hubbub.protocol import EVERYBODY, Frame, Tag, parse
@@ -44,33 +44,17 @@ class Coordinator:
 
     Args:
         site: its own folder.
-        study: the study.
+        study: approved there; see `host.check`.
         requests: asks the parties.
-        attester: makes this machine's evidence; its devices if None.
 
     Raises:
-        UserError, StudyError: it is not the aggregator's folder, or the study was not approved.
         RefusedError: the study cannot be run apart.
     """
 
-    def __init__(
-        self,
-        site: PartyFolder,
-        study: Study,
-        requests: Requests,
-        attester: Attester | None = None,
-    ) -> None:
-        if site.role != "aggregator":
-            raise UserError(
-                f"expected the aggregator's folder, got that of a {site.role}; use join"
-            )
-        if site.study(study.id) is None:
-            raise StudyError(
-                "expected a study that was approved here, got another; hubbub approve it"
-            )
+    def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
         check_apart(study)
         self.site, self.study, self.requests = site, study, requests
-        made, asked = attester or MachineAttester(site.home / COLLATERAL), study.attestation
+        made, asked = MachineAttester(site.home / COLLATERAL), study.attestation
         self._attests = None if asked is None else StudyEvidence(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
 
@@ -113,7 +97,7 @@ class Coordinator:
                 count = len(self.site.roster.parties)
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
-                rounds.ask_again(timeouts.ask_again, timeouts.clock.now)
+                rounds.ask_absent_every(timeouts.ask_again, timeouts.clock.now)
                 return rounds
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
@@ -133,7 +117,7 @@ class Coordinator:
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)
-        return made.made()
+        return made.open_session()
 
     def lost(self, number: int, in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""

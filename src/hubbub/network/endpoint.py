@@ -49,7 +49,7 @@ from hubbub.study import Study
 _RECORDS = "expected records that fit the study, got others; hubbub check lists what is wrong"
 
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
-Draw = Callable[[int], SecureSource]
+SourceOf = Callable[[int], SecureSource]
 
 
 @dataclass(kw_only=True)
@@ -85,7 +85,7 @@ class Endpoint(ABC):
         site: the party's own folder.
         event_log: where it writes what happens.
         mask_stream: how masks are added; changes speed only.
-        draw: its randomness; the operating system's if None.
+        source_of: its randomness; the operating system's if None.
         attester: makes this machine's evidence; its devices if None.
     """
 
@@ -95,13 +95,13 @@ class Endpoint(ABC):
         event_log: EventLog,
         *,
         mask_stream: MaskStream | None = None,
-        draw: Draw | None = None,
+        source_of: SourceOf | None = None,
         attester: Attester | None = None,
     ) -> None:
         self.site, self.event_log = site, event_log
         self._attester = attester or MachineAttester(site.home / COLLATERAL)
         self._mask_stream = mask_stream or MaskStream()
-        self._draw = draw or (lambda _: SecureSource())
+        self._source_of = source_of or (lambda _: SecureSource())
         self._lock = threading.Lock()
         # the newest of study and purpose
         self._sessions: dict[tuple[bytes, str], SessionState] = {}
@@ -190,7 +190,7 @@ class Endpoint(ABC):
             )
         made = self.made(found, call, parts)
         if call is Call.FINISH:
-            self.event_log.note("seated")
+            self.event_log.note("set-up")
         return made
 
     def _permit(self, study: Study) -> None:
@@ -205,7 +205,7 @@ class Endpoint(ABC):
     def _open(self, parts: Sequence[bytes]) -> list[bytes]:
         """Approved here? The same plan? Then a place is made for the session."""
         data = _one(parts)
-        header = unverified(data)
+        header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
         study = self.site.study(study_id)
         if study is None:
@@ -233,7 +233,7 @@ class Endpoint(ABC):
             terms=terms,
             layout=layout_of(plan),
             offer=bytes(frame.payload),
-            source=self._draw(self._begun),
+            source=self._source_of(self._begun),
             attested=attested,
             mask_stream=self._mask_stream,
         )
@@ -285,13 +285,13 @@ class Endpoint(ABC):
             tag=Tag.REFUSAL,
             study=bytes(32),
             session=NO_SESSION,
-            sender=self._index_or_last(),
+            sender=self._index_or_everybody(),
             receiver=0,
             payload=payload,
         ).sealed(self.site.keys)
         return answer([frame])
 
-    def _index_or_last(self) -> int:
+    def _index_or_everybody(self) -> int:
         """The party's place, also where its folder cannot be read any more."""
         try:
             return self.site.index

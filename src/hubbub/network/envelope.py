@@ -1,8 +1,8 @@
 """One blob of bytes for each party and phase: what is asked with which frames, and what came back.
 
 An envelope is not signed; the frames in it are, and each receiver checks them. Whoever carries
-envelopes can lose, keep or exchange them, and is noticed. A refusal is a signed frame too, where
-the refuser knows of which study and session it speaks.
+envelopes can lose, keep or exchange them, and is noticed. A refusal is a signed frame too, of no
+study and no session; it holds the hash of the request that it refuses.
 
     request   "hub?", wire version, call, session (16 bytes, zeros for none), then parts
     answer    "hub!", wire version, then parts

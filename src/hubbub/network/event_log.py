@@ -30,7 +30,7 @@ CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training",
 # What happened, and what to do, for people.
 _SENTENCES = {
     "session": "{study}: a session for {purpose} is being set up",
-    "seated": "the session is set up; rounds may come",
+    "set-up": "the session is set up; rounds may come",
     "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
     "refused": "refused to answer ({why}): {said}",
     "waiting": "waiting for {parties}; start hubbub join there, or wait",

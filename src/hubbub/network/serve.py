@@ -77,7 +77,7 @@ def serve(
             venue=coordinator, folder=folder, parameters=setting.initial.size, stack=stack
         )
         stack.enter_context(learning.threads_for(setting.initial.size))
-        saver = stack.enter_context(Saver(folder))
+        saver = stack.enter_context(Saver(folder.keep))
         setting, trained = train_federated(
             setting,
             sessions,

@@ -1,8 +1,8 @@
 """A silo in networked studies: its records, its ledger, and the pace of its answers.
 
 The order is that of docs/privacy.md P15: the model is checked, the attempt is written to the ledger
-and synced, and only then is the answer made (`session/party.py`). Answers leave at multiples of
-`pace`, so that how long a batch took does not tell how large it was.
+and synced, and only then is the answer made (`session/silo_party.py`). Answers leave at multiples
+of `pace`, so that how long a batch took does not tell how large it was.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class SiloEndpoint(Endpoint):
             made = work()
         if call is Call.FINISH:
             self._studies[state.study.id].finished.append(state.session)
-        if call is (Call.SEED if state.membership.terms.joint else Call.MODEL):
+        if call is (Call.SEED if state.membership.terms.needs_joint_seed else Call.MODEL):
             took = time.monotonic() - began
             if self._pace:
                 time.sleep(ceil(took / self._pace) * self._pace - took)

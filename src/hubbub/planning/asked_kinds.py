@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hubbub import estimation
-from hubbub.estimation import Iterated, Levels, OneSum
 from hubbub.study import NUMBER, Column, Question
 
 Columns = Mapping[str, Column]
 
 
-def kind_of_question(asked: Question, columns: Columns) -> OneSum | Iterated:
+def kind_of_question(asked: Question, columns: Columns) -> estimation.OneSum | estimation.Iterated:
     """The statistic, by the study's columns.
 
     Raises:
@@ -25,31 +24,33 @@ def _common(asked: Question) -> dict[str, Any]:
     return {"weight": asked.weight, "confidence": asked.confidence}
 
 
-def _by(asked: Question, columns: Columns) -> Levels | None:
-    return Levels(column=columns[asked.by]) if asked.by else None
+def _by(asked: Question, columns: Columns) -> estimation.Levels | None:
+    return estimation.Levels(column=columns[asked.by]) if asked.by else None
 
 
-def _table(asked: Question, columns: Columns) -> OneSum:
+def _table(asked: Question, columns: Columns) -> estimation.OneSum:
     described = tuple(columns[name] for name in asked.columns)
     return estimation.Table(columns=described, by=_by(asked, columns), **_common(asked))
 
 
-def _histogram(asked: Question, columns: Columns) -> OneSum:
+def _histogram(asked: Question, columns: Columns) -> estimation.OneSum:
     column = columns[asked.column]
     return estimation.Histogram(column=column, edges=asked.bins, **_common(asked))
 
 
-def _quantiles(asked: Question, columns: Columns) -> OneSum:
+def _quantiles(asked: Question, columns: Columns) -> estimation.OneSum:
     column = columns[asked.column]
     return estimation.Quantiles(column=column, edges=asked.bins, at=asked.at, **_common(asked))
 
 
-def _crosstab(asked: Question, columns: Columns) -> OneSum:
-    down, across = (Levels(column=columns[name]) for name in (asked.rows, *asked.columns))
+def _crosstab(asked: Question, columns: Columns) -> estimation.OneSum:
+    down, across = (
+        estimation.Levels(column=columns[name]) for name in (asked.rows, *asked.columns)
+    )
     return estimation.Crosstab(rows=down, across=across, test=bool(asked.test), **_common(asked))
 
 
-def _survival(asked: Question, columns: Columns) -> OneSum:
+def _survival(asked: Question, columns: Columns) -> estimation.OneSum:
     grid = _grid(asked, columns)
     test = bool(asked.test)
     return estimation.Survival(**grid, by=_by(asked, columns), test=test, **_common(asked))
@@ -64,32 +65,32 @@ def _grid(asked: Question, columns: Columns) -> dict[str, Any]:
     }
 
 
-def _covariates(asked: Question, columns: Columns) -> tuple[Levels | Column, ...]:
+def _covariates(asked: Question, columns: Columns) -> tuple[estimation.Levels | Column, ...]:
     """Classes, or columns where a number takes part as it is."""
     return tuple(
         columns[name]
         if how == NUMBER
-        else Levels(column=columns[name], cuts=() if isinstance(how, str) else how)
+        else estimation.Levels(column=columns[name], cuts=() if isinstance(how, str) else how)
         for name, how in asked.on
     )
 
 
-def _logistic(asked: Question, columns: Columns) -> OneSum | Iterated:
+def _logistic(asked: Question, columns: Columns) -> estimation.OneSum | estimation.Iterated:
     outcome = columns[asked.outcome]
     return estimation.logistic(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
 
 
-def _linear(asked: Question, columns: Columns) -> OneSum:
+def _linear(asked: Question, columns: Columns) -> estimation.OneSum:
     outcome = columns[asked.outcome]
     return estimation.Linear(outcome=outcome, on=_covariates(asked, columns), **_common(asked))
 
 
-def _cox(asked: Question, columns: Columns) -> OneSum | Iterated:
+def _cox(asked: Question, columns: Columns) -> estimation.OneSum | estimation.Iterated:
     on = _covariates(asked, columns)
     return estimation.cox(**_grid(asked, columns), on=on, **_common(asked))
 
 
-_KINDS: Mapping[str, Callable[[Question, Columns], OneSum | Iterated]] = {
+_KINDS: Mapping[str, Callable[[Question, Columns], estimation.OneSum | estimation.Iterated]] = {
     "table": _table,
     "histogram": _histogram,
     "quantiles": _quantiles,

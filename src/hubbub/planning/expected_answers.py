@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.estimation import Answer, Expectation
 from hubbub.planning.auxiliary_queries import STATISTICS
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.planned_statistics import Parameters, SumLayout, layout_of_sums
@@ -35,7 +35,7 @@ def sigma_of_sums(plan: Plan) -> float:
     return sums.total_noise_multiplier * sums.clip
 
 
-def expected_answers(plan: Plan) -> dict[str, Expectation]:
+def expected_answers(plan: Plan) -> dict[str, estimation.Expectation]:
     """What may be said of each statistic; nothing where the number of records is not public."""
     study = plan.study
     if study.statistics is None or not study.data.records:
@@ -58,7 +58,7 @@ def check_expected(plan: Plan) -> None:
         )
 
 
-def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, Answer]:
+def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, estimation.Answer]:
     """What the sums of a plan's statistics say, by name."""
     layout: SumLayout = layout_of_sums(plan.study)
     return layout.answers(kept, sigma_of_sums(plan))

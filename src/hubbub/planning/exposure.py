@@ -59,7 +59,6 @@ class _Adversary:
 
 def exposures_of(
     study: Study,
-    mechanism: pairing.Mechanism,
     noise: float,
     shares: int,
     certificate: Certificate,
@@ -72,6 +71,7 @@ def exposures_of(
     the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
     """
     most = sharing_silos(study) - study.parties.dropouts - 1
+    mechanism = pairing.mechanism_of(study)
 
     def exposure(row: _Adversary, known: int, torn: float) -> Exposure:
         left, owned = noise_left(study, noise, shares, known), owned_records(study, row.silos)

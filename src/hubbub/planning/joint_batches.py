@@ -62,12 +62,12 @@ class JointBatches:
 
 def joint_batches(
     study: Study,
-    mechanism: pairing.Mechanism,
     stated: exposure.Exposure,
     certificate: Certificate,
     queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
 ) -> JointBatches | None:
     """The comparison, or None if batches are not joint; what `queries` spend is in all of it."""
+    mechanism = pairing.mechanism_of(study)
     if mechanism.sampling != pairing.WITHOUT_REPLACEMENT:
         return None
     steps, noise, known = study.training.steps, stated.noise_multiplier, stated.known_records

@@ -6,6 +6,7 @@ here: where only a function of its own knows the shape of a record, nobody does 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from math import isqrt, prod
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from hubbub.disk import json_value, open_ordinary
 from hubbub.errors import DataError
 from hubbub.planning import planned_statistics
-from hubbub.study import LINEAR_PROBE, LORA, Model, Study, is_own, sources
+from hubbub.study import LINEAR_PROBE, LORA, Column, Model, Study, is_own, sources
 
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
 
@@ -32,7 +33,7 @@ def model_dimension(study: Study) -> int | None:
 
 
 def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] | None:
-    """Shape of one record's features: stated, or that of the public test set.
+    """Shape of one record's features: stated, of the data set's columns, or of its test set.
 
     Args:
         study: the study.
@@ -43,6 +44,8 @@ def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] 
     """
     if (told := told_shape(study, dimension)) is not None:
         return told
+    if not study.data.options and (columns := sources.encoding(study)[0]):
+        return (_width(columns),)
     if not sources.has_test_set(study) or is_own(study.data.source):
         return None
     try:
@@ -86,7 +89,12 @@ def _stated_shape(study: Study) -> tuple[int, ...]:
     """Of one record as the model sees it; empty if the study says it nowhere."""
     if study.model.inputs or not study.data.columns:
         return study.model.inputs
-    return (sum(column.width for column in study.data.features),)
+    return (_width(study.data.features),)
+
+
+def _width(columns: Iterable[Column]) -> int:
+    """Features that they become."""
+    return sum(column.width for column in columns)
 
 
 def _is_layered(study: Study) -> bool:

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub import protocol
 from hubbub.privacy import Step, calibrate, release
-from hubbub.protocol import UNIT, group_rate
 from hubbub.study import Study
 
 Array = NDArray[np.float64]
@@ -59,7 +59,7 @@ class Correlation:
     @property
     def column(self) -> Array:
         """C's first column; its norm is at most 1, exactly."""
-        return np.array(self.coefficients) / UNIT
+        return np.array(self.coefficients) / protocol.UNIT
 
     @cached_property
     def growth(self) -> float:
@@ -87,8 +87,8 @@ def _solved(column: Array, values: Array) -> Array:
 
 def whole_units(column: Array) -> tuple[int, ...]:
     """A column of norm 1 in whole units, so that its norm is at most 1 without any rounding."""
-    units = np.trunc(column / np.linalg.norm(column) * UNIT).astype(int).tolist()
-    while sum(one * one for one in units) > UNIT**2:  # pragma: no cover - trunc shortens
+    units = np.trunc(column / np.linalg.norm(column) * protocol.UNIT).astype(int).tolist()
+    while sum(one * one for one in units) > protocol.UNIT**2:  # pragma: no cover - trunc shortens
         units[0] -= 1
     return tuple(units)
 
@@ -141,7 +141,7 @@ def best_column(bands: int, momentum: float, schedule: str, steps: int) -> tuple
     from scipy.optimize import minimize  # which takes long to import
 
     if bands == 1:
-        return (UNIT,)
+        return (protocol.UNIT,)
     form = _form(momentum, schedule, min(steps, _HORIZON))
     start = np.cumprod(1 - 0.5 / np.arange(1, bands))
     with np.errstate(over="ignore", invalid="ignore"):  # columns that are far off are refused
@@ -265,7 +265,7 @@ def _candidates(steps: int, rate: float) -> Iterator[int]:
 
 
 def _column(bands: int, momentum: float, schedule: str, steps: int) -> Array:
-    return np.array(best_column(bands, momentum, schedule, steps)) / UNIT
+    return np.array(best_column(bands, momentum, schedule, steps)) / protocol.UNIT
 
 
 def least_noise(
@@ -276,7 +276,7 @@ def least_noise(
     def whole(noise: float) -> list[Any]:
         step = Step(
             noise_multiplier=noise,
-            sample_rate=group_rate(rate, bands),
+            sample_rate=protocol.group_rate(rate, bands),
             sampling="poisson",
             count=ceil(steps / bands),
         )

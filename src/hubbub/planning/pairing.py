@@ -34,6 +34,7 @@ from math import ceil, log, sqrt
 
 import numpy as np
 
+from hubbub import protocol
 from hubbub.errors import StudyError
 from hubbub.planning import planned_statistics
 from hubbub.planning.noise_correlation import correlation_of
@@ -54,7 +55,6 @@ from hubbub.privacy import (
     release_with_malicious,
     with_slack,
 )
-from hubbub.protocol import group_rate
 from hubbub.study import Study
 
 WITHOUT_REPLACEMENT = "without-replacement"
@@ -235,7 +235,7 @@ def mechanism_of(study: Study) -> Mechanism:
         epoch = ceil(plain.records / plain.batch)
         plain = replace(plain, sampling="none", sample_rate=1.0, epoch=epoch)
     if (correlated := correlation_of(study)) is not None:
-        rate = group_rate(plain.sample_rate, correlated.bands)
+        rate = protocol.group_rate(plain.sample_rate, correlated.bands)
         return replace(plain, sample_rate=rate, epoch=correlated.bands)
     if not training.projection:
         return plain

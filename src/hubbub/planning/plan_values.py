@@ -205,45 +205,59 @@ class Plan:
         Raises:
             StudyError: no such adversary.
         """
-        name = adversary or exposure.stated_adversary(self.study)
-        for one in self.exposures:
-            if one.adversary == name:
-                return one.epsilon
-        known = ", ".join(one.adversary for one in self.exposures)
-        raise StudyError(f"expected one of the adversaries {known}, got {adversary!r}; choose one")
+        return self._against(adversary).epsilon
 
-    def epsilon_after(self, steps: int) -> float:
-        """Certified epsilon of the stated adversary after the first steps; no unit.
+    def epsilon_after(self, steps: int, adversary: str = "") -> float:
+        """Certified epsilon of one adversary after the first steps; no unit.
 
         Args:
             steps: attempts of the training that have been charged, from 1 to the study's steps.
                 Sums besides the training's count as far as they are due by then.
+            adversary: its name in `exposures`; the stated one if empty.
 
         Returns:
             Epsilon at the study's delta; inf past 50.
+
+        Raises:
+            StudyError: no such adversary.
         """
+        against = self._against(adversary)
         if steps == self.study.training.steps:
-            return self.stated.epsilon
-        return self._epsilon(steps, tuple(one.priced for one in self.queries))
+            return against.epsilon
+        return self._epsilon(against, steps, tuple(one.priced for one in self.queries))
 
     @property
     def epsilon_of_training(self) -> float:
         """Certified epsilon of the training's sums alone, against the stated adversary; no unit."""
-        return self._epsilon(self.study.training.steps, ())
+        return self._epsilon(self.stated, self.study.training.steps, ())
 
-    def _epsilon(self, steps: int, queries: tuple[auxiliary_queries.PricedQuery, ...]) -> float:
-        """Of so many steps and what is asked besides, against the stated adversary."""
-        mechanism, asked = pairing.mechanism_of(self.study), self.study.privacy
-        noise, known = self.stated.noise_multiplier, self.stated.known_records
+    def _against(self, adversary: str) -> exposure.Exposure:
+        """What one adversary can learn, the stated one if it has no name."""
+        name = adversary or exposure.stated_adversary(self.study)
+        for one in self.exposures:
+            if one.adversary == name:
+                return one
+        known = ", ".join(one.adversary for one in self.exposures)
+        raise StudyError(f"expected one of the adversaries {known}, got {adversary!r}; choose one")
+
+    def _epsilon(
+        self,
+        against: exposure.Exposure,
+        steps: int,
+        queries: tuple[auxiliary_queries.PricedQuery, ...],
+    ) -> float:
+        """Of so many steps and what is asked besides."""
+        asked = self.study.privacy
         return exposure.epsilon_against(
-            mechanism,
-            self.stated.certified(self.certificate),
+            pairing.mechanism_of(self.study),
+            against.certified(self.certificate),
             asked.delta,
             steps,
             asked.epsilon,
-            noise,
-            known,
+            against.noise_multiplier,
+            against.known_records,
             queries=queries,
+            left=against.noise_multiplier / self.noise_multiplier,
         )
 
     def query(self, purpose: str) -> PlannedQuery | None:

@@ -18,8 +18,8 @@ from math import hypot, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.estimation import Answer, Expectation, Stacked, stack
 from hubbub.planning.asked_kinds import kind_of_question
 from hubbub.study import AskedStatistics, Column, Study, columns_of
 
@@ -37,7 +37,7 @@ class SumLayout:
         rounds: how many sums are asked for.
     """
 
-    stacked: Stacked
+    stacked: estimation.Stacked
     unit: float
     rounds: int
 
@@ -97,14 +97,14 @@ class SumLayout:
         """Where the first sum stands in what is kept."""
         return 1 + len(self.stacked.start)
 
-    def answers(self, kept: Parameters, sigma: float) -> dict[str, Answer]:
+    def answers(self, kept: Parameters, sigma: float) -> dict[str, estimation.Answer]:
         """What the sums that were made say, by the names of the questions."""
         sums, error = self.sums(kept), sigma * self.unit
         if self.stacked.rounds == 1:
             sums, error = sums.mean(axis=0, keepdims=True), error / sqrt(len(sums))
         return self.stacked.answers(list(sums), error)
 
-    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
+    def expected(self, records: float, sigma: float) -> dict[str, estimation.Expectation]:
         """What may be said of each question, before any record is touched."""
         spare = self.rounds / self.stacked.rounds
         return self.stacked.expected(records, sigma * self.unit / sqrt(spare))
@@ -131,7 +131,7 @@ def kept_numbers(study: Study) -> int | None:
 def _layout(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) -> SumLayout:
     by_name = {column.name: column for column in columns}
     kinds = {one.name: kind_of_question(one, by_name) for one in asked.questions}
-    stacked = stack(kinds, relation)
+    stacked = estimation.stack(kinds, relation)
     norms = (
         one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)
     )

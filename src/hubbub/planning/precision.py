@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from math import ceil, exp, expm1, log, pi, sqrt
 
+from hubbub import protocol
 from hubbub.errors import StudyError
 from hubbub.planning import mask_degree, noise_correlation, pairing
 from hubbub.privacy import MOST_EPSILON, Certificate
-from hubbub.protocol import KINDS, Projection
 from hubbub.study import Study
 
 # Share of the record's clipping norm that is given up so that finite precision stays within it: a
@@ -81,7 +81,7 @@ def _graph_failure(study: Study) -> float:
     return mask_degree.torn_apart(study, study.parties.colluders + 1)
 
 
-def projection_for(study: Study, parameters: int) -> Projection | None:
+def projection_for(study: Study, parameters: int) -> protocol.Projection | None:
     """The matrices of a study; None if it has none, or projects layer by layer.
 
     The grid fits the largest likely batch, and what it rounds fits the quarter of the margin.
@@ -90,9 +90,9 @@ def projection_for(study: Study, parameters: int) -> Projection | None:
         StudyError: the model is too large, or batches are.
     """
     training = study.training
-    if not training.projection or training.projection_kind not in KINDS:
+    if not training.projection or training.projection_kind not in protocol.KINDS:
         return None
-    return Projection(
+    return protocol.Projection(
         kind=training.projection_kind,
         parameters=parameters,
         dimension=training.projection,

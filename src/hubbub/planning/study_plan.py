@@ -81,7 +81,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     else:
         dimension = whole("dimension", dimension, least=1, most=MOST_DIMENSION)
     _check_projection(study, dimension)
-    parties, mechanism = study.parties, pairing.mechanism_of(study)
+    parties = study.parties
     sharing = exposure.sharing_silos(study)
     shares = sharing - parties.dropouts - exposure.known_shares(study, parties.colluders)
     if shares < 1:
@@ -99,11 +99,11 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     )
     for one in queries:
         certificate = certificate.after(one.plan.certificate)
-    noise = _calibrated_noise(study, mechanism, certificate, priced)
+    noise = _calibrated_noise(study, certificate, priced)
     word_bits, sigma_grid, capacity = precision.grid_for(study, noise, shares)
-    exposures = exposure.exposures_of(study, mechanism, noise, shares, certificate, priced)
+    exposures = exposure.exposures_of(study, noise, shares, certificate, priced)
     stated = exposure.stated_of(study, exposures)
-    batches = joint_batches(study, mechanism, stated, certificate, priced)
+    batches = joint_batches(study, stated, certificate, priced)
     patient = patient_promise(study, stated, certificate, priced)
     return Plan(
         study=study,
@@ -117,8 +117,8 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         capacity=capacity,
         certificate=certificate,
         exposures=exposures,
-        attack_power=_attack_power(study, mechanism, stated, certificate, priced),
-        projected=mechanism.projected,
+        attack_power=_attack_power(study, stated, certificate, priced),
+        projected=pairing.mechanism_of(study).projected,
         joint_batches=batches,
         correlation=noise_correlation.correlation_of(study),
         queries=queries,
@@ -140,7 +140,6 @@ def _check_projection(study: Study, dimension: int | None) -> None:
 
 def _calibrated_noise(
     study: Study,
-    mechanism: pairing.Mechanism,
     certificate: Certificate,
     queries: tuple[auxiliary_queries.PricedQuery, ...],
 ) -> float:
@@ -171,6 +170,7 @@ def _calibrated_noise(
     known = exposure.owned_records(study, study.parties.colluders + 1)
     steps = study.training.steps
     beside = tuple(auxiliary_queries.released(queries, steps, 1.0, privacy.relation))
+    mechanism = pairing.mechanism_of(study)
     return pairing.least_noise(mechanism, steps, known, epsilon, delta, beside)
 
 
@@ -182,13 +182,13 @@ def _largest_epsilon(certificate: Certificate, spare: float, asked: float) -> in
 
 def _attack_power(
     study: Study,
-    mechanism: pairing.Mechanism,
     stated: exposure.Exposure,
     certificate: Certificate,
     queries: tuple[auxiliary_queries.PricedQuery, ...],
 ) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     steps, known = study.training.steps, stated.known_records
+    mechanism = pairing.mechanism_of(study)
     whole = pairing.releases(mechanism, stated.noise_multiplier, steps, known)
     whole += auxiliary_queries.released(queries, steps, 1.0, study.privacy.relation)
     return _power(tuple(whole), certificate)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, log, sqrt
 
 import numpy as np
@@ -35,6 +36,7 @@ WIDEST = 1e-3  # a bracket of epsilon that is told, where epsilon is at most 1; 
 _TRIES = 6
 _FRAMES = 4
 _MANY = 20  # kinds of steps of which an answer may be half as sharp
+_CLEAR = 0.02  # a direction that is further below the first one is not composed on its own
 _FAR = 0.8  # a guess that is past a bound by more is a poor one
 _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
@@ -106,10 +108,7 @@ class Composition:
             return _near(value, shift, most=inf)
         if len(self._releases) > _MANY or self._is_enclosed:
             gap *= 2
-        return self._worst(
-            lambda way: self._epsilon_one_way(way, delta, gap),
-            lambda way, least: self._stays_below(way, least, delta),
-        )
+        return _worst_epsilon(tuple(self._releases), delta, gap)
 
     def delta(self, epsilon: float, *, gap: float = GAP) -> Bound:
         """Delta at an epsilon; the sides differ by at most about gap, relatively."""
@@ -223,11 +222,23 @@ class Composition:
         if delta < _LEAST_SEEN:
             return False
         sketches = self._sketches(way, delta)
-        room = epsilon - tilting.chernoff_epsilon(sketches, delta)
-        if room <= 0:
+        # What is guessed from cumulants is too large by about as much in the first direction.
+        first, this = self.estimate(delta), tilting.chernoff_epsilon(sketches, delta)
+        room = epsilon * (1 - this / first) if first > 0 else 0.0
+        if room <= _CLEAR * epsilon:
             return False
-        frame = tilting.frame_for_epsilon(sketches, epsilon, least=delta)
+        if epsilon < _FAR * this:
+            frame = tilting.frame_for_epsilon(sketches, epsilon, least=delta)
+        else:
+            frame = tilting.frame_for_delta(sketches, delta, room / 4)
         return self._upper_law(way, sketches, frame, room / 4).delta(epsilon) < delta
+
+    def worst_epsilon(self, delta: float, gap: float) -> Bound:
+        """Of all directions, not in closed form."""
+        return self._worst(
+            lambda way: self._epsilon_one_way(way, delta, gap),
+            lambda way, least: self._stays_below(way, least, delta),
+        )
 
     def _epsilon_one_way(self, way: int, delta: float, gap: float) -> Bound:
         """One direction of `epsilon`; framed anew where the first guess was far too large."""
@@ -332,6 +343,12 @@ class Composition:
             cells = tilting.grid(made, frame.saddle, step, frame.order)
             effort.spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
             yield one, law, cells
+
+
+@lru_cache(maxsize=64)  # of a plan's adversaries, several may know as much
+def _worst_epsilon(releases: tuple[mechanism.Release, ...], delta: float, gap: float) -> Bound:
+    """Epsilon of releases that are gathered already."""
+    return Composition(releases).worst_epsilon(delta, gap)
 
 
 def _law(one: mechanism.Release, way: int) -> laws.Law:

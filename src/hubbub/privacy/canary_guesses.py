@@ -9,7 +9,9 @@ This file knows scores and coins, and nothing of where they come from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,25 +56,16 @@ def chosen_rule(trials: Trials, delta: float, confidence: float) -> Rule:
     Each is taken at a confidence that many could have at once, or a lucky one would be chosen.
     """
     confidence = 1 - (1 - confidence) / LOOKS
-    best = []
-    for says, thresholds in _thresholds(trials.scores):
-        bounds = _bounds(*_counted(trials, thresholds, says), delta, confidence)
-        place = int(np.argmax(bounds))
-        best.append((float(bounds[place]), float(thresholds[place]), says))
-    _, threshold, says = max(best)
-    return Rule(threshold=threshold, says=says)
+    return _best(trials, partial(_bounds, delta=delta, confidence=confidence))
 
 
 def surest_rule(trials: Trials) -> Rule:
     """The rule whose guesses are right most often."""
-    best = []
-    for says, thresholds in _thresholds(trials.scores):
-        true, positives, false, negatives = _counted(trials, thresholds, says)
-        right = true / max(positives, 1) - false / max(negatives, 1)
-        place = int(np.argmax(right))
-        best.append((float(right[place]), float(thresholds[place]), says))
-    _, threshold, says = max(best)
-    return Rule(threshold=threshold, says=says)
+
+    def right(true: Counts, positives: int, false: Counts, negatives: int) -> Array:
+        return true / max(positives, 1) - false / max(negatives, 1)
+
+    return _best(trials, right)
 
 
 def widest_rule(trials: Trials, confidence: float) -> Rule:
@@ -83,12 +76,21 @@ def widest_rule(trials: Trials, confidence: float) -> Rule:
     from scipy.special import ndtri  # which takes long to import
 
     confidence = 1 - (1 - confidence) / LOOKS
+
+    def apart(true: Counts, positives: int, false: Counts, negatives: int) -> Array:
+        least, most = _worst(true, positives, false, negatives, confidence)
+        return np.where(least > 0, ndtri(least) - ndtri(np.maximum(most, _TINY)), -np.inf)
+
+    return _best(trials, apart)
+
+
+def _best(trials: Trials, worth: Callable[[Counts, int, Counts, int], Array]) -> Rule:
+    """The rule of the largest worth, by what `_counted` says of each."""
     best = []
     for says, thresholds in _thresholds(trials.scores):
-        least, most = _worst(*_counted(trials, thresholds, says), confidence)
-        apart = np.where(least > 0, ndtri(least) - ndtri(np.maximum(most, _TINY)), -np.inf)
-        place = int(np.argmax(apart))
-        best.append((float(apart[place]), float(thresholds[place]), says))
+        worths = worth(*_counted(trials, thresholds, says))
+        place = int(np.argmax(worths))
+        best.append((float(worths[place]), float(thresholds[place]), says))
     _, threshold, says = max(best)
     return Rule(threshold=threshold, says=says)
 

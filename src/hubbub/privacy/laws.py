@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy.normal import below, interval_mass, upper_point
+from hubbub.privacy.normal import below, interval_mass, rising, upper_point
 from hubbub.privacy.roots import root
 from hubbub.privacy.unit_law import UnitRemoval
 
@@ -64,7 +64,7 @@ class Removal:
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
         least, most = _outcomes(self.rate, self.shift, tail)
-        return np.unique(self.loss(np.linspace(least, most, count)))
+        return rising(self.loss(np.linspace(least, most, count)))
 
     def loss(self, outcome: Array) -> Array:
         """log(1 - q + q exp(m x - m^2 / 2))."""
@@ -123,7 +123,7 @@ class ExchangedRecord:
         outcomes = np.linspace(*_outcomes(self.rate, self.shift, tail), count)
         forward = Removal(rate=self.rate, shift=self.shift).loss(outcomes)
         backward = Removal(rate=self.rate, shift=self.shift).loss(-outcomes)
-        return np.unique(forward - backward)
+        return rising(forward - backward)
 
     def _outcome(self, loss: Array) -> Array:
         """The root of a quadratic: m x = l / 2 + asinh((1 - q) / q e^{m^2/2} sinh(l / 2))."""
@@ -203,7 +203,7 @@ class Mixture:
         # Where only the other laws reach, even steps: they may reach ten times as far.
         below = np.linspace(low, heaviest[0], count // 8)
         above = np.linspace(heaviest[-1], high, count // 8)
-        return np.unique(np.concatenate([below, heaviest, above]))
+        return rising(np.concatenate([below, heaviest, above]))
 
 
 @dataclass(frozen=True, kw_only=True)

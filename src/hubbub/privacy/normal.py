@@ -26,11 +26,21 @@ INV_SQRT_2PI = 0.3989422804014327
 # r (|c| + 2) is at most the second number.
 NARROW = ((3, 0.01), (6, 0.4))
 _NORMAL = NormalDist()
+_HALVES = {
+    3: ((-0.7745966692414834, 0.5555555555555557), (0.0, 0.8888888888888888)),
+    6: (
+        (-0.9324695142031519, 0.17132449237917027),
+        (-0.6612093864662645, 0.3607615730481387),
+        (-0.2386191860831969, 0.46791393457269104),
+    ),
+}  # of nodes and weights, as NumPy gives them: its polynomials take longer to import than to use
 
 
 @cache
 def gauss(nodes: int) -> tuple[tuple[float, float], ...]:
     """Nodes in [-1, 1] of Gauss and Legendre, with their weights."""
+    if half := _HALVES.get(nodes):
+        return (*half, *((-node, weight) for node, weight in half[: nodes // 2][::-1]))
     places, weights = np.polynomial.legendre.leggauss(nodes)
     return tuple(zip(places.tolist(), weights.tolist(), strict=True))
 
@@ -68,6 +78,12 @@ def _wide(left: Array, right: Array) -> Array:
 def below(points: Array) -> Array:
     """Mass of N(0, 1) below points; SciPy's takes longer to import than few points take here."""
     return np.asarray([erfc(-x / sqrt(2)) / 2 for x in points.tolist()], dtype=np.float64)
+
+
+def rising(values: Array) -> Array:
+    """Sorted and each once; NumPy's own `unique` loads its masked arrays first."""
+    values = np.sort(values)
+    return np.asarray(values[np.concatenate([[True], values[1:] != values[:-1]])])
 
 
 def _narrow(centre: Array, radius: Array, nodes: int) -> Array:

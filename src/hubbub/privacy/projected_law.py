@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.privacy.laws import Removal, log_odds, loss_at
-from hubbub.privacy.normal import INV_SQRT_2PI, NARROW, gauss, masses_between, upper_point
+from hubbub.privacy.normal import (
+    INV_SQRT_2PI,
+    NARROW,
+    gauss,
+    masses_between,
+    rising,
+    upper_point,
+)
 
 Array = NDArray[np.float64]
 Cells = NDArray[np.int64]
@@ -59,7 +66,7 @@ class ProjectedRemoval:
         # Where only the other shifts reach, even steps: they may reach ten times as far.
         below = np.linspace(min(low, heaviest[0]), heaviest[0], count // 8)
         above = np.linspace(heaviest[-1], max(high, heaviest[-1]), count // 8)
-        return np.unique(np.concatenate([below, heaviest, above]))
+        return rising(np.concatenate([below, heaviest, above]))
 
     @cached_property
     def _columns(self) -> tuple[Array, Array]:

@@ -224,14 +224,6 @@ def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
     return np.asarray(sum(one.cumulants(orders) for one in sketches))
 
 
-def _least(value: Callable[[Array], Array], offsets: Array) -> tuple[float, float]:
-    """The least value at these offsets, and where: it falls, and then rises (see `_curve`)."""
-    middle = FEW * int(value(offsets[::FEW]).argmin())
-    near = offsets[max(middle - FEW + 1, 0) : middle + FEW]
-    found = value(near)
-    return float(found.min()), float(near[found.argmin()])
-
-
 def _frame(
     sketches: Sequence[Sketch],
     order: float,
@@ -251,21 +243,32 @@ def _frame(
     offsets = np.geomspace(min(0.02 / spread, 0.1), 200 / spread, 60)
     now = float(_cumulants(sketches, np.array([order]))[0])
 
-    def reach(side: int) -> tuple[float, float]:
-        return _least(
-            lambda away: (_cumulants(sketches, order + side * away) - now + wrap) / away, offsets
-        )
+    def reach(away: Array) -> Array:
+        return (_cumulants(sketches, order + away) - now + wrap) / np.abs(away)
 
-    (high, order_above), (below, order_below) = reach(+1), reach(-1)
-    low = -below
-    margin = 0.02 * (high - low)
+    high, above = _lowest(reach, offsets)
+    low, below = _lowest(reach, -offsets)
+    margin = 0.02 * (high + low)
     floor_of_exp = mean - 600 / max(order, 1e-9)  # exp(-order (l - centre)) stays finite
     return TiltedGrid(
         order=order,
         saddle=saddle,
         centre=mean,
-        low=max(min(low, epsilon) - margin, floor_of_exp),
+        low=max(min(-low, epsilon) - margin, floor_of_exp),
         high=max(high, epsilon) + margin,
-        order_above=order_above,
-        order_below=order_below,
+        order_above=above,
+        order_below=-below,
     )
+
+
+def _lowest(value: Callable[[Array], Array], places: Array) -> tuple[float, float]:
+    """The least value and its place, of what falls and then rises: every so many, then between.
+
+    (K(s + t) - K(s) + w) / t does: its slope has the sign of t K' - (K(s + t) - K(s)) - w, which
+    grows with t, for K is convex.
+    """
+    coarse = places[::FEW]
+    least = FEW * int(value(coarse).argmin())
+    fine = places[max(least - FEW + 1, 0) : least + FEW]
+    found = value(fine)
+    return float(found.min()), float(fine[found.argmin()])

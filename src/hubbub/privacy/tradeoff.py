@@ -83,12 +83,10 @@ class TradeOff:
         return np.asarray(np.where(rates[..., 0] >= 1, 1.0, np.minimum(1.0, least)))
 
 
-def trade_off_of(
-    whole: accountant.Composition, epsilons: ArrayLike | None, *, near: float = _SHARPEST
-) -> TradeOff:
-    """The curve of a composition, sharpest where delta is `near`, from both sides."""
+def trade_off_of(whole: accountant.Composition, epsilons: ArrayLike | None) -> TradeOff:
+    """The curve of a composition, from both sides."""
     levels = _default_levels(whole) if epsilons is None else _levels(epsilons)
-    looked_at = _looked_at(whole, near)
+    looked_at = _looked_at(whole, _SHARPEST)
     if looked_at is None:
         return TradeOff(epsilon=levels, delta=np.ones_like(levels), lower=np.zeros_like(levels))
     lower = whole.lower_profile(levels, near=looked_at)

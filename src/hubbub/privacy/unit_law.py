@@ -13,7 +13,7 @@ from math import lgamma, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy.normal import below, interval_mass, upper_point
+from hubbub.privacy.normal import below, interval_mass, rising, upper_point
 from hubbub.privacy.roots import root
 
 Array = NDArray[np.float64]
@@ -50,7 +50,7 @@ class UnitRemoval:
 
         most = self.records * self.shift + reach + 1
         last = float(root(lambda x: excess(x) - log(tail), -reach, most, xtol=1e-3))
-        return np.unique(self.loss(np.linspace(-reach, last, count)))
+        return rising(self.loss(np.linspace(-reach, last, count)))
 
     def loss(self, outcome: Array) -> Array:
         """log of the sum over j of weight_j exp(j m x - (j m)^2 / 2)."""

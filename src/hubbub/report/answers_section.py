@@ -63,25 +63,21 @@ def _curves(answer: Answer) -> markup.Html:
     """Step curves with their bands, and numbers at risk below."""
     curves = answer["curves"][:_MOST_CURVES]
     places = [x for one in curves for x in one["x"]]
-    start = [0.0] if answer["kind"] == "survival" else []
+    survival = answer["kind"] == "survival"
+    start = [0.0] if survival else []
     across = scales.linear([*start, *places], charts.LEFT, charts.RIGHT)
     up = scales.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
-    survival = answer["kind"] == "survival"
-    label = "share without the event" if survival else "share of records up to here"
+    labels, held = ("value", "share of records up to here"), "each point"
+    if survival:
+        labels, held = ("time", "share without the event"), "the whole curve"
     words = (
-        f"{answer['title']}. The shaded area holds the whole curve with {_percent(answer)} "
-        "probability, noise included"
-        if survival
-        else f"{answer['title']}. The shaded area holds each point with {_percent(answer)} "
-        "probability, noise included"
+        f"{answer['title']}. The shaded area holds {held} with {_percent(answer)} probability, "
+        "noise included."
     )
-    steps = [_steps(one) for one in curves]
-    units = "time" if survival else "value"
-    chart = charts.steps(steps, across, up, labels=(units, label), described=f"{words}.")
-    parts = [chart, markup.tag("figcaption", f"{words}.")]
-    if any(one["at_risk"] for one in curves):
-        parts.append(_at_risk(curves, across.ticks))
-    return markup.tag("figure", *parts)
+    axes = charts.Axes(across=across, up=up, labels=labels)
+    chart = charts.steps([_steps(one) for one in curves], axes, described=words)
+    told = [_at_risk(curves, across.ticks)] if any(one["at_risk"] for one in curves) else []
+    return markup.figure(chart, words, *told)
 
 
 def _steps(curve: Mapping[str, Any]) -> charts.Steps:
@@ -122,11 +118,10 @@ def _histogram(answer: Answer) -> markup.Html:
     ]
     tops = [0.0, *(end for one in items for end in one.ends)]
     up = scales.linear(tops, *charts.vertical(charts.HEIGHT))
-    words = (
-        f"{answer['title']}: the share of records in each bin, with {_percent(answer)} intervals"
-    )
-    chart = charts.bars(items, up, labels=(bins[0]["column"], "share"), described=f"{words}.")
-    return markup.tag("figure", chart, markup.tag("figcaption", f"{words}."))
+    how = f"with {_percent(answer)} intervals."
+    words = f"{answer['title']}: the share of records in each bin, {how}"
+    chart = charts.bars(items, up, labels=(bins[0]["column"], "share"), described=words)
+    return markup.figure(chart, words)
 
 
 def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> markup.Html:
@@ -147,9 +142,8 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> markup.Html:
     ]
     name = rows[0]["quantity"]
     nothing = "1 means no difference" if ratio else "0 means no effect"
-    words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}"
-    chart = charts.intervals(items, across, label=name, described=f"{words}.")
-    return markup.tag("figure", chart, markup.tag("figcaption", f"{words}."))
+    words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}."
+    return markup.figure(charts.intervals(items, across, label=name, described=words), words)
 
 
 def _percent(answer: Answer) -> str:

@@ -7,7 +7,7 @@ knows numbers and labels, nothing about privacy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -27,6 +27,32 @@ _STYLE = markup.Html(
     "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b } "
     ".series-1 polyline { stroke: #e69f00; stroke-dasharray: 6 6 } g circle, g rect { fill: none }"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """The quantities of a chart: the one `across` lies between LEFT and RIGHT, the other one `up`.
+
+    Args:
+        across, up: their scales; the second is placed as `vertical` says.
+        labels: what both show, with units.
+    """
+
+    across: scales.Scale
+    up: scales.Scale
+    labels: tuple[str, str]
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Where a point stands."""
+        return self.across.place(x), self.up.place(y)
+
+    def path(self, points: Iterable[tuple[float, float]]) -> list[str]:
+        """Points of a line, as SVG lists them."""
+        return [f"{x:.2f},{y:.2f}" for x, y in (self.place(*one) for one in points)]
+
+    def drawn(self, parts: Sequence[markup.Html], described: str) -> markup.Html:
+        """The chart with these parts on it."""
+        return _svg([*_frame(self), *parts], self.up.start + _BELOW, described)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,25 +108,12 @@ def vertical(height: int) -> tuple[float, float]:
 
 
 def lines(
-    series: Sequence[Series],
-    across: scales.Scale,
-    up: scales.Scale,
-    *,
-    labels: tuple[str, str],
-    described: str,
-    extra: Sequence[markup.Html] = (),
+    series: Sequence[Series], axes: Axes, *, described: str, extra: Sequence[markup.Html] = ()
 ) -> markup.Html:
-    """At most two series as lines with marks, over `extra`.
-
-    The axes are placed between LEFT and RIGHT and as `vertical` says; `labels` are what the
-    horizontal and the vertical one show, with units.
-    """
-    parts = [*_frame(across, up, labels), *extra]
-    for index, one in enumerate(series):
-        parts.append(_line(one, across, up, index))
-    if len(series) > 1:
-        parts += _legend([one.name for one in series])
-    return _svg(parts, up.start + _BELOW, described)
+    """At most two series as lines with marks, over `extra`."""
+    drawn = [_line(one, axes, index) for index, one in enumerate(series)]
+    legend = _legend([one.name for one in series]) if len(series) > 1 else []
+    return axes.drawn([*extra, *drawn, *legend], described)
 
 
 def alone(chart: markup.Html, height: float) -> str:
@@ -111,34 +124,36 @@ def alone(chart: markup.Html, height: float) -> str:
     return markup.tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box).text
 
 
-def dot(at: tuple[float, float], text: str, across: scales.Scale, up: scales.Scale) -> markup.Html:
+def dot(at: tuple[float, float], text: str, axes: Axes) -> markup.Html:
     """One point that stands out."""
-    x, y = at
-    return markup.tag("circle", markup.tag("title", text), cx=across.place(x), cy=up.place(y), r=5)
+    x, y = axes.place(*at)
+    return markup.tag("circle", markup.tag("title", text), cx=x, cy=y, r=5)
 
 
-def limit(at: float, text: str, across: scales.Scale, up: scales.Scale) -> markup.Html:
+def limit(at: float, text: str, axes: Axes) -> markup.Html:
     """A dashed upright line that marks a value of the horizontal axis, with its label on top."""
-    x = across.place(at)
+    x = axes.across.place(at)
     side = "end" if x > (LEFT + RIGHT) / 2 else "start"
     return markup.tag(
         "g",
-        markup.tag("line", x1=x, x2=x, y1=up.start, y2=_UPPER + 6, class_="limit"),
+        markup.tag("line", x1=x, x2=x, y1=axes.up.start, y2=_UPPER + 6, class_="limit"),
         markup.tag("text", text, x=x, y=_UPPER, class_="strong", text_anchor=side),
     )
 
 
-def off_scale(
-    at: Sequence[float], text: str, across: scales.Scale, up: scales.Scale
-) -> markup.Html:
+def off_scale(at: Sequence[float], text: str, axes: Axes) -> markup.Html:
     """Crosses above the upper edge, for values that have no place on the vertical axis."""
-    y = up.end - 12
-    titles = [markup.tag("title", f"{amount(x)}: {text}") for x in at]
-    strokes = [f"M{across.place(x) - 5:g} {y - 5:g}l10 10m0 -10l-10 10" for x in at]
+    y, places = axes.up.end - 12, [axes.across.place(x) for x in at]
     crosses = [
-        markup.tag("path", t, d=d, class_="cross") for t, d in zip(titles, strokes, strict=True)
+        markup.tag(
+            "path",
+            markup.tag("title", f"{amount(x)}: {text}"),
+            d=f"M{place - 5:g} {y - 5:g}l10 10m0 -10l-10 10",
+            class_="cross",
+        )
+        for x, place in zip(at, places, strict=True)
     ]
-    x = across.place(at[0])
+    x = places[0]
     side, gap = ("end", -12) if x > (LEFT + RIGHT) / 2 else ("start", 8)
     place = y + 4 if side == "end" else y + 28
     return markup.tag("g", *crosses, markup.tag("text", text, x=x + gap, y=place, text_anchor=side))
@@ -181,25 +196,17 @@ def intervals(
     return _svg(parts, foot + _BELOW, described)
 
 
-def steps(
-    curves: Sequence[Steps],
-    across: scales.Scale,
-    up: scales.Scale,
-    *,
-    labels: tuple[str, str],
-    described: str,
-) -> markup.Html:
-    """Step curves over their areas, at most six; axes and labels are as for `lines`."""
-    parts = _frame(across, up, labels)
+def steps(curves: Sequence[Steps], axes: Axes, *, described: str) -> markup.Html:
+    """Step curves over their areas, at most six."""
+    parts = []
     for index, one in enumerate(curves):
         colour = f"series-{index}"
-        if one.low:
-            there = _stairs(one.x, one.high, across, up)
-            back = reversed(_stairs(one.x, one.low, across, up))
-            area = markup.tag("polygon", points=" ".join([*there, *back]), class_="area")
+        line, low, high = (_stairs(one.x, y, axes) for y in (one.y, one.low, one.high))
+        if low:
+            area = markup.tag("polygon", points=" ".join([*high, *low[::-1]]), class_="area")
             parts.append(markup.tag("g", area, class_=colour))
-        line = markup.tag("polyline", points=" ".join(_stairs(one.x, one.y, across, up)))
-        parts.append(markup.tag("g", line, class_=colour, data_name=one.name))
+        stroke = markup.tag("polyline", points=" ".join(line))
+        parts.append(markup.tag("g", stroke, class_=colour, data_name=one.name))
     if len(curves) > 1:
         room = (RIGHT - LEFT) / min(len(curves), 3)
         for index, one in enumerate(curves):
@@ -207,17 +214,15 @@ def steps(
             stroke = markup.tag("polyline", points=f"{x:g},{y} {x + 20:g},{y}")
             parts.append(markup.tag("g", stroke, class_=f"series-{index}"))
             parts.append(markup.tag("text", one.name, x=x + 26, y=y + 4))
-    return _svg(parts, up.start + _BELOW, described)
+    return axes.drawn(parts, described)
 
 
-def _stairs(
-    x: Sequence[float], y: Sequence[float], across: scales.Scale, up: scales.Scale
-) -> list[str]:
-    """The corners of a step curve."""
-    corners = [(x[0], y[0])]
-    for here, value in zip(x[1:], y[1:], strict=True):
+def _stairs(x: Sequence[float], y: Sequence[float], axes: Axes) -> list[str]:
+    """The corners of a step curve; none where it is not known."""
+    corners = list(zip(x[:1], y[:1], strict=False))
+    for here, value in zip(x[1:], y[1:], strict=False):
         corners += [(here, corners[-1][1]), (here, value)]
-    return [f"{across.place(a):.2f},{up.place(b):.2f}" for a, b in corners]
+    return axes.path(corners)
 
 
 def bars(
@@ -225,7 +230,8 @@ def bars(
 ) -> markup.Html:
     """Bars side by side, each with a line for its interval; every few of them are named."""
     across = scales.Scale(low=0, high=len(items), start=LEFT, end=RIGHT, ticks=())
-    parts, width = _frame(across, up, labels), (RIGHT - LEFT) / len(items)
+    axes, parts = Axes(across=across, up=up, labels=labels), list[markup.Html]()
+    width = (RIGHT - LEFT) / len(items)
     every = ceil(max(len(one.name) for one in items) * _DIGIT * 0.7 / width)
     for index, one in enumerate(items):
         x, middle = across.place(index), across.place(index + 0.5)
@@ -241,7 +247,7 @@ def bars(
             parts.append(
                 markup.tag("text", one.name, x=middle, y=up.start + 19, text_anchor="middle")
             )
-    return _svg(parts, up.start + _BELOW, described)
+    return axes.drawn(parts, described)
 
 
 def _svg(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
@@ -249,8 +255,9 @@ def _svg(parts: Sequence[markup.Html], height: float, described: str) -> markup.
     return markup.tag("svg", *parts, viewBox=box, role="img", aria_label=described)
 
 
-def _frame(across: scales.Scale, up: scales.Scale, labels: tuple[str, str]) -> list[markup.Html]:
+def _frame(axes: Axes) -> list[markup.Html]:
     """Axes with ticks, their numbers, and what they measure."""
+    across, up, labels = axes.across, axes.up, axes.labels
     middle = (across.start + across.end) / 2
     height = (up.start + up.end) / 2
     rows = [
@@ -294,20 +301,14 @@ def _ticks_across(across: scales.Scale, foot: float, head: float) -> list[markup
     ]
 
 
-def _line(one: Series, across: scales.Scale, up: scales.Scale, index: int) -> markup.Html:
-    placed = [(across.place(x), up.place(y)) for x, y in one.points]
-    path = " ".join(f"{x:.2f},{y:.2f}" for x, y in placed)
+def _line(one: Series, axes: Axes, index: int) -> markup.Html:
     single = one.faint or (one.points if one.marked else ())
     marks = [
-        _mark(
-            (across.place(x), up.place(y)),
-            _MARKS[index],
-            f"{one.name} at {amount(x)}: {amount(y)}",
-        )
+        _mark(axes.place(x, y), _MARKS[index], f"{one.name} at {amount(x)}: {amount(y)}")
         for x, y in single
     ]
     kind = "faint" if one.faint else "marks"
-    line = markup.tag("polyline", points=path)
+    line = markup.tag("polyline", points=" ".join(axes.path(one.points)))
     # The name is what tests and people who save the picture find the line by.
     return markup.tag(
         "g",

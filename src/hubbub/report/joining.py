@@ -45,21 +45,14 @@ def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
     axis = scales.scores if metric.is_share else scales.linear
     across = axis(ends, charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
     items = [_interval(one) for one in found.arrangements]
-    pairs = _pairs(items, found)
+    pairs = zip(items, found.arrangements, strict=True)
     words = "; ".join(f"{item.label} {_in_words(one, metric)}" for item, one in pairs)
     chart = charts.intervals(
         items, across, label=f"test {name}", described=f"Intervals of {name}: {words}."
     )
     known = any(item.ends for item in items)
     way = f", {metric.better} is better" if metric.better else ""
-    caption = f"Test {name}{way}. {_LINES if known else _DOTS}"
-    return markup.tag("figure", chart, markup.tag("figcaption", caption))
-
-
-def _pairs(
-    items: list[charts.Interval], found: ArrangementTable
-) -> list[tuple[charts.Interval, Arrangement]]:
-    return list(zip(items, found.arrangements, strict=True))
+    return markup.figure(chart, f"Test {name}{way}. {_LINES if known else _DOTS}")
 
 
 def _interval(one: Arrangement) -> charts.Interval:

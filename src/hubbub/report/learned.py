@@ -120,10 +120,9 @@ def _over_steps(
     across = scales.linear(
         [0.0, *(row["step"] for row in rows)], charts.LEFT, charts.RIGHT, whole=True
     )
-    chart = charts.lines(
-        series, across, up, labels=("training steps", label), described=f"Line chart: {words}."
-    )
-    return markup.tag("figure", chart, markup.tag("figcaption", f"{words[0].upper()}{words[1:]}."))
+    axes = charts.Axes(across=across, up=up, labels=("training steps", label))
+    chart = charts.lines(series, axes, described=f"Line chart: {words}.")
+    return markup.figure(chart, f"{words[0].upper()}{words[1:]}.")
 
 
 def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) -> markup.Html:

@@ -78,6 +78,12 @@ def table(
     return tag("table", *parts, role="table")
 
 
+def figure(drawn: Html, caption: str, *more: Html, class_: str = "") -> Html:
+    """A drawing over its caption, and what goes with it."""
+    parts = (drawn, tag("figcaption", caption), *more)
+    return tag("figure", *parts, class_=class_) if class_ else tag("figure", *parts)
+
+
 def section(heading: str, *content: Content, class_: str = "") -> Html:
     """A section of the page under its own heading."""
     parts = join([tag("h2", heading), *content], "\n")

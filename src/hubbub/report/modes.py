@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 STATED = ""  # in the place of an adversary: whom the plan states
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class View:
     """What one party sees in an arrangement.
 
     Args:
         role: "silo", "node", "relay", "aggregator" or "outsider".
-        party: its name for people.
         brief: what it sees or does, in a few plain words.
         sees, unseen: the same in full, and what it does not see.
         against: the adversary of the plan's table whose epsilon holds against it; `STATED`, or
@@ -24,11 +23,15 @@ class View:
     """
 
     role: str
-    party: str
     brief: str
     sees: str
     unseen: str
     against: str | None = STATED
+
+    @property
+    def party(self) -> str:
+        """Its name for people."""
+        return "Compute node" if self.role == "node" else self.role.capitalize()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,39 +50,6 @@ class Mode:
     def holds_against(self, stated: str) -> str | None:
         """The adversary against whom epsilon holds, or None; `stated` is the plan's."""
         return stated if self.against == STATED else self.against
-
-
-def _silos(against: str | None = STATED) -> View:
-    return View(
-        role="silo",
-        party="Silo",
-        brief="Each keeps its own records and sees the models that are published.",
-        sees="its own records; every published model",
-        unseen="other silos' records or sums",
-        against=against,
-    )
-
-
-def _summing(against: str | None, brief: str, sees: str, unseen: str) -> View:
-    return View(
-        role="aggregator",
-        party="Aggregator",
-        brief=brief,
-        sees=sees,
-        unseen=unseen,
-        against=against,
-    )
-
-
-def _outsider(against: str | None = STATED) -> View:
-    return View(
-        role="outsider",
-        party="Outsider",
-        brief="Anybody who gets the published models, and nothing else.",
-        sees="the models that are published, with the noise that they were trained with",
-        unseen="anything else",
-        against=against,
-    )
 
 
 def of_answers(view: View) -> View:
@@ -101,6 +71,18 @@ def of_answers(view: View) -> View:
 
 
 _EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")
+_SILO = View(
+    "silo",
+    "Each keeps its own records and sees the models that are published.",
+    "its own records; every published model",
+    "other silos' records or sums",
+)
+_OUTSIDER = View(
+    "outsider",
+    "Anybody who gets the published models, and nothing else.",
+    "the models that are published, with the noise that they were trained with",
+    "anything else",
+)
 
 FEDERATED = Mode(
     label="together (hubbub)",
@@ -111,38 +93,36 @@ FEDERATED = Mode(
     sent="numbers with noise that look random",
     views=(
         View(
-            role="silo",
-            party="Silo",
-            brief="Each keeps its own records and sees the models that are published.",
-            sees="its own records and its own noise; every published model",
-            unseen="other silos' records, batches, gradients or noise",
+            "silo",
+            _SILO.brief,
+            "its own records and its own noise; every published model",
+            "other silos' records, batches, gradients or noise",
             against="one silo",
         ),
         View(
-            role="relay",
-            party="Relay",
-            brief="The network. Carries sealed messages; could add up no more than the aggregator.",
-            sees="as a server in the network: sealed messages, masked vectors, sizes and times; it "
+            "relay",
+            "The network. Carries sealed messages; could add up no more than the aggregator.",
+            "as a server in the network: sealed messages, masked vectors, sizes and times; it "
             "could add up what the aggregator adds up, and so counts as an aggregator",
-            unseen="what any one silo contributed, or any key",
+            "what any one silo contributed, or any key",
             against="aggregator",
         ),
         View(
-            role="node",
-            party="Compute node",
-            brief="Take masks off the sum. They get no data.",
-            sees="which silos took part in which round",
-            unseen="records, gradients, sums",
+            "node",
+            "Take masks off the sum. They get no data.",
+            "which silos took part in which round",
+            "records, gradients, sums",
             against="aggregator and all compute nodes but one",
         ),
-        _summing(
+        View(
             "aggregator",
             "Adds up, and sees only the sum of all silos, with noise.",
             "masked vectors, each of which looks like random numbers; the noisy sum over all "
             "silos; the models",
             "what any one silo contributed, or any sum without noise",
+            against="aggregator",
         ),
-        _outsider("outsider (published models)"),
+        replace(_OUTSIDER, against="outsider (published models)"),
     ),
 )
 
@@ -155,14 +135,15 @@ BASELINES = {
         beyond="The aggregator sees exact sums: nothing is promised against it.",
         sent="exact sums, without noise",
         views=(
-            _silos(),
-            _summing(
-                None,
+            _SILO,
+            View(
+                "aggregator",
                 f"{_EXACT[0]} It adds the noise.",
                 f"{_EXACT[1]}, in every step",
                 "raw records",
+                against=None,
             ),
-            _outsider(),
+            _OUTSIDER,
         ),
     ),
     "local-dp": Mode(
@@ -174,14 +155,14 @@ BASELINES = {
         "more records than the plan says.",
         sent="sums, each with all of its silo's noise",
         views=(
-            _silos(),
-            _summing(
-                STATED,
+            _SILO,
+            View(
+                "aggregator",
                 "Adds up, and sees every silo's noisy sum.",
                 "every silo's own sum, with that silo's full noise",
                 "exact sums",
             ),
-            _outsider(),
+            _OUTSIDER,
         ),
     ),
     "alone": Mode(
@@ -193,13 +174,12 @@ BASELINES = {
         sent="each silo's own model",
         views=(
             View(
-                role="silo",
-                party="Silo",
-                brief="Each keeps its own records, and trains its own model.",
-                sees="its own records and its own model",
-                unseen="anything of other silos",
+                "silo",
+                "Each keeps its own records, and trains its own model.",
+                "its own records and its own model",
+                "anything of other silos",
             ),
-            _outsider(),
+            _OUTSIDER,
         ),
     ),
     "non-private": Mode(
@@ -210,14 +190,15 @@ BASELINES = {
         beyond="This baseline adds no noise: nothing is promised to anybody, so there is no ε.",
         sent="exact sums, without noise",
         views=(
-            _silos(None),
-            _summing(None, _EXACT[0], f"{_EXACT[1]}, in every step", "raw records"),
+            replace(_SILO, against=None),
             View(
-                role="outsider",
-                party="Outsider",
-                brief="Anybody who gets the models; records may leak from them.",
-                sees="models trained without noise, from which records may leak",
-                unseen="the sums",
+                "aggregator", _EXACT[0], f"{_EXACT[1]}, in every step", "raw records", against=None
+            ),
+            View(
+                "outsider",
+                "Anybody who gets the models; records may leak from them.",
+                "models trained without noise, from which records may leak",
+                "the sums",
                 against=None,
             ),
         ),

@@ -27,7 +27,6 @@ from hubbub.report import (
     plan_numbers,
     privacy_cost,
     several_runs,
-    traffic,
     who_sees_what,
 )
 from hubbub.report.number_format import Row, amount, at_most, finite
@@ -90,7 +89,7 @@ def render(
         *([several_runs.side_by_side(beside)] if beside else []),
         _views(plan, mode),
         *([] if baseline else [ledger_section.ledgers(parts)]),
-        *([] if baseline else [traffic.traffic(plan, made, seconds)]),
+        *([] if baseline else [plan_numbers.traffic(plan, made, seconds)]),
         checks.checks(checked, audit),
         plan_numbers.numbers(plan, mode),
         plain_words.meanings(),

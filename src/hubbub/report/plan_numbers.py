@@ -1,6 +1,7 @@
-"""The numbers of the plan, for those who check it.
+"""The numbers of the plan, for those who check it, and what the run took: seconds and bytes.
 
-It reads the plan's plain values and says of each what it is; it calculates nothing.
+It reads the plan's plain values and says of each what it is. It knows the sizes of messages from
+these and from the frame that all have.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hubbub.protocol import OVERHEAD
 from hubbub.report import markup, modes
-from hubbub.report.number_format import amount, at_most
+from hubbub.report.number_format import NOT_KNOWN, amount, at_most, duration, size
 
 Plan = Mapping[str, Any]
 Cells = tuple[str, str, str]
@@ -101,3 +103,38 @@ def _batch_rows(found: Plan | None) -> list[Cells]:
 def _certificate_rows(added: Plan) -> list[Cells]:
     factor, words = f"1 + {added['delta_factor'] - 1:.2g}", "by which the ideal δ is multiplied"
     return [*_amounts(added, _CERTIFICATE), ("certificate: factor on δ", factor, words)]
+
+
+def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
+    """The section; attempts count whether finished or not, and seconds if somebody measured."""
+    each = duration(seconds / attempts) if seconds is not None and attempts else NOT_KNOWN
+    rows = [("time", each, duration(seconds))] if seconds is not None else []
+    rows += [
+        (name, size(count), NOT_KNOWN if count is None else size(count * attempts))
+        for name, count in _bytes(plan)
+    ]
+    words = (
+        f"{amount(attempts)} attempts were made; the study allows for {amount(plan['steps'])}. How "
+        "much a silo sends does not depend on how many records it has, nor on how many it used."
+    )
+    caption = "What travelled in the training, without the set-up"
+    head = ("Quantity", "per step", "in all")
+    return markup.section(
+        "What it took", markup.tag("p", words), markup.table(caption, head, rows, numeric=(1, 2))
+    )
+
+
+def download(plan: Plan) -> int | None:
+    """Bytes of the message with the model, which every silo receives in a step."""
+    if plan["dimension"] is None:
+        return None
+    return -(-int(plan["silos"]) // 8) + 4 * int(plan["dimension"]) + OVERHEAD
+
+
+def _bytes(plan: Plan) -> list[tuple[str, int | None]]:
+    each, silos = plan["upload_bytes_per_step"], plan["silos"]
+    return [
+        ("each silo sends", each),
+        ("each silo receives (the model)", download(plan)),
+        ("all silos together send", None if each is None else each * silos),
+    ]

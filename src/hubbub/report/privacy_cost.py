@@ -73,10 +73,7 @@ def plainly(plan: Plan, against: str) -> str:
 def cost(plan: Plan, mode: modes.Mode, up: scales.Scale) -> markup.Html:
     """The section; the table of adversaries is the federation's, baselines have other ones.
 
-    Args:
-        plan: as plain values.
-        mode: which arrangement was run.
-        up: the axis for epsilon by coalition.
+    `up` is the axis for epsilon by coalition.
     """
     who, heading = against(plan, mode), "What it cost"
     if who is None:
@@ -185,15 +182,15 @@ def _figure(plan: Plan, up: scales.Scale) -> markup.Html:
     over = [silos for silos, epsilon in worst.items() if epsilon is None]
     across = scales.linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
     limit = stated(plan)["colluding_silos"]
-    extra = [charts.limit(limit, f"T = {limit}", across, up)]
+    labels = "silos that collude with the aggregator", "ε" + (" (log scale)" if up.log else "")
+    axes = charts.Axes(across=across, up=up, labels=labels)
+    extra = [charts.limit(limit, f"T = {limit}", axes)]
     if over:
-        extra.append(charts.off_scale(over, NO_PROMISE, across, up))
+        extra.append(charts.off_scale(over, NO_PROMISE, axes))
     words = ", ".join(f"{silos}: {at_most(epsilon)}" for silos, epsilon in worst.items())
     chart = charts.lines(
         [charts.Series(name="epsilon", points=tuple(known.items()))],
-        across,
-        up,
-        labels=("silos that collude with the aggregator", "ε" + (" (log scale)" if up.log else "")),
+        axes,
         described=f"Line chart of epsilon by number of colluding silos. {words}. T is {limit}.",
         extra=extra,
     )
@@ -201,7 +198,7 @@ def _figure(plan: Plan, up: scales.Scale) -> markup.Html:
         f"The worst adversary for each number of colluding silos. The study is planned for T = "
         f"{limit} (dashed line); beyond it the promise weakens step by step."
     )
-    return markup.tag("figure", chart, markup.tag("figcaption", words))
+    return markup.figure(chart, words)
 
 
 def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:

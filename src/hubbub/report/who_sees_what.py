@@ -113,7 +113,7 @@ def _figure(drawn: Sequence[_Drawn], shown: Sequence[_Card]) -> markup.Html:
         "record: 0 is nothing, below 1 very little, above 8 much. “≤” is “at most”: proven, not "
         "measured."
     )
-    return markup.tag("figure", svg, markup.tag("figcaption", caption), class_="who")
+    return markup.figure(svg, caption, class_="who")
 
 
 def _silos(card: _Card, count: int, top: float) -> _Drawn:

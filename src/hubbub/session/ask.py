@@ -1,4 +1,4 @@
-"""The one seam of the protocol: the aggregator asks parties, answers come, and somebody keeps them.
+"""The one seam of the protocol: the aggregator asks parties, and answers come.
 
 Whoever implements `Peers` carries frames and knows how. In one process the parties are asked one
 after the other (`in_process.py`); among machines there are envelopes, deadlines and an engine
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 from hubbub.errors import HubbubError
 from hubbub.protocol import Roster
@@ -141,32 +141,3 @@ class Peers(ABC):
         """A party whose answer cannot be used; a relay can have done that: it counts as silence."""
         self.warn("garbled", whom=self.roster.name(index), said=said)
         return Absent(why="garbled", said=said, culprit=culprit)
-
-
-class Recorder(Protocol):
-    """Where the messages of a session are kept."""
-
-    def keep(self, frame: bytes, short: bytes = b"") -> None:
-        """Keep a message that the aggregator has sent or used.
-
-        `short` is what stands for its payload, where the aggregator has just found that.
-        """
-
-    def seal(self) -> None:
-        """Have everything that was kept on disk."""
-
-    def close(self) -> None:
-        """Keep no more."""
-
-
-class NoRecorder:
-    """Nothing is kept."""
-
-    def keep(self, frame: bytes, short: bytes = b"") -> None:
-        """Nothing is kept."""
-
-    def seal(self) -> None:
-        """Nothing is on disk."""
-
-    def close(self) -> None:
-        """Nothing was open."""

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from hubbub.errors import AttestationError, ProtocolError
-from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag, doubled_by, parse
+from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 from hubbub.session.session_offer import RefusedError
 
 NONCE_BYTES = 32
@@ -146,27 +147,24 @@ class AttestedSession:
         self, frames: Sequence[bytes], tag: Tag, senders: Collection[int], least: int, most: int
     ) -> dict[int, bytes]:
         """Payloads by sender, exactly one of everybody who is expected."""
-        found, taken = dict[int, bytes](), dict[int, bytes]()
-        for data in frames:
-            frame = parse(data, self.roster, study=self.study, session=self.session)
-            name, mine = self.roster.name(frame.sender), frame.sender in senders
-            if frame.tag is not tag or frame.receiver != EVERYBODY or not mine:
-                raise ProtocolError(
-                    f"expected a {tag.name} to everybody, got a {frame.tag.name} of {name}",
-                    culprit="relay",
-                )
-            if frame.sender in taken:
-                blamed = doubled_by(frame, taken[frame.sender], name)
-                raise ProtocolError(f"expected one {tag.name} of {name}, got two", culprit=blamed)
+
+        def misplaced(frame: Frame) -> str:
+            if frame.tag is tag and frame.receiver == EVERYBODY and frame.sender in senders:
+                return ""
+            name = self.roster.name(frame.sender)
+            return f"expected a {tag.name} to everybody, got a {frame.tag.name} of {name}"
+
+        awaited = ExpectedFrames(tag, senders, self.roster, self.study, self.session, misplaced)
+        found = dict[int, bytes]()
+        for frame in map(awaited.take, frames):
             if not least <= len(frame.payload) <= most:
                 raise ProtocolError(
                     f"expected a {tag.name} of {least} to {most} bytes, got {len(frame.payload)}",
-                    culprit=name,
+                    culprit=self.roster.name(frame.sender),
                 )
-            taken[frame.sender] = frame.digest
             found[frame.sender] = bytes(frame.payload)
-        if missing := set(senders) - set(found):
-            name = self.roster.name(min(missing))
+        if awaited.missing is not None:  # who has taken it away, nobody can say
+            name = self.roster.name(awaited.missing)
             raise ProtocolError(f"expected a {tag.name} of {name}, got none", culprit="relay")
         return found
 

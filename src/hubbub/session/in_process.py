@@ -36,7 +36,7 @@ from hubbub.protocol import (
     process_pool,
     seal_ahead,
 )
-from hubbub.session import node_party, party, session_offer, setup
+from hubbub.session import node_party, party, session_offer, setup, silo_party
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.evidence_exchange import AttestedSession, Attests
 from hubbub.session.layout import Layout
@@ -199,7 +199,7 @@ def federate(
 def assemble(
     layout: Layout,
     terms: RoundParameters,
-    silo: party.MakeSilo,
+    silo: silo_party.MakeSilo,
     *,
     study: bytes,
     counts: Sequence[int] = (),
@@ -266,11 +266,11 @@ def assemble(
         )
         if index in roster.nodes:
             return node_party.NodeParty(membership)
-        return party.SiloParty(
+        return silo_party.SiloParty(
             membership,
             silo,
             record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
-            lists=party.lists_of(membership, counts, every, epoch, pool) if every else None,
+            lists=silo_party.lists_of(membership, counts, every, epoch, pool) if every else None,
         )
 
     payload = offer.payload()
@@ -286,7 +286,7 @@ def assemble(
         every=every,
         session=session,
         attests=attests(0) if attests else None,
-    ).made()
+    ).open_session()
     return Federation(keys=keys, peers=peers, rounds=rounds)
 
 

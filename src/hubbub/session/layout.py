@@ -70,7 +70,7 @@ def confirmers_of(
     With compute nodes only where all draw together: silos compare what they saw of the joint
     seeds, also those that share no honest node (docs/privacy.md P4).
     """
-    comparing = not layout.nodes or terms.joint
+    comparing = not layout.nodes or terms.needs_joint_seed
     return roster.silos if comparing and index in roster.silos else ()
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol import Lift, Parameters, RoundParameters, decoded, draw_of
-from hubbub.session.ask import AbsentError, Recorder
+from hubbub.session.ask import AbsentError
+from hubbub.session.recorder import Recorder
 from hubbub.session.rounds import Rounds
 
 Array = NDArray[np.float64]
@@ -64,7 +65,7 @@ class NoisySums:
             try:
                 total, count = self.rounds.round(number, parameters, attempts - made)
             except AbsentError as lost:
-                made += self.rounds.made
+                made += self.rounds.attempts_begun
                 # P9: where a kept list is lost, its epoch is paid for to the end.
                 made += -(self.terms.steps - attempts + made) % self.epoch
                 self.rounds.recorder.seal()

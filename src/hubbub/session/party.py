@@ -4,9 +4,9 @@ Theory of operation. A party trusts its own plan and nothing that it is asked. E
 by its own state machines (`Agreement`, `Silo`, `ComputeNode`, `Mixer`), the same in one process and
 among machines; so whoever carries the calls can delay or lose them, not more.
 
-A call is taken at once and done later: `take` checks it, and writes the charge of an attempt down
-(docs/privacy.md P15); the work that it returns makes the answer, perhaps on another thread. This is
-the one place where an answer is charged before it exists. This file knows no disk and no clock.
+A call is taken at once and done later: `take` checks it, and has the charge of an attempt written
+down (`silo_party.py`); the work that it returns makes the answer, perhaps on another thread. This
+file knows no disk and no clock.
 """
 
 from __future__ import annotations
@@ -15,39 +15,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
-from hubbub.errors import HubbubError, ProtocolError
+from hubbub.errors import ProtocolError
 from hubbub.protocol import (
     Agreement,
-    Charge,
     JointSeed,
     Keys,
-    Masking,
     MaskStream,
     Roster,
     RoundParameters,
     SecureSource,
     SeedCheck,
     Session,
-    Silo,
     Tag,
     tag_of,
 )
-from hubbub.session import session_offer, silo_token_lists
+from hubbub.session import session_offer
 from hubbub.session.ask import Call
 from hubbub.session.evidence_exchange import AttestedSession, EvidenceExchange
 from hubbub.session.layout import Layout, confirmers_of
 
-# What is asked in the making of a shuffled token list.
-MIXING = tuple(call for call in Call if Call.LIST <= call <= Call.JUDGE)
 # Makes the frames of an answer.
 Work = Callable[[], list[bytes]]
 Handler = Callable[[Sequence[bytes]], Work]
-# Writes the charge of an attempt down, durably, or raises.
-Record = Callable[[Session, Charge], None]
-# Makes what a silo does in rounds.
-MakeSilo = Callable[["Membership", Masking, JointSeed | None], "Contributor"]
 # Called before a party's share of the seed is shown, from which the mask graph follows.
 Permit = Callable[[], None]
 
@@ -83,22 +73,6 @@ class Membership:
     mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
 
 
-class Contributor(Protocol):
-    """What a silo does in a round: `Silo`, or one whose vector is given (`sums.py`)."""
-
-    def accept(self, model: bytes) -> Charge:
-        """Check a model; what answering it costs."""
-
-    def decline(self) -> None:
-        """Give up the accepted model."""
-
-    def contribute(self) -> bytes:
-        """The masked answer."""
-
-    def shares(self) -> dict[int, bytes]:
-        """What goes to the compute nodes with it."""
-
-
 class Party(ABC):
     """One party in one session.
 
@@ -111,7 +85,7 @@ class Party(ABC):
         self._me, self._permit = membership, permit
         self._begun = False
         self._agreement: Agreement | None = None
-        self._check: JointSeed | SeedCheck | None = self._seed_check()
+        self._seeds: JointSeed | SeedCheck | None = self._seed_check()
         self._evidence: EvidenceExchange | None = self._evidence_exchange()
         self.agreed: Session | None = None
 
@@ -149,7 +123,7 @@ class Party(ABC):
     def _seed_check(self) -> JointSeed | SeedCheck | None:
         """This party's part of the joint seeds: a silo's chain, or only a check of the others'."""
         me = self._me
-        if not me.terms.joint:
+        if not me.terms.needs_joint_seed:
             return None
         if me.index not in me.roster.silos:
             return me.terms.seed_check(me.roster, me.study, me.session)
@@ -173,7 +147,7 @@ class Party(ABC):
 
     def _open(self, _parts: Sequence[bytes]) -> list[bytes]:
         """The commitment to this silo's links, where all draw together, and its nonce."""
-        anchors = [self._check.anchor()] if isinstance(self._check, JointSeed) else []
+        anchors = [self._seeds.anchor()] if isinstance(self._seeds, JointSeed) else []
         if self._evidence is None:
             return anchors
         self._evidence.check_time()
@@ -190,7 +164,7 @@ class Party(ABC):
         """This party's evidence, over everybody's nonces."""
         return self._asked_evidence.attest(parts)
 
-    def _believe(self, parts: Sequence[bytes]) -> list[bytes]:
+    def _check_evidence(self, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's evidence: nothing is told to others before it holds."""
         self._asked_evidence.check(parts)
         return []
@@ -205,8 +179,8 @@ class Party(ABC):
                 "expected one set-up in a session, got a second; open a new one", culprit="relay"
             )
         self._begun, seen, me = True, b"", self._me
-        if self._check is not None:
-            seen = self._check.learn_anchors(anchors)
+        if self._seeds is not None:
+            seen = self._seeds.learn_anchors(anchors)
         elif anchors:
             raise ProtocolError("expected no anchors in this study, got some", culprit="relay")
         if self._evidence is not None:
@@ -217,15 +191,15 @@ class Party(ABC):
             index=me.index,
             study=me.study,
             session=me.session,
-            neighbours=partial(me.layout.neighbours, me.index),
-            confirmers=confirmers_of(me.layout, me.roster, me.terms, me.index),
+            neighbours_of=partial(me.layout.neighbours, me.index),
+            extra_confirmers=confirmers_of(me.layout, me.roster, me.terms, me.index),
             source=me.source,
             context=session_offer.context_of(me.offer, seen),
         )
         return self._agreement
 
     @property
-    def _agreeing(self) -> Agreement:
+    def _running_agreement(self) -> Agreement:
         """The set-up that was begun."""
         if self._agreement is None:
             raise session_offer.RefusedError(
@@ -238,7 +212,7 @@ class Party(ABC):
 
     def _reveal(self, parts: Sequence[bytes]) -> list[bytes]:
         """This party's part of the seed, from which on the aggregator may know the mask graph."""
-        agreement = self._agreeing
+        agreement = self._running_agreement
         self._permit()
         return [agreement.reveal(parts)]
 
@@ -246,19 +220,19 @@ class Party(ABC):
         """With pairwise masks the seed comes first; with nodes the set-up begins here."""
         if self._me.roster.nodes:
             return list(self._begin(parts).contribute().values())
-        self._agreeing.learn_seed(parts)
-        return list(self._agreeing.contribute().values())
+        self._running_agreement.learn_seed(parts)
+        return list(self._running_agreement.contribute().values())
 
     def _confirm(self, parts: Sequence[bytes]) -> list[bytes]:
         if not parts:
             raise ProtocolError("expected the digests of what was sent, got none", culprit="relay")
-        confirm, checks = self._agreeing.confirm(parts[1:], parts[0])
+        confirm, checks = self._running_agreement.confirm(parts[1:], parts[0])
         return [confirm, *checks.values()]
 
     def _finish(self, parts: Sequence[bytes]) -> list[bytes]:
         confirms = [one for one in parts if tag_of(one) == Tag.CONFIRM]
         checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
-        agreed = self._agreeing.finish(confirms, checks)
+        agreed = self._running_agreement.finish(confirms, checks)
         hashes = self._evidence.hashes if self._evidence else None
         self.agreed = replace(agreed, attested=hashes) if hashes else agreed
         self._agreement = None
@@ -268,145 +242,10 @@ class Party(ABC):
     _setup: Mapping[Call, Callable[[Party, Sequence[bytes]], list[bytes]]] = {
         Call.OPEN: _open,
         Call.ATTEST: _attest,
-        Call.EVIDENCE: _believe,
+        Call.EVIDENCE: _check_evidence,
         Call.COMMIT: _commit,
         Call.REVEAL: _reveal,
         Call.CONTRIBUTE: _contribute,
         Call.CONFIRM: _confirm,
         Call.FINISH: _finish,
     }
-
-
-class SiloParty(Party):
-    """A silo in one session.
-
-    Args:
-        membership, permit: see `Party`.
-        silo: makes the part of the silo that answers, once the session is set up.
-        record: see `Record`; nothing is written down if None.
-        lists: the silo's shuffled token lists, where batches are joint.
-    """
-
-    # The last part of the session that is paid for, where noise is correlated over its attempts.
-    _paid = -1
-
-    def __init__(
-        self,
-        membership: Membership,
-        silo: MakeSilo,
-        *,
-        record: Record | None = None,
-        lists: silo_token_lists.SiloTokenLists | None = None,
-        permit: Permit = lambda: None,
-    ) -> None:
-        super().__init__(membership, permit)
-        self._make, self._record, self._lists = silo, record, lists
-        self.silo: Contributor | None = None
-
-    def _round_calls(self) -> Mapping[Call, Handler]:
-        mixing = {call: partial(self._listed, call) for call in MIXING}
-        return {Call.MODEL: self._model, Call.SEED: self._seed, **mixing}
-
-    def _begin_rounds(self, agreed: Session) -> None:
-        me = self._me
-        masking = Masking(
-            keys=me.keys,
-            roster=me.roster,
-            terms=me.terms,
-            session=agreed,
-            mask_stream=me.mask_stream,
-            source=me.source,
-        )
-        seeds = self._check if isinstance(self._check, JointSeed) else None
-        self.silo = self._make(me, masking, seeds)
-
-    def _model(self, parts: Sequence[bytes]) -> Work:
-        """A new attempt: checked, charged, and answered, or its part of the joint seed revealed."""
-        silo = self._ready_silo
-        if len(parts) != 1:
-            raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
-        if self._lists is not None:
-            self._lists.prepare(parts[0], self._drawing)
-        charge = silo.accept(parts[0])
-        self._charge(silo, charge)
-        return self._link if self._me.terms.joint else self._answer
-
-    def _charge(self, silo: Contributor, charge: Charge) -> None:
-        """P15: in the ledger before the answer exists.
-
-        Where every record takes part once in an epoch, the row of its first attempt pays for it
-        (P9); so it does where a record may take part in one of so many attempts alone (P25).
-        """
-        lists, agreed = self._lists, self.agreed
-        assert agreed is not None, "the session is set up"  # noqa: S101
-        part = (charge.row - 1) // self._me.terms.bands
-        is_paid = part == self._paid if charge.row else lists is not None and lists.is_paid
-        try:
-            if self._record is not None and not is_paid:
-                self._record(agreed, charge)
-        except HubbubError:
-            silo.decline()
-            raise
-        self._paid = part
-        if lists is not None:
-            lists.use(charge.round)
-
-    def _seed(self, parts: Sequence[bytes]) -> Work:
-        """The links of all active silos: now the batch or the projection is fixed."""
-        self._drawing.learn_seed(parts)
-        return self._answer
-
-    def _link(self) -> list[bytes]:
-        return [self._drawing.reveal()]
-
-    def _answer(self) -> list[bytes]:
-        silo = self._ready_silo
-        return [silo.contribute(), *silo.shares().values()]
-
-    def forget(self) -> None:
-        """No round follows."""
-        if isinstance(self.silo, Silo):
-            self.silo.forget()
-
-    def _listed(self, call: Call, parts: Sequence[bytes]) -> Work:
-        """A phase in the making of a shuffled token list."""
-        lists = self._lists
-        if lists is None:
-            raise ProtocolError(
-                f"expected no {call.name} in a session without joint batches, got one",
-                culprit="relay",
-            )
-        return lambda: lists.answer(call, parts)
-
-    @property
-    def _ready_silo(self) -> Contributor:
-        assert self.silo is not None, "the session is set up"  # noqa: S101
-        return self.silo
-
-    @property
-    def _drawing(self) -> Silo:
-        """The silo where batches or projections follow from a joint seed."""
-        if not isinstance(self.silo, Silo):
-            raise ProtocolError("expected a sum without joint seeds, got a call about one")
-        return self.silo
-
-
-def lists_of(
-    membership: Membership,
-    counts: Sequence[int],
-    every: int,
-    epoch: int,
-    pool: silo_token_lists.Pool,
-) -> silo_token_lists.SiloTokenLists:
-    """A silo's shuffled token lists, none of which is made yet."""
-    return silo_token_lists.SiloTokenLists(
-        keys=membership.keys,
-        roster=membership.roster,
-        index=membership.index,
-        study=membership.study,
-        session=membership.session,
-        counts=counts,
-        every=every,
-        epoch=epoch,
-        pool=pool,
-    )

@@ -39,8 +39,9 @@ from hubbub.protocol import (
     receiver_of,
     tag_of,
 )
-from hubbub.session.ask import Absent, AbsentError, Call, NoRecorder, Peers, Recorder
+from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout
+from hubbub.session.recorder import NoRecorder, Recorder
 from hubbub.session.token_lists import TokenLists
 
 RESTARTED = "no-session"
@@ -65,7 +66,7 @@ class Rounds:
         lists: has a shuffled token list made before an attempt, where one is due.
         recorder: keeps what the aggregator has sent or used.
         absent: who is missing, by roster index.
-        made: attempts that the last round has begun.
+        attempts_begun: of the last round.
     """
 
     peers: Peers
@@ -79,13 +80,14 @@ class Rounds:
     lists: TokenLists | None = None
     recorder: Recorder = field(default_factory=NoRecorder)
     absent: dict[int, Absent] = field(default_factory=dict)
-    made: int = 0
-    _again: tuple[float, Callable[[], float]] = (inf, time.monotonic)
-    _asked_again: float = 0.0
+    attempts_begun: int = 0
+    _retry: tuple[float, Callable[[], float]] = (inf, time.monotonic)
+    _last_retry: float = 0.0
 
-    def ask_again(self, seconds: float, now: Callable[[], float]) -> None:
+    def ask_absent_every(self, seconds: float, now: Callable[[], float]) -> None:
         """After so many seconds from now, and so on, ask for those who are missing."""
-        self._again, self._asked_again = (seconds, now), now()
+        self._retry = (seconds, now)
+        self._last_retry = now()
 
     def round(
         self, number: int, parameters: Parameters, attempts: int = 1
@@ -101,24 +103,24 @@ class Rounds:
             The sum in grid steps, or None if no attempt succeeded, and the attempts made.
 
         Raises:
-            AbsentError: too few are left for a round; `made` says how many attempts were begun.
+            AbsentError: too few are left for a round; `attempts_begun` were begun.
             ProtocolError: a party signed a lie.
         """
-        self.made = 0
-        self._ask_again()
+        self.attempts_begun = 0
+        self._ask_absent()
         for attempt in range(min(attempts, self._most_attempts())):
             self._check_quorum()
             if self.lists is not None:
                 self.lists.prepare()
-            self.made += 1
+            self.attempts_begun += 1
             try:
-                return self.attempt(number, attempt, parameters), self.made
+                return self.attempt(number, attempt, parameters), self.attempts_begun
             except AbortedError:
                 self.peers.warn(
                     "attempt", round=number, attempt=attempt, then="the next is made without them"
                 )
         self._check_quorum()
-        return None, self.made
+        return None, self.attempts_begun
 
     def attempt(self, number: int, attempt: int, parameters: Parameters) -> NDArray[np.int64]:
         """One attempt at a round, from the model to the sum in grid steps.
@@ -131,22 +133,22 @@ class Rounds:
         model = self.aggregator.begin(number, attempt, active, parameters)
         self.recorder.keep(model)
         self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
-        call, parts = Call.MODEL, [model]
-        if self.terms.joint:
-            parts, call = self._links(model, active), Call.SEED
-        shares = self._masked(call, parts, active)
+        if self.terms.needs_joint_seed:
+            shares = self._masked(Call.SEED, self._links(model, active), active)
+        else:
+            shares = self._masked(Call.MODEL, [model], active)
         if self.terms.full_shares:
             self._open_shares(shares)
         if self.terms.nodes:
             self._totals()
         try:
             return self.aggregator.integers()
-        except ProtocolError as error:
+        except ProtocolError as error:  # of what is missing: nobody has lied
             raise AbortedError(str(error)) from None
 
     def _most_attempts(self) -> int:
         """Attempts at one round: for joint seeds only so many links were committed to."""
-        return self.terms.attempts if self.terms.joint else 1 + self.terms.silos
+        return self.terms.attempts if self.terms.needs_joint_seed else 1 + self.terms.silos
 
     def _check_quorum(self) -> None:
         """Enough silos, and all nodes; or the session is over."""
@@ -155,10 +157,10 @@ class Rounds:
         if len(silos) < self.terms.quorum or any(node in self.absent for node in roster.nodes):
             raise AbsentError(self.named_absent)
 
-    def _ask_again(self) -> None:
+    def _ask_absent(self) -> None:
         """Now and then, see whether somebody who was missing is there again."""
-        seconds, now = self._again
-        if not self.absent or now() - self._asked_again < seconds:
+        seconds, now = self._retry
+        if not self.absent or now() - self._last_retry < seconds:
             return
         asked = dict.fromkeys(self.absent, ())
         for index, answer in self.peers.ask(Call.PING, asked, self.session):
@@ -170,7 +172,7 @@ class Rounds:
                 self.absent[index] = Absent(why=RESTARTED, said="its noise has a gap")  # P25
             else:
                 self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
-        self._asked_again = now()
+        self._last_retry = now()
         if self.absent and all(one.why == RESTARTED for one in self.absent.values()):
             raise AbsentError(self.named_absent)  # everybody is there: a new session has all
 
@@ -181,7 +183,7 @@ class Rounds:
         for index, frames in self._answers(Call.MODEL, asked, needs_all=True):
             if self._is_link(index, frames):
                 links[index] = frames[0]
-        self._need(active, links.keys())
+        self._abort_unless_all(active, links.keys())
         found = [links[index] for index in active]
         try:
             self.aggregator.learn_seed(found)
@@ -189,7 +191,7 @@ class Rounds:
             index = next((i for i in active if self._name(i) == error.culprit), -1)
             if index < 0:
                 raise  # nobody would be left out of the next attempt, so there is none
-            self._blame(error, index)
+            self._raise_or_mark_absent(error, index)
             raise AbortedError(str(error)) from None
         for link in found:
             self.recorder.keep(link)
@@ -200,30 +202,31 @@ class Rounds:
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
-        taken, whole = set(), not self.terms.nodes or self.terms.joint
+        taken, whole = set(), not self.terms.nodes or self.terms.needs_joint_seed
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
-            if not self._fits(index, frames, Tag.MASKED) or not self._share(index, frames[1:]):
+            sent, shared = frames[0], frames[1:]
+            if not self._fits(index, frames, Tag.MASKED):
                 continue
-            if not self._use(index, frames[0]):
+            if not self._shares_are_usable(index, shared) or not self._receive(index, sent):
                 continue
             taken.add(index)
-            for share in frames[1:]:
+            for share in shared:
                 shares[receiver_of(share)].append(share)
         if whole:
-            self._need(active, taken)
+            self._abort_unless_all(active, taken)
         return shares
 
-    def _share(self, index: int, shares: Sequence[bytes]) -> bool:
+    def _shares_are_usable(self, index: int, shares: Sequence[bytes]) -> bool:
         """Whether a silo's shares are what they should be, as far as they can be seen.
 
-        Bad ones cost nobody else anything, so the round goes on without the silo.
+        Bad ones cost nobody else anything: the silo is absent, and the round goes on without it.
         """
         if not self.terms.full_shares:
             return True
         try:
             self.aggregator.check_shares(index, shares)
         except ProtocolError as error:
-            self._leave(error, index)
+            self._mark_absent(error, index)
             return False
         return True
 
@@ -234,27 +237,29 @@ class Rounds:
             AbortedError: a node gave no answer, or too few silos are left.
         """
         arrivals, disputes = self._to_nodes(self.aggregator.arrivals), dict[int, list[str]]()
-        answered = set()
+        answered: set[int] = set()
         asked = {node: [one, *shares[node]] for node, one in arrivals.items()}
         for index, frames in self._answers(Call.SHARES, asked):
-            closed = self._held(index, frames[0])
-            answered |= set() if closed is None else {index}
-            for silo in closed or ():
+            closed = self._receive_held(index, frames[0])
+            if closed is None:
+                continue
+            answered.add(index)
+            for silo in closed:
                 disputes.setdefault(silo, []).append(self._name(index))
-        self._need(arrivals, answered)
+        self._abort_unless_all(arrivals, answered)
         self.aggregator.leave_out(disputes)
         for silo, nodes in sorted(disputes.items()):
             signers = " and ".join(sorted(nodes))
             reason = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
             who = f"{self._name(silo)} and {signers}"
-            self._leave(ProtocolError(reason, culprit=who), silo)
+            self._mark_absent(ProtocolError(reason, culprit=who), silo)
 
-    def _held(self, index: int, answer: bytes) -> frozenset[int] | None:
+    def _receive_held(self, index: int, answer: bytes) -> frozenset[int] | None:
         """Whose shares a node cannot open; None if its answer cannot be used."""
         try:
             closed = self.aggregator.receive_held(answer)
         except ProtocolError as error:
-            self._blame(error, index)
+            self._raise_or_mark_absent(error, index)
             return None
         self.recorder.keep(answer)
         return closed
@@ -263,7 +268,7 @@ class Rounds:
         """What the nodes say of the masks, or shares, of exactly those who answered."""
         asked = {node: [one] for node, one in self._to_nodes(self.aggregator.requests).items()}
         for index, frames in self._answers(Call.TOTAL, asked):
-            self._use(index, frames[0])
+            self._receive(index, frames[0])
 
     def _to_nodes(self, made: Callable[[], dict[int, bytes]]) -> dict[int, bytes]:
         """A message for every node, kept; there is none if too few silos arrived."""
@@ -303,7 +308,7 @@ class Rounds:
         )
         if not good:
             found = ProtocolError(f"expected one {tag.name}, got other frames", culprit="relay")
-            self._blame(found, index)
+            self._raise_or_mark_absent(found, index)
         return good
 
     def _is_link(self, index: int, frames: Sequence[bytes]) -> bool:
@@ -320,32 +325,33 @@ class Rounds:
                     culprit=self._name(index),
                 )
         except ProtocolError as error:
-            self._blame(error, index)
+            self._raise_or_mark_absent(error, index)
             return False
         return True
 
-    def _use(self, index: int, answer: bytes) -> bool:
+    def _receive(self, index: int, answer: bytes) -> bool:
         """Give the aggregator an answer, and keep what it has used; whether it could be used."""
         try:
             short = self.aggregator.receive(answer)
         except ProtocolError as error:
-            self._blame(error, index)
+            self._raise_or_mark_absent(error, index)
             return False
         self.recorder.keep(answer, short)
         return True
 
-    def _blame(self, error: ProtocolError, index: int) -> None:
+    def _raise_or_mark_absent(self, error: ProtocolError, index: int) -> None:
         """A signed lie stops the study; what a relay can have done counts as silence."""
         if error.culprit == self._name(index):
             raise error
-        self._leave(error, index)
+        self._mark_absent(error, index)
 
-    def _leave(self, error: ProtocolError, index: int) -> None:
+    def _mark_absent(self, error: ProtocolError, index: int) -> None:
         """A party whose answer cannot be used is absent, for a reason that people are told."""
         absent = self.peers.garbled(index, str(error), error.culprit)
         self.absent[index] = replace(absent, error=error)
 
-    def _need(self, wanted: Iterable[int], found: Set[int]) -> None:
+    def _abort_unless_all(self, wanted: Iterable[int], found: Set[int]) -> None:
+        """Without everybody who is wanted there is no sum."""
         missing = sorted(set(wanted) - found)
         if missing:
             raise AbortedError(f"expected an answer of {self._name(missing[0])}, got none")

@@ -4,10 +4,11 @@ What each party does with what it is asked is in `protocol/agreement/key_agreeme
 `party.py`. What the aggregator learns is public, and what it passes on is checked by whom it is
 passed to.
 
-    OPEN         the study, the session, its numbers      ->  a silo's commitment to its links
+    OPEN         the study, the session, its numbers      ->  a silo's commitment to its links, and
+                                                              its nonce where evidence is asked for
     ATTEST, EVIDENCE   where the study asks for evidence: see `evidence_exchange.py`
-    COMMIT       all commitments                          ->  the hash of a share of the joint seed
-    REVEAL       all hashes                               ->  the share: it draws the mask graph
+    COMMIT       all commitments                          ->  the hash of a share of the seed
+    REVEAL       all hashes                               ->  the share: the seed draws the graph
     CONTRIBUTE   all shares                               ->  a sealed secret for each neighbour
     CONFIRM      digests of all, the secrets for one      ->  the transcript's hash, and proofs
     FINISH       hashes and proofs for one                ->  nothing: rounds may come
@@ -73,7 +74,7 @@ class SetUp:
     session: bytes = field(default_factory=new_session)
     attests: Attests | None = field(default=None, repr=False)
 
-    def made(self) -> rounds.Rounds:
+    def open_session(self) -> rounds.Rounds:
         """The session, ready for rounds.
 
         Raises:
@@ -81,7 +82,7 @@ class SetUp:
         """
         opening = session_offer.offer_frame(self.keys, self.study, self.session, self.offer)
         opened = self._all(Call.OPEN, [opening])
-        owed = int(bool(self.terms.joint)) + int(self.attests is not None)
+        owed = int(bool(self.terms.needs_joint_seed)) + int(self.attests is not None)
         silos = self.peers.roster.silos
         self._check_numbers(opened, {index: owed * (index in silos) for index in opened})
         told = [one for index in silos for one in opened[index]]
@@ -137,32 +138,32 @@ class SetUp:
 
     def _agree(self, anchors: Sequence[bytes]) -> None:
         """The phases of `Agreement`, one after the other, and every frame to its receiver."""
-        roster, first = self.peers.roster, list(anchors)
+        roster, shown = self.peers.roster, list(anchors)
         if not roster.nodes:
-            commits = self._each(Call.COMMIT, first)
-            first = self._each(Call.REVEAL, commits)
-        sharing, confirmed = self._confirmed(first)
+            commits = self._each(Call.COMMIT, shown)
+            shown = self._each(Call.REVEAL, commits)
+        neighbours, confirmed = self._confirmed(shown)
         confirms = {index: frames[0] for index, frames in confirmed.items()}
-        checks = self._delivered(
+        proofs = self._delivered(
             {index: _by_receiver(frames[1:]) for index, frames in confirmed.items()}
         )
-        last = {}
+        finish = {}
         for index in self._everybody:
-            besides = confirmers_of(self.layout, roster, self.terms, index)
-            seen = {*sharing[index], *besides} - {index}
-            last[index] = [*(confirms[i] for i in sorted(seen) if i in confirms), *checks[index]]
-        self.peers.ask_all(Call.FINISH, last, self.session)
+            extra = confirmers_of(self.layout, roster, self.terms, index)
+            confirmers = sorted({*neighbours[index], *extra} - {index})
+            finish[index] = [*(confirms[i] for i in confirmers if i in confirms), *proofs[index]]
+        self.peers.ask_all(Call.FINISH, finish, self.session)
 
     def _confirmed(
-        self, first: Sequence[bytes]
+        self, shown: Sequence[bytes]
     ) -> tuple[dict[int, list[int]], dict[int, list[bytes]]]:
         """With whom each party shares a secret, and its CONFIRM with proofs of them.
 
-        All sealed secrets are there before the first CONFIRM; they are let go here, for no later
-        phase needs as much memory.
+        All sealed secrets are there before the first CONFIRM, and are let go with the last.
         """
-        sent = {index: _by_receiver(one) for index, one in self._sent(first).items()}
-        digests = bytes(32) + b"".join(sent_digest(sent[index]) for index in self._everybody)
+        sent = {index: _by_receiver(one) for index, one in self._sent(shown).items()}
+        own = bytes(32)  # in the aggregator's place: it has no secrets
+        digests = own + b"".join(sent_digest(sent[index]) for index in self._everybody)
         inbox = self._delivered(sent)
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
         confirmed = self.peers.ask_all(Call.CONFIRM, asked, self.session)
@@ -182,12 +183,12 @@ class SetUp:
         self._check_numbers(answers, dict.fromkeys(answers, 1))
         return [answers[index][0] for index in sorted(answers)]
 
-    def _sent(self, first: Sequence[bytes]) -> dict[int, list[bytes]]:
+    def _sent(self, shown: Sequence[bytes]) -> dict[int, list[bytes]]:
         """Everybody's sealed secrets.
 
         Who gets one from another sends one too; so what was lost shows, and is not missed.
         """
-        sent = self._all(Call.CONTRIBUTE, first)
+        sent = self._all(Call.CONTRIBUTE, shown)
         asked = Counter(receiver for frames in sent.values() for receiver in _by_receiver(frames))
         self._check_numbers(sent, {index: max(1, asked[index]) for index in sent})
         return sent
@@ -212,7 +213,7 @@ class SetUp:
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the rounds need them."""
-        if not self.terms.joint:
+        if not self.terms.needs_joint_seed:
             return None
         check = self.terms.seed_check(self.peers.roster, self.study, self.session)
         try:

@@ -18,7 +18,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol import (
@@ -29,10 +29,8 @@ from hubbub.protocol import (
     ListContext,
     Mixer,
     Owned,
-    Roster,
     Silo,
     Tag,
-    parse,
     process_pool,
     unverified,
     verdict,
@@ -109,26 +107,21 @@ class SiloTokenLists:
     """The shuffled token lists of one session at one silo.
 
     Args:
-        keys: the silo's own.
-        roster, index: everybody, and the silo's place.
-        study, session: what every frame is bound to.
+        keys, index: the silo's own, and its place in the roster.
+        list_context: of the last list that was begun; its number is 0 before the first.
         counts: records of each silo; public.
         every: attempts that a list serves.
         epoch: attempts that one row in the ledger pays for (P9).
-        number: of the last list that was begun.
         pool: who does the work on the layers, for so many HPKE operations.
     """
 
     keys: Keys = field(repr=False)
-    roster: Roster = field(repr=False)
     index: int
-    study: bytes
-    session: bytes
+    list_context: ListContext = field(repr=False)
     counts: Sequence[int]
     every: int
     epoch: int
     pool: Pool = process_pool
-    number: int = 0
     _mixer: Mixer | None = field(default=None, repr=False)
     _seen: list[bytes] = field(default_factory=list, repr=False)
     _newest: Owned | None = field(default=None, repr=False)
@@ -173,7 +166,7 @@ class SiloTokenLists:
         Raises:
             ProtocolError: there is none, or naming the aggregator, which left a round out.
         """
-        frame = parse(model, self.roster, study=self.study, session=self.session)
+        frame = self.list_context.parse(model)
         if frame.tag is not Tag.MODEL or frame.sender != 0 or 0 < frame.round < self._next:
             return  # which the silo refuses for what it is
         if not self._left:
@@ -186,7 +179,7 @@ class SiloTokenLists:
             raise ProtocolError(
                 f"expected a MODEL of round {self._next}, the next part of the list, got one of "
                 f"round {frame.round}: a record would be used too often",
-                culprit=self.roster.name(0),
+                culprit=self.list_context.roster.name(0),
             )
         if self._is_fresh:
             silo.take_list(self.newest.positions, frame.round)
@@ -217,17 +210,15 @@ class SiloTokenLists:
             found = f"{self._left} attempts left" if self._left else "not finished"
             raise ProtocolError(
                 "expected a new shuffled token list once the last has served, got a demand for it "
-                f"while list {self.number} is in force ({found}); set up a new session"
+                f"while list {self.list_context.number} is in force ({found}); set up a new session"
             )
-        self.number, self._seen, self._judged = self.number + 1, [], False
+        self.list_context = replace(self.list_context, number=self.list_context.number + 1)
+        self._seen, self._judged = [], False
         self._mixer = Mixer(
             keys=self.keys,
-            roster=self.roster,
             index=self.index,
+            list_context=self.list_context,
             counts=self.counts,
-            study=self.study,
-            session=self.session,
-            number=self.number,
         )
         return [self._mixer.key()]
 
@@ -255,11 +246,10 @@ class SiloTokenLists:
             found = [mixer.look(names)]
         except ProtocolError as error:
             step = unverified(names[0]).attempt if len(names) == 1 else 0
-            if not step or error.culprit != self.roster.name(step):
+            if not step or error.culprit != self.list_context.roster.name(step):
                 raise
-            signed = parse(names[0], self.roster, study=self.study, session=self.session).signed
-            statement = signed + names[0][-SIGNATURE_BYTES:]
-            repeats = self._list_context.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
+            statement = self.list_context.parse(names[0]).signed + names[0][-SIGNATURE_BYTES:]
+            repeats = self.list_context.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
             found = [repeats, mixer.complain()]
         self._note(names)
         return found
@@ -278,7 +268,11 @@ class SiloTokenLists:
             if not mixer.disputed:
                 raise
             return [mixer.complain()]
-        return [made.names] if self.index == self.roster.silos[-1] else [made.names, made.forms]
+        return (
+            [made.names]
+            if self.index == self.list_context.roster.silos[-1]
+            else [made.names, made.forms]
+        )
 
     def _take(self, parts: Sequence[bytes]) -> list[bytes]:
         """All saw the last step alike: the list is finished, and serves from the next MODEL on."""
@@ -306,19 +300,13 @@ class SiloTokenLists:
                 those that this silo was shown.
         """
         self._making()
-        opened = OpenedList.read(self._list_context, self.counts, parts)
+        opened = OpenedList.read(self.list_context, self.counts, parts)
         if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
             raise ProtocolError("expected all that I was shown of this list, got other frames")
         if self._judged:
             raise ProtocolError("expected one JUDGE of a list, got a second; its answer stands")
         self._judged = True
         raise opened.verdict()
-
-    @property
-    def _list_context(self) -> ListContext:
-        return ListContext(
-            roster=self.roster, study=self.study, session=self.session, number=self.number
-        )
 
     def _making(self) -> Mixer:
         """The list that is being made."""

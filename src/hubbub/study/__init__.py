@@ -10,21 +10,6 @@ settings and how they are read. They stand on `section` (one table, one sentence
 `contradictions`, `toml_text` and `study` stand on them.
 """
 
-from hubbub.study.asked_statistics import NUMBER, AskedStatistics, Question
-from hubbub.study.attested_roles import (
-    PLATFORMS,
-    SOFTWARE,
-    Attestation,
-    AttestedRole,
-    role_from,
-)
-from hubbub.study.data import columns_of
-from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.import_path import IN_MEMORY, is_own
-from hubbub.study.model import LINEAR_PROBE, LORA, NO_MODEL, Frozen, Model
-from hubbub.study.privacy import Privacy
-from hubbub.study.sources import attempted, named_object
-from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
-from hubbub.study.study import Study
-from hubbub.study.tabular import CodedCells, Column, Records, UnitRows, unit_rows
-from hubbub.study.training import Training, whole_sums
+from hubbub import on_first_use
+
+__getattr__ = on_first_use(__name__)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.section import Section, key_of
+from hubbub.study.section import Section, is_number, key_of
 from hubbub.study.tabular import Column
 
 Columns = Mapping[str, Column]
@@ -143,12 +142,7 @@ class AskedStatistics:
 
 
 def statistics_from(table: Mapping[str, Any], columns: Columns, *, trains: bool) -> AskedStatistics:
-    """The statistics that a table states.
-
-    Args:
-        table: `[statistics]`.
-        columns: those of the records, by name.
-        trains: whether a model is trained, too.
+    """The statistics that the table `[statistics]` states, of these columns.
 
     Raises:
         StudyError: what is asked for is none, or not of these columns.
@@ -279,10 +273,7 @@ class _AskedKeys:
 
 def _numbers(value: object) -> tuple[float, ...]:
     """A list of finite numbers; empty if it is none."""
-    if not isinstance(value, list) or not all(
-        isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one)
-        for one in value
-    ):
+    if not isinstance(value, list) or not all(map(is_number, value)):
         return ()
     return tuple(float(one) + 0.0 for one in value)
 

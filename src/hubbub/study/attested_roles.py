@@ -138,12 +138,7 @@ class Attestation:
 
 
 def attestation_from(table: Mapping[str, Any], *, nodes: bool) -> Attestation | None:
-    """What the table `[attestation]` asks for; None where that is nothing.
-
-    Args:
-        table: of the study.
-        nodes: whether there are compute nodes, of whom something can be asked.
-    """
+    """What the table `[attestation]` asks for; None where that is nothing."""
     section = Section("attestation", table, _ROLES)
     if not nodes:
         section.absent("node", "without parties.compute_nodes")

@@ -10,11 +10,37 @@ from hubbub.errors import StudyError
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
 from hubbub.study.model import HUBER, LINEAR_PROBE, Model
+from hubbub.study.parties import Parties
+from hubbub.study.privacy import Privacy
 from hubbub.study.tabular import AMOUNT, TIME_TO_EVENT, Outcome
 from hubbub.study.training import Training
 
 
-def check_data(data: Data, model: Model, *, silos: int) -> None:
+def refuse_contradictions(
+    parties: Parties,
+    data: Data,
+    model: Model,
+    training: Training,
+    privacy: Privacy,
+    statistics: AskedStatistics | None,
+) -> None:
+    """Refuse a study whose tables contradict each other, whatever each says by itself.
+
+    Raises:
+        StudyError: naming the keys.
+    """
+    _check_data(data, model, parties.silos)
+    if training.sampling == "without-replacement":
+        _check_joint_batches(data, parties.dropouts, privacy.relation)
+    _check_counts(data, parties.silos, training)
+    _check_capacity(data, parties.silos)
+    _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
+    if training.noise == "correlated":
+        _check_correlated(training, parties.trust)
+    _check_extras(training, data, statistics, privacy.epsilon)
+
+
+def _check_data(data: Data, model: Model, silos: int) -> None:
     """Files that the model can learn, and no fewer records than silos."""
     if model.kind == LINEAR_PROBE and data.outcome is not None:
         raise StudyError(
@@ -29,37 +55,22 @@ def check_data(data: Data, model: Model, *, silos: int) -> None:
         )
 
 
-def check_training(
-    training: Training,
-    data: Data,
-    *,
-    silos: int,
-    dropouts: int,
-    relation: str,
-    probed: bool = False,
-) -> None:
-    """Batches and steps for which the study says all that they need."""
-    if training.sampling == "without-replacement":
-        _check_joint_batches(data, dropouts, relation)
-    _check_counts(data, silos, training)
-    _check_capacity(data, silos)
-    if probed and dict(training.optimizer)["name"] != "sgd":
+def _check_optimizer(name: str, data: Data, model: Model) -> None:
+    """Steps for which the study says all that they need."""
+    if model.kind == LINEAR_PROBE and name != "sgd":
         raise StudyError(
             'expected training.optimizer = { name = "sgd", lr = 1 } with model.kind = '
-            f'"{LINEAR_PROBE}", whose parameters are sums, got '
-            f'"{dict(training.optimizer)["name"]}"; write that, and steps = 1'
+            f'"{LINEAR_PROBE}", whose parameters are sums, got "{name}"; write that, and steps = 1'
         )
-    if dict(training.optimizer)["name"] == "sgd" and not data.records:
+    if name == "sgd" and not data.records:
         raise StudyError(
             'expected data.records with optimizer "sgd", got nothing; the sum is divided by the '
             "expected batch, so state the public number of records, or use adam"
         )
 
 
-def check_noise(training: Training, *, trust: str) -> None:
+def _check_correlated(training: Training, trust: str) -> None:
     """Correlated noise where its privacy is proven (docs/privacy.md P25)."""
-    if training.noise != "correlated":
-        return
     if training.sampling != "poisson":
         raise StudyError(
             'expected training.sampling = "poisson" with training.noise = "correlated", got '
@@ -83,8 +94,8 @@ def check_noise(training: Training, *, trust: str) -> None:
         )
 
 
-def check_extras(
-    training: Training, data: Data, statistics: AskedStatistics | None, *, epsilon: float
+def _check_extras(
+    training: Training, data: Data, statistics: AskedStatistics | None, epsilon: float
 ) -> None:
     """Evaluation, standardisation and statistics that leave some epsilon to the training."""
     asked = training.evaluate

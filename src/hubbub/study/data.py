@@ -290,6 +290,12 @@ class Data:
         return self.most_per_patient if self.patient else 0
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The columns of the target; none where only statistics are asked for."""
+        target = (self.target,) if self.target else ()
+        return (*target, *(self.outcome.columns if self.outcome else ()))
+
+    @property
     def features(self) -> tuple[Column, ...]:
         """The columns that become features."""
         return tuple(column for column in self.columns if column.feature)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
 from typing import Any
 
 from hubbub.study.import_path import IN_MEMORY, is_own
-from hubbub.study.section import Section
+from hubbub.study.section import Section, is_number
 
 _KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss", "rank", "targets")
 _FROZEN = ("module", "features", "weights", "sha256", "mean", "std")
@@ -141,13 +141,9 @@ def _module(inner: Section, kind: str) -> tuple[str, int]:
 def _numbers(section: Section, key: str) -> tuple[float, ...]:
     """A list of numbers, empty if absent."""
     values = section.content.get(key, [])
-    if not isinstance(values, list) or len(values) > 1000 or not all(map(_is_number, values)):
+    if not isinstance(values, list) or len(values) > 1000 or not all(map(is_number, values)):
         raise section.refusal(key, "a list of numbers", "write it like [0.5, 0.5]")
     return tuple(float(value) + 0.0 for value in values)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 @dataclass(frozen=True, kw_only=True)

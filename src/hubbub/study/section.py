@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
@@ -32,6 +33,11 @@ def shown(value: object) -> str:
 def shortened(text: str, longest: int) -> str:
     """The text, or its beginning and three dots."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number, which true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _is_whole(value: object) -> bool:

@@ -29,8 +29,8 @@ from hubbub.study.tabular import (
     Records,
     canonical,
     coded_cells,
+    encode_table,
     read_cells,
-    read_table,
 )
 
 TEST = "test"
@@ -73,7 +73,7 @@ def units_of(data: Data, party: str, found: Records) -> Records:
 def _found(study: Study, party: str, folder: Path) -> Records:
     """What the study's files or function hold for a party."""
     if study.data.files:
-        return _from_file(study.data, party, folder)
+        return _from_file(study, party, folder)
     if study.data.source == import_path.IN_MEMORY:
         raise StudyError(
             f"expected the records of {party} to be handed over, as the study says, got none; run "
@@ -88,22 +88,16 @@ def _found(study: Study, party: str, folder: Path) -> Records:
             f"expected data.options that {study.data.source} takes, got {sorted(options)} "
             f"({error}); correct them"
         ) from None
-    found = _asked(study.data.source, source, party, options)
+    found, raised = attempted(partial(source, party, **options))
+    if raised:
+        raise DataError(
+            f"expected {study.data.source} to return the records of {party}, it raised {raised}; "
+            "call it where the records are to see why"
+        )
     if not isinstance(found, Records):
         raise DataError(
             f"expected {study.data.source} to return hubbub.Records, "
             f"got {type(found).__name__}; fix the function"
-        )
-    return found
-
-
-def _asked(name: str, source: Callable[..., Any], party: str, options: Mapping[str, Any]) -> object:
-    """What the function gives."""
-    found, raised = attempted(partial(source, party, **options))
-    if raised:
-        raise DataError(
-            f"expected {name} to return the records of {party}, it raised {raised}; call it where "
-            "the records are to see why"
         )
     return found
 
@@ -147,12 +141,7 @@ def check_readable(study: Study, party: str, folder: Path) -> None:
 
 
 def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:
-    """The cells that a study's statistics are made of, of one silo.
-
-    Args:
-        study: says where they are, and asks for statistics.
-        party: a silo's name.
-        folder: what relative paths are relative to; the current directory if None.
+    """The cells of one silo that a study's statistics are made of; see `records`.
 
     Raises:
         DataError: they cannot be read, or are not what the study declares.
@@ -264,29 +253,29 @@ def check_file(study: Study, party: str, folder: Path) -> None:
 
 def file_of(study: Study, party: str, folder: Path) -> Path | None:
     """The file of a silo's records, or of the test set for "test"; None if there is none."""
-    named = _file_of(study.data, party)
+    data = study.data
+    named = data.test if party == TEST else data.files.replace("{name}", party)
     return folder / named if named else None
 
 
-def _file_of(data: Data, party: str) -> str:
-    return data.test if party == TEST else data.files.replace("{name}", party)
-
-
-def _from_file(data: Data, party: str, folder: Path) -> Records:
+def _from_file(study: Study, party: str, folder: Path) -> Records:
     """One silo's file, or the public test file."""
-    path = _file_of(data, party)
-    if not path:
+    data, path = study.data, file_of(study, party, folder)
+    if path is None:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
+    patient = "" if party == TEST else data.patient
+    named = [*data.targets, *filter(None, [patient]), *(one.name for one in data.features)]
     try:
-        return read_table(
-            folder / path,
+        return encode_table(
+            read_cells(path, named if data.features else ()),
             target=data.target,
             columns=data.features,
             positive=data.positive,
             negative=data.negative,
             classes=data.classes,
-            patient="" if party == TEST else data.patient,
+            patient=patient,
             outcome=data.outcome,
+            origin=path.name,
         )
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

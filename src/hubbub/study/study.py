@@ -22,14 +22,9 @@ from hubbub.errors import StudyError
 from hubbub.study import file_limits, import_path
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
-from hubbub.study.contradictions import (
-    check_data,
-    check_extras,
-    check_noise,
-    check_training,
-)
+from hubbub.study.contradictions import refuse_contradictions
 from hubbub.study.data import Data, columns_of, data_from
-from hubbub.study.model import LINEAR_PROBE, NO_MODEL, Model, model_from
+from hubbub.study.model import NO_MODEL, Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.section import Section, shortened, shown
@@ -265,18 +260,9 @@ class Study:
             ),
             toml=toml,
         )
-        parties, privacy = study.parties, study.privacy
-        check_data(study.data, study.model, silos=parties.silos)
-        check_training(
-            study.training,
-            study.data,
-            silos=parties.silos,
-            dropouts=parties.dropouts,
-            relation=privacy.relation,
-            probed=study.model.kind == LINEAR_PROBE,
+        refuse_contradictions(
+            study.parties, study.data, study.model, study.training, study.privacy, study.statistics
         )
-        check_noise(study.training, trust=parties.trust)
-        check_extras(study.training, study.data, study.statistics, epsilon=privacy.epsilon)
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
                 f"expected study.code to hold code that the study names, got {shown(strange[0])}; "
@@ -300,18 +286,13 @@ class Study:
         """
         if self.toml and Study.parse(self.toml).id == self.id:
             return self.toml
-        learning: dict[str, Settings] = {"model": self.model, "training": self.training}
-        tables: dict[str, Settings] = {
-            "parties": self.parties,
-            "data": self.data,
-            **(learning if self.trains else {}),
-            "privacy": self.privacy,
-        }
-        head: dict[str, Any] = {"name": self.name}
-        if self.transcript != Study.transcript:
-            head["transcript"] = self.transcript
-        if self.code:
-            head["code"] = dict(self.code)
+        names = [name for name in _TABLES if self.trains or name not in _LEARNING]
+        tables: dict[str, Settings] = {name: getattr(self, name) for name in names}
+        head = {"name": self.name, "transcript": self.transcript, "code": dict(self.code)}
+        if self.transcript == Study.transcript:
+            del head["transcript"]
+        if not self.code:
+            del head["code"]
         text = written(head, tables, self.statistics, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(

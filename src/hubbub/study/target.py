@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from hubbub.study.section import Section
+from hubbub.study.section import Section, is_number
 from hubbub.study.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
 
 _CLASS = "class"
@@ -81,8 +81,7 @@ def _grid(inner: Section) -> tuple[float, ...]:
 
 
 def _is_time(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value <= _MOST
+    return is_number(value) and 0 < value <= _MOST
 
 
 def target_table(target: str, outcome: Outcome) -> dict[str, Any]:

@@ -50,7 +50,7 @@ from hubbub.training import loop, prepared_study
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-BASELINES = ("trusted", "local-dp", "alone", "non-private")
+BASELINES: tuple[str, ...] = ("trusted", "local-dp", "alone", "non-private")
 REHEARSAL = "rehearsal"
 _WORD_BITS = 64  # of a rehearsed sum, which nobody sends
 

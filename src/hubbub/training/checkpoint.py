@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,45 @@ class Checkpoint:
 
     state: State
     heads: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Saver:
+    """Puts the states of a run on disk, one after the other, on a thread of its own.
+
+    A state that is not on disk when the process dies is lost with its step, whose attempt stays
+    charged (docs/privacy.md P15). So whoever is about to charge the next attempt waits for it first
+    (`wait`), or, where the parties charge it elsewhere, lets the step be lost.
+
+    Args:
+        write: puts a state and the heads of the ledgers into the run's folder.
+    """
+
+    def __init__(self, write: Callable[[State, Mapping[str, bytes]], None]) -> None:
+        self._write, self._pool = write, ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()  # what was begun is finished
+
+    def keep(
+        self, state: State, heads: Mapping[str, bytes], then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Begin to write a state, and then do something more, once this is over for the last."""
+
+        def work() -> None:
+            self._write(state, heads)
+            then()
+
+        self.wait()
+        self._last = self._pool.submit(work)
+
+    def wait(self) -> None:
+        """Until the last state is on disk; its errors are raised here."""
+        if self._last is not None:
+            self._last.result()
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -120,8 +159,8 @@ def _packed(checkpoint: Checkpoint) -> list[bytes | memoryview]:
         "heads": {name: head.hex() for name, head in checkpoint.heads.items()},
         "scalars": sorted(name for name, value in state.optimizer.items() if np.ndim(value) == 0),
     }
-    if state.owed:
-        said["owed"] = state.owed
+    if state.row_due:
+        said["owed"] = state.row_due
     header: dict[str, Any] = {"__metadata__": {_SAID: json.dumps(said)}}
     pieces: list[bytes | memoryview] = []
     place = 0
@@ -155,7 +194,7 @@ def _unpacked(path: Path, content: bytes) -> Checkpoint:
             parameters=arrays[_PARAMETERS],
             optimizer=optimizer,
             rows=tuple(said["rows"]),
-            owed=int(said.get("owed", 0)),
+            row_due=int(said.get("owed", 0)),
         )
         heads = {name: bytes.fromhex(head) for name, head in said["heads"].items()}
         return Checkpoint(state=state, heads=heads)

@@ -17,9 +17,14 @@ _MOST = 100  # classes that are taken from targets without being stated
 Table = tuple[Any, Any]
 
 
-def kind_of(silos: Any) -> str:
-    """What somebody handed over in place of silos."""
-    return "fewer" if isinstance(silos, Mapping) else type(silos).__name__
+def refuse_fewer(silos: Any, example: str, remedy: str) -> None:
+    """Refuse what is no mapping of at least two silos."""
+    if not hasattr(silos, "items") or len(silos) < 2:
+        found = "fewer" if isinstance(silos, Mapping) else type(silos).__name__
+        raise DataError(
+            f"expected at least two silos, a mapping such as {{'north': {example}, 'south': "
+            f"{example}}}, found {found}; {remedy}"
+        )
 
 
 def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:

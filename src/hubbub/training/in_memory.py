@@ -106,11 +106,7 @@ def fit(
     >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
     (True, (3,))
     """
-    if not hasattr(silos, "items") or len(silos) < 2:
-        raise DataError(
-            "expected at least two silos, a mapping such as {'north': (X, y), 'south': (X, y)}, "
-            f"found {handed_over.kind_of(silos)}; deal the records to silos"
-        )
+    handed_over.refuse_fewer(silos, "(X, y)", "deal the records to silos")
     stated = handed_over.declared(columns)
     encoded = tabular.columns_from(stated) if stated else ()
     _check_model(model)
@@ -173,7 +169,7 @@ def fit(
         prepared_study.PreparedStudy.of(study, device=device, handed=handed),
         out,
         baseline=baseline,
-        watch=None if progress is None else run_study.Watch(progress=progress),
+        progress=progress,
     )
 
 

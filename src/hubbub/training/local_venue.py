@@ -144,12 +144,7 @@ class LocalVenue:
         )
 
     def evidence(self, plan: Plan, attempts: int) -> str:
-        """What the parties say of the run: every silo signs what its ledger holds.
-
-        Args:
-            plan: that was carried out.
-            attempts: that were charged for training.
-        """
+        """What the parties say of the run: every silo signs what its ledger holds."""
         assert self.folder is not None, "evidence is of a folder"  # noqa: S101
         return collect(
             self.keys[0],

@@ -24,8 +24,6 @@ Summation = Callable[[int, Parameters, int], "Summed"]
 Progress = Callable[[int, Mapping[str, float]], None]
 Row = dict[str, float]
 
-_EVALUATIONS = 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class Summed:
@@ -53,7 +51,7 @@ class State:
         parameters: the model.
         optimizer: the optimizer's state.
         rows: the metrics so far.
-        owed: attempts at which a row of this step is still to be made, as it is made beside the
+        row_due: attempts at which a row of this step is still to be made, as it is made beside the
             next one; 0 if none is.
     """
 
@@ -62,7 +60,7 @@ class State:
     parameters: Parameters = field(repr=False)
     optimizer: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     rows: tuple[Row, ...] = ()
-    owed: int = 0
+    row_due: int = 0
 
 
 class RowsBeside:
@@ -87,10 +85,10 @@ class RowsBeside:
 
     def begin(self, state: State) -> None:
         """Begin the row that a state owes, if it does."""
-        if state.owed:
-            self._next = self._pool.submit(self._row, state.step, state.owed, state.parameters)
+        if state.row_due:
+            self._next = self._pool.submit(self._row, state.step, state.row_due, state.parameters)
 
-    def made(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """The row that was begun, once it is made; nothing if none was."""
         begun, self._next = self._next, None
         return () if begun is None else (begun.result(),)
@@ -124,19 +122,19 @@ def train(
     """
     steps = setting.study.training.steps
     looked = look.after if look else frozenset()
-    due = evaluated_after(steps) | looked
+    due = evaluated_after(steps, setting.looks) | looked
     state = start or State(parameters=setting.initial)
     optimizer = setting.optimizer()
     if state.optimizer:
         optimizer.load_state(state.optimizer)
-    apart = setting.apart()
+    evaluator = setting.with_own_model()
 
-    def time(step: int, made: int) -> Row:
-        spent = {"epsilon": setting.plan.epsilon_after(made)} if private else {}
-        return {"step": step, **spent}
+    def spent(step: int, attempts: int) -> Row:
+        epsilon = {"epsilon": setting.plan.epsilon_after(attempts)} if private else {}
+        return {"step": step, **epsilon}
 
-    def row(step: int, made: int, parameters: Parameters) -> Row:
-        return time(step, made) | apart.evaluate(parameters)
+    def row(step: int, attempts: int, parameters: Parameters) -> Row:
+        return spent(step, attempts) | evaluator.evaluate(parameters)
 
     with RowsBeside(row) as beside:
         beside.begin(state)
@@ -144,37 +142,39 @@ def train(
             if state.attempts >= steps:
                 break
             summed = summation(step, state.parameters, steps - state.attempts)
-            made, parameters = state.attempts + summed.attempts, state.parameters
+            attempts = state.attempts + summed.attempts
+            parameters = state.parameters
             if summed.gradient is not None:
                 parameters = learning.stepped(optimizer, parameters, summed.gradient, divisor)
-            rows, is_last = (*state.rows, *beside.made()), step == steps or made >= steps
+            rows = (*state.rows, *beside.rows())
+            is_last = step == steps or attempts >= steps
             if is_last or step in looked:  # what a session was asked for is not asked again
                 more = look.at(step, parameters) if look and step in looked else {}
-                rows = (*rows, row(step, made, parameters) | more)
+                rows = (*rows, row(step, attempts, parameters) | more)
             owes = step in due and not (is_last or step in looked)
             state = State(
                 step=step,
-                attempts=made,
+                attempts=attempts,
                 parameters=parameters,
                 optimizer=optimizer.state(),
                 rows=rows,
-                owed=made if owes else 0,
+                row_due=attempts if owes else 0,
             )
             beside.begin(state)
             keep(state)
             progress(step, rows[-1] if rows else {})
-        if state.owed:
-            state = replace(state, rows=(*state.rows, *beside.made()), owed=0)
+        if state.row_due:
+            state = replace(state, rows=(*state.rows, *beside.rows()), row_due=0)
             keep(state)
-    last = time(state.step, state.attempts)
-    if not state.rows or not last.items() <= state.rows[-1].items():  # the last attempt was aborted
+    newest, now = state.rows[-1] if state.rows else {}, spent(state.step, state.attempts)
+    if any(newest.get(key) != value for key, value in now.items()):  # attempts were aborted since
         last = row(state.step, state.attempts, state.parameters)
         state = replace(state, rows=(*state.rows, last))
         keep(state)
     return state
 
 
-def evaluated_after(steps: int) -> set[int]:
-    """After which steps the model is evaluated: some twenty times, and at the end."""
-    every = max(1, steps // _EVALUATIONS)
+def evaluated_after(steps: int, looks: int) -> set[int]:
+    """After which steps the model is evaluated: about so many times, and at the end."""
+    every = max(1, steps // looks) if looks else steps
     return {*range(every, steps + 1, every), steps}

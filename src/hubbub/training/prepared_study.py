@@ -67,6 +67,7 @@ class PreparedStudy:
     standardisation: Any = field(default=None, repr=False)
     device: str = "cpu"
     shape: tuple[int, ...] = ()
+    looks: int = 20  # about how often the model is evaluated on the way; 0: in the end alone
 
     @classmethod
     def of(
@@ -272,13 +273,9 @@ class PreparedStudy:
         """Every silo's records, held back or not, for the sums that standardise features."""
         asked = self.study.data.standardise
         assert asked is not None, "the plan has this query"  # noqa: S101
-        pairs, most = zip(self.everything, self.capacities, strict=True), self.study.data.places
+        whole = map(Records.together, zip(self.records, self.held_back, strict=True))
+        pairs, most = zip(whole, self.capacities, strict=True), self.study.data.places
         return [FeatureSums(records, asked.bound, capacity, most) for records, capacity in pairs]
-
-    @property
-    def everything(self) -> list[Records]:
-        """Every silo's records, held back or not."""
-        return [Records.together(parts) for parts in zip(self.records, self.held_back, strict=True)]
 
     def optimizer(self) -> learning.Stepper:
         """A fresh optimizer, or what keeps sums in its place."""
@@ -289,7 +286,7 @@ class PreparedStudy:
         learning.load_parameters(self.model, parameters)
         return self.model
 
-    def apart(self) -> PreparedStudy:
+    def with_own_model(self) -> PreparedStudy:
         """The same with a model of its own, so that it can be evaluated beside a step."""
         return self if self.test is None else replace(self, model=copy.deepcopy(self.model))
 

@@ -1,13 +1,16 @@
-"""What a run gives back, and what its folder holds in the end: model, evidence, report."""
+"""What a run gives back, and what its folder holds in the end: model, answers, evidence, report."""
 
 from __future__ import annotations
 
 import copy
+import csv
+import io
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import report
-from hubbub.disk import write_bytes
+from hubbub.assurance import answers_to_dict, write_answers
+from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, answers_of, layout_of_sums
 from hubbub.study import Standardisation
 from hubbub.training import (
-    answer_files,
-    auxiliary_sums,
     baselines,
+    federated,
     loop,
     prepared_study,
     report_of_run,
     run_folder,
     trained_model,
 )
+
+TABLES = "tables"
+_LONGEST = 50  # letters of a file's name, of up to four bytes each, of which disks take 255
+_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -182,7 +189,7 @@ def _kept_sums(
     study = setting.study
     if study.trains:
         return setting.kept_sums
-    auxiliary_sums.check_sums(layout_of_sums(study), trained.parameters)
+    federated.check_sums(layout_of_sums(study), trained.parameters)
     return trained.parameters
 
 
@@ -216,10 +223,61 @@ def conclude(
         statistics={} if kept is None else answers_of(setting.plan, kept),
     )
     if folder is not None and kept is not None:
-        answer_files.write_statistics(folder.path, setting.plan, kept)
+        write_statistics(folder.path, setting.plan, kept)
     if folder is not None:
         run_folder.write_model(folder.path, setting.plan, result.model, setting.shape)
         if evidence is not None:
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result
+
+
+def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> None:
+    """Write what the sums of statistics say: all of it, and every table, curve and test as CSV."""
+    answers = answers_to_dict(plan, kept)
+    write_answers(folder, answers)
+    (folder / TABLES).mkdir(exist_ok=True)
+    taken: set[str] = set()
+    for name, answer in answers["statistics"].items():
+        own = _own_name(name, taken)
+        for kind, rows in _tables(answer):
+            write_text(folder / TABLES / f"{own}{kind}.csv", _text(rows), durable=False)
+
+
+def _own_name(name: str, taken: set[str]) -> str:
+    """What the files of an answer are called, as no other's are; their names are then taken."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:_LONGEST]
+    numbered = (f"{safe}-{number}" for number in count(2))
+    own = next(one for one in chain([safe], numbered) if not taken & {*_files(one)})
+    taken.update(_files(own))
+    return own
+
+
+def _files(own: str) -> list[str]:
+    return [own + kind for kind in ("", "-curves", "-tests")]
+
+
+def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """What of an answer is a table, and the end of its file's name."""
+    found = {
+        "": answer["rows"],
+        "-curves": [row for one in answer["curves"] for row in _points(one)],
+        "-tests": answer["tests"],
+    }
+    yield from ((kind, rows) for kind, rows in found.items() if rows)
+
+
+def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One curve, a row for each place."""
+    known = [key for key in _CURVE if curve[key]]
+    for values in zip(*(curve[key] for key in known), strict=True):
+        yield {"name": curve["name"], **dict(zip(known, values, strict=True))}
+
+
+def _text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a CSV file with a header."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -25,7 +24,6 @@ from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study
 from hubbub.training import (
-    auxiliary_sums,
     baselines,
     checkpoint,
     federated,
@@ -35,20 +33,11 @@ from hubbub.training import (
     result,
     run_folder,
     run_sessions,
-    saving,
 )
 
 
 def _tell_nobody(*_: object) -> None:
     """Nobody to tell."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Watch:
-    """Whom to tell how a run goes."""
-
-    progress: loop.Progress = _tell_nobody
-    notice: Notice = _tell_nobody
 
 
 def run(
@@ -117,7 +106,8 @@ def run(
         out,
         baseline=baseline,
         ledgers=ledgers,
-        watch=Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody),
+        progress=progress,
+        notice=notice,
         audit=None if audit is None else read_audit(Path(audit), setting.plan),
     )
 
@@ -157,7 +147,8 @@ def carried_out(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    watch: Watch | None = None,
+    progress: loop.Progress | None = None,
+    notice: Notice | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> result.Result:
     """Train a study that is ready to run; see `run`."""
@@ -179,9 +170,8 @@ def carried_out(
                     audit=audit,
                 )
             )
-        if folder is not None:
             folder.begin(_heads(study, books))
-        return _finished(setting, baseline, watch or Watch(), books, folder, None)
+        return _finished(setting, baseline, progress, notice, books, folder, None)
 
 
 def resume(
@@ -251,28 +241,29 @@ def resume(
         check_plan(opened.path / "plan.json", setting.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, setting.plan))
-        watch = Watch(progress=progress or _tell_nobody, notice=notice or _tell_nobody)
-        return _finished(setting, None, watch, books, opened, found.state if found else None)
+        start = found.state if found else None
+        return _finished(setting, None, progress, notice, books, opened, start)
 
 
 def _finished(
     setting: prepared_study.PreparedStudy,
     baseline: str | None,
-    watch: Watch,
+    progress: loop.Progress | None,
+    notice: Notice | None,
     ledgers: Mapping[int, Ledger],
     folder: run_folder.RunFolder | None,
     start: loop.State | None,
 ) -> result.Result:
     """Train, and put the results where they belong."""
-    began = time.perf_counter()
+    began, progress = time.perf_counter(), progress or _tell_nobody
     asks = baseline is None or bool(setting.plan.queries)
-    saver = None if folder is None else saving.Saver(folder)
+    saver = None if folder is None else checkpoint.Saver(folder.keep)
     venue = local_venue.LocalVenue(
         study=setting.study,
         keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
         folder=folder,
-        notice=watch.notice,
+        notice=notice or _tell_nobody,
         plan=setting.plan if baseline is None else None,
         saved=saver.wait if saver else _tell_nobody,
     )
@@ -289,10 +280,10 @@ def _finished(
         )
         if baseline is None:
             setting, trained = federated.train_federated(
-                setting, sessions, start=start, progress=watch.progress, keep=keep
+                setting, sessions, start=start, progress=progress, keep=keep
             )
         else:
-            setting, trained = _compared(setting, baseline, sessions, watch.progress)
+            setting, trained = _compared(setting, baseline, sessions, progress)
         if saver is not None:
             saver.wait()
     spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
@@ -317,8 +308,8 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    ask = auxiliary_sums.exactly if baseline == "non-private" else auxiliary_sums.through(sessions)
-    setting = auxiliary_sums.standardise(setting, ask, folder)
+    ask = federated.exactly if baseline == "non-private" else federated.through(sessions)
+    setting = federated.standardise(setting, ask, folder)
     if baseline == "alone":
         trained = baselines.alone(setting, progress)
         if folder is not None:
@@ -330,7 +321,7 @@ def _compared(
         progress,
         divisor=setting.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,
-        look=auxiliary_sums.evaluation(setting, ask),
+        look=federated.evaluation(setting, ask),
         private=baseline != "non-private",
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hubbub.errors import BudgetError, DataError, StudyError
+from hubbub.errors import BudgetError, StudyError
 from hubbub.estimation import Expectation
 from hubbub.planning import Plan, expected_answers
 from hubbub.planning import plan as plan_study
@@ -83,11 +83,7 @@ def statistics(
     >>> bool(50 < mean < 60), asked.remaining()
     (True, 1.0)
     """
-    if not hasattr(silos, "items") or len(silos) < 2:
-        raise DataError(
-            "expected at least two silos, a mapping such as {'north': table, 'south': table}, "
-            f"found {handed_over.kind_of(silos)}; hand them over"
-        )
+    handed_over.refuse_fewer(silos, "table", "hand them over")
     declared = tabular.columns_from(handed_over.declared(columns))
     cells = {
         who: tabular.coded_cells(tabular.cells_of(table), declared, who)

@@ -6,7 +6,7 @@ for, and records that are scored leave nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.assurance import MODEL, STANDARDISED
-from hubbub.disk import json_value
-from hubbub.errors import DataError, IntegrityError, UserError
-from hubbub.learning import model_file, scoring
+from hubbub.errors import DataError, UserError
+from hubbub.learning import evaluation, model_file
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
 
 
@@ -70,7 +69,7 @@ class TrainedModel:
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives predictions."""
         goal = learning.goal_of(self.study)
-        return scoring.Scorer(self.module, self.standardisation, goal)
+        return evaluation.Scorer(self.module, self.standardisation, goal)
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
@@ -82,7 +81,7 @@ class TrainedModel:
             UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
             OSError: the file cannot be written.
         """
-        scoring.write_onnx(path, self.scorer, self.shape)
+        evaluation.write_onnx(path, self.scorer, self.shape)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Predictions for new records, which stay where they are.
@@ -100,7 +99,7 @@ class TrainedModel:
         Raises:
             DataError: the table cannot be read or does not fit the study.
         """
-        return scoring.scores(self.scorer, self.features(table))
+        return evaluation.scores(self.scorer, self.features(table))
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.
@@ -183,9 +182,13 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
             f"expected a run that trained a model in {folder}, got one of statistics alone; its "
             "answers are in statistics.json"
         )
-    module, shape = _read_model(path, partial(_built, found, path / MODEL, model))
+    shape = model_file.stored_shape(path / MODEL)
+    module = _built(found, path / MODEL, model, shape)
+    learning.load_model(path / MODEL, module)
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
-    return TrainedModel(study=found, module=module, shape=shape, standardisation=standardised)
+    return TrainedModel(
+        study=found, module=module.eval(), shape=shape, standardisation=standardised
+    )
 
 
 def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
@@ -200,10 +203,6 @@ def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
     """What a table of predictions holds: columns of the row's number, probabilities and class.
-
-    Args:
-        trained: the model.
-        table: see `TrainedModel.predict`.
 
     Returns:
         "row" from 1, "score" (the probability of the second of two classes) or a column
@@ -246,35 +245,3 @@ def _study_in(folder: Path) -> Study:
                 "--out named, or go on with hubbub run --resume"
             )
     return Study.load(folder / "study.toml")
-
-
-def _read_model(
-    folder: Path, built: Callable[[tuple[int, ...]], Any]
-) -> tuple[Any, tuple[int, ...]]:
-    """The trained model in a run's folder, and the shape of one record's features.
-
-    Args:
-        folder: of the run.
-        built: makes a module of the model's shapes for records of a shape.
-
-    Raises:
-        ModelError, IntegrityError: as for `load_model`.
-    """
-    path = folder / MODEL
-    shape = _stored_shape(path)
-    model = built(shape)
-    learning.load_model(path, model)
-    return model.eval(), shape
-
-
-def _stored_shape(path: Path) -> tuple[int, ...]:
-    """The shape of one record's features, as a file of a model says it."""
-    try:
-        found = json_value(model_file.stored_metadata(path).get("inputs", ""))
-        if isinstance(found, list) and all(type(one) is int for one in found):
-            return tuple(found)
-    except ValueError:
-        pass
-    raise IntegrityError(
-        f"expected {path} to state the shape of a record's features, found none; copy it anew"
-    )

@@ -11,10 +11,14 @@ from hubbub.assurance.attestation.devices import MachineAttester
 from hubbub.assurance.attestation.measuring import of_build, of_machine
 from hubbub.assurance.attestation.platforms import VERIFIERS, PlatformEvidence
 from hubbub.assurance.attestation.policy import (
-    all_of,
-    made_near,
+    AllOf,
+    AnyOf,
+    EvidenceRule,
+    MadeNear,
+    Measured,
+    MinimumTcb,
+    ReportDataIs,
     policy_of,
-    report_data_is,
 )
 from hubbub.assurance.attestation.software import SoftwareAttester, own_code
 from hubbub.assurance.attestation.study_evidence import (

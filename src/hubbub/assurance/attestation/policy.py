@@ -1,13 +1,14 @@
 """What evidence must show to be enough: small rules, and how they are put together.
 
-A rule looks at claims that a verifier has made, and raises if they are not enough; it says in words
-what it asks for. `policy_of` makes the rules of one role of a study.
+A rule looks at claims that a verifier has made, and raises if they are not enough; it can say in
+words what it asks for. `policy_of` makes the rules of one role of a study.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from hubbub.assurance.attestation.attested_claims import AttestedClaims
 from hubbub.errors import AttestationError
@@ -16,163 +17,238 @@ from hubbub.study import AttestedRole
 MOST_AGE = 600  # seconds between a document that says when it was made and its verification
 
 
+class EvidenceRule(ABC):
+    """One thing that claims must show."""
+
+    @abstractmethod
+    def check(self, claims: AttestedClaims) -> None:
+        """Raise an AttestationError unless the claims are enough."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """What is asked for."""
+
+
 @dataclass(frozen=True)
-class EvidenceRule:
-    """One thing that claims must show.
+class AllOf(EvidenceRule):
+    """Every one of some rules."""
 
-    Args:
-        words: what is asked for.
-        check: raises an AttestationError unless claims are enough.
-    """
+    rules: Sequence[EvidenceRule]
 
-    words: str
-    check: Callable[[AttestedClaims], None]
-
-
-def all_of(rules: Sequence[EvidenceRule]) -> EvidenceRule:
-    """Every one of some rules; it fails as the first that does not hold."""
-
-    def check(claims: AttestedClaims) -> None:
-        for rule in rules:
+    def check(self, claims: AttestedClaims) -> None:
+        """As the first that does not hold."""
+        for rule in self.rules:
             rule.check(claims)
 
-    return EvidenceRule("; ".join(rule.words for rule in rules), check)
+    def words(self) -> str:
+        """All of them, in order."""
+        return "; ".join(rule.words() for rule in self.rules)
 
 
-def any_of(rules: Sequence[EvidenceRule]) -> EvidenceRule:
-    """One of some rules, of which there is at least one; it fails as the last."""
+@dataclass(frozen=True)
+class AnyOf(EvidenceRule):
+    """One of some rules, of which there is at least one."""
 
-    def check(claims: AttestedClaims) -> None:
-        for rule in rules[:-1]:
+    rules: Sequence[EvidenceRule]
+
+    def check(self, claims: AttestedClaims) -> None:
+        """As the last, where none holds."""
+        for rule in self.rules[:-1]:
             try:
                 return rule.check(claims)
             except AttestationError:
                 continue
-        return rules[-1].check(claims)
+        return self.rules[-1].check(claims)
 
-    return EvidenceRule(" or ".join(rule.words for rule in rules), check)
-
-
-def _rule(name: str, words: str, wrong: Callable[[AttestedClaims], str]) -> EvidenceRule:
-    """A rule that fails by its name where something is wrong with claims."""
-
-    def check(claims: AttestedClaims) -> None:
-        if why := wrong(claims):
-            raise AttestationError(name, why)
-
-    return EvidenceRule(words, check)
+    def words(self) -> str:
+        """All of them, with "or" between them."""
+        return " or ".join(rule.words() for rule in self.rules)
 
 
-def _on_platform(platform: str) -> EvidenceRule:
+@dataclass(frozen=True)
+class OnPlatform(EvidenceRule):
     """It runs on this platform."""
 
-    def wrong(claims: AttestedClaims) -> str:
-        same = claims.platform == platform
-        return "" if same else f"expected evidence of {platform}, got that of {claims.platform}"
+    platform: str
 
-    return _rule("platform", f"platform {platform}", wrong)
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "platform"."""
+        if claims.platform != self.platform:
+            raise AttestationError(
+                "platform", f"expected evidence of {self.platform}, got that of {claims.platform}"
+            )
+
+    def words(self) -> str:
+        """Its name."""
+        return f"platform {self.platform}"
 
 
-def measured(name: str, value: bytes) -> EvidenceRule:
+@dataclass(frozen=True)
+class Measured(EvidenceRule):
     """It runs this code."""
 
-    def wrong(claims: AttestedClaims) -> str:
-        found = claims.measurements.get(name)
-        if found == value:
-            return ""
-        got = "none" if found is None else found.hex()[:16] + "…"
-        return f"expected {name} {value.hex()[:16]}…, got {got}: it runs another build"
+    name: str
+    value: bytes
 
-    return _rule("measurement", f"{name} = {value.hex()}", wrong)
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "measurement"."""
+        found = claims.measurements.get(self.name)
+        if found != self.value:
+            got = "none" if found is None else found.hex()[:16] + "…"
+            raise AttestationError(
+                "measurement",
+                f"expected {self.name} {self.value.hex()[:16]}…, got {got}: it runs another build",
+            )
+
+    def words(self) -> str:
+        """The measurement and what it must be."""
+        return f"{self.name} = {self.value.hex()}"
 
 
-def minimum_tcb(name: str, least: int) -> EvidenceRule:
+@dataclass(frozen=True)
+class MinimumTcb(EvidenceRule):
     """Its firmware is no older."""
 
-    def wrong(claims: AttestedClaims) -> str:
-        found = claims.tcb.get(name)
-        enough = found is not None and found >= least
-        return "" if enough else f"expected {name} of at least {least}, got {found}; update it"
+    name: str
+    least: int
 
-    return _rule("tcb", f"{name} >= {least}", wrong)
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "tcb"."""
+        found = claims.tcb.get(self.name)
+        if found is None or found < self.least:
+            raise AttestationError(
+                "tcb", f"expected {self.name} of at least {self.least}, got {found}; update it"
+            )
+
+    def words(self) -> str:
+        """The least version."""
+        return f"{self.name} >= {self.least}"
 
 
-def _status_in(accepted: Sequence[str]) -> EvidenceRule:
+@dataclass(frozen=True)
+class StatusIn(EvidenceRule):
     """The vendor's word for its firmware is one of these."""
-    words = " or ".join(accepted)
 
-    def wrong(claims: AttestedClaims) -> str:
-        good = claims.status in accepted
-        return "" if good else f"expected firmware that is {words}, got {claims.status}"
+    accepted: tuple[str, ...]
 
-    return _rule("status", f"firmware {words}", wrong)
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "status"."""
+        if claims.status not in self.accepted:
+            raise AttestationError(
+                "status",
+                f"expected firmware that is {' or '.join(self.accepted)}, got {claims.status}",
+            )
+
+    def words(self) -> str:
+        """The accepted words."""
+        return f"firmware {' or '.join(self.accepted)}"
 
 
-def _advisories_in(accepted: Sequence[str]) -> EvidenceRule:
+@dataclass(frozen=True)
+class AdvisoriesIn(EvidenceRule):
     """No security advisory applies but these."""
 
-    def wrong(claims: AttestedClaims) -> str:
-        odd = sorted(set(claims.advisories) - set(accepted))
-        return f"expected no security advisory that is not accepted, got {odd[0]}" if odd else ""
+    accepted: tuple[str, ...]
 
-    but = f" but {', '.join(accepted)}" if accepted else ""
-    return _rule("advisory", f"no advisory{but}", wrong)
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "advisory"."""
+        if odd := sorted(set(claims.advisories) - set(self.accepted)):
+            raise AttestationError(
+                "advisory", f"expected no security advisory that is not accepted, got {odd[0]}"
+            )
+
+    def words(self) -> str:
+        """The accepted ones."""
+        return f"no advisory but {', '.join(self.accepted)}" if self.accepted else "no advisory"
 
 
-def _not_debug() -> EvidenceRule:
+@dataclass(frozen=True)
+class NotDebug(EvidenceRule):
     """Its owner cannot look inside."""
-    why = "expected no debug mode, in which its owner sees all, got it"
-    return _rule("debug", "no debug mode", lambda claims: why if claims.debug else "")
+
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "debug"."""
+        if claims.debug:
+            raise AttestationError(
+                "debug", "expected no debug mode, in which its owner sees all, got it"
+            )
+
+    def words(self) -> str:
+        """That there is none."""
+        return "no debug mode"
 
 
-def _revocation_checked() -> EvidenceRule:
+@dataclass(frozen=True)
+class RevocationChecked(EvidenceRule):
     """The vendor's revocation list came with the evidence, where there is one."""
-    why = "expected the vendor's revocation list in the collateral, got none"
-    return _rule(
-        "revocation",
-        "revocation checked",
-        lambda claims: why if claims.revocation is False else "",
-    )
+
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "revocation"."""
+        if claims.revocation is False:
+            raise AttestationError(
+                "revocation", "expected the vendor's revocation list in the collateral, got none"
+            )
+
+    def words(self) -> str:
+        """That it was checked."""
+        return "revocation checked"
 
 
-def report_data_is(value: bytes) -> EvidenceRule:
+@dataclass(frozen=True)
+class ReportDataIs(EvidenceRule):
     """It was made for this purpose: these bytes were signed with it."""
-    why = (
-        "expected evidence for this study, session, party, keys and nonces, got evidence that was "
-        "made for something else"
-    )
-    return _rule(
-        "report-data",
-        f"report data {value.hex()}",
-        lambda claims: "" if claims.report_data == value else why,
-    )
+
+    value: bytes = field(repr=False)
+
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "report-data"."""
+        if claims.report_data != self.value:
+            raise AttestationError(
+                "report-data",
+                "expected evidence for this study, session, party, keys and nonces, got evidence "
+                "that was made for something else",
+            )
+
+    def words(self) -> str:
+        """What they are."""
+        return f"report data {self.value.hex()}"
 
 
-def made_near(at: int, most: int = MOST_AGE) -> EvidenceRule:
+@dataclass(frozen=True)
+class MadeNear(EvidenceRule):
     """If it says when it was made, that is not long ago, nor to come."""
 
-    def wrong(claims: AttestedClaims) -> str:
-        if claims.made is None or (apart := abs(claims.made - at)) <= most:
-            return ""
-        return f"expected evidence made within {most} s of its verification, got {apart} s"
+    at: int
+    most: int = MOST_AGE
 
-    return _rule("freshness", f"made within {most} s", wrong)
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "freshness"."""
+        if claims.made is not None and abs(claims.made - self.at) > self.most:
+            raise AttestationError(
+                "freshness",
+                f"expected evidence made within {self.most} s of its verification, got "
+                f"{abs(claims.made - self.at)} s",
+            )
+
+    def words(self) -> str:
+        """How long ago."""
+        return f"made within {self.most} s"
 
 
-def policy_of(role: AttestedRole) -> EvidenceRule:
+def policy_of(role: AttestedRole) -> AllOf:
     """The rules of one role of a study, or of a policy file."""
     builds = [
-        all_of([measured(name, bytes.fromhex(value)) for name, value in build])
+        AllOf([Measured(name, bytes.fromhex(value)) for name, value in build])
         for build in role.measurements
     ]
-    rules = [
-        _on_platform(role.platform),
-        _not_debug(),
-        any_of(builds),
-        *(minimum_tcb(name, least) for name, least in role.minimum_tcb),
+    rules: list[EvidenceRule] = [
+        OnPlatform(role.platform),
+        NotDebug(),
+        AnyOf(builds),
+        *(MinimumTcb(name, least) for name, least in role.minimum_tcb),
     ]
     if role.platform in ("sgx", "tdx"):
-        rules += [_status_in(role.statuses), _advisories_in(role.advisories)]
+        rules += [StatusIn(role.statuses), AdvisoriesIn(role.advisories)]
     if role.platform == "snp" and role.revocation:
-        rules.append(_revocation_checked())
-    return all_of(rules)
+        rules.append(RevocationChecked())
+    return AllOf(rules)

@@ -99,8 +99,9 @@ def judge(
             "platform", f"expected evidence of {role.platform}, got that of {shown.platform}"
         )
     claims = shown.verified(at)
-    rules = [policy.policy_of(role), policy.report_data_is(report_data), policy.made_near(at)]
-    policy.all_of(rules).check(claims)
+    policy.AllOf(
+        [policy.policy_of(role), policy.ReportDataIs(report_data), policy.MadeNear(at)]
+    ).check(claims)
     return claims
 
 

@@ -50,7 +50,7 @@ _GAUSSIAN = 2.5, 1.5e-6  # steps that one with Gaussian matrices costs, and an e
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class ForeseenRule:
     """A rule about the first kind of scores, and its true and false positive rates."""
 
     rule: Rule
@@ -77,7 +77,7 @@ class Foreseen:
         self.choice = Choice(plan.study, plan.stated.noise_multiplier, confidence)
         self._rules = _rules_of(tuple(_released(plan, canaries)))
 
-    def best(self, judged: int) -> Expected:
+    def best(self, judged: int) -> ForeseenRule:
         """The one that shows most if so many canaries judge it."""
         return max(self._rules, key=lambda one: self._value(one, judged))
 
@@ -86,12 +86,12 @@ class Foreseen:
         best = self.best(judged)
         return self.choice.ratio(self._value(best, judged) - self._value(best, _ENDLESS))
 
-    def _value(self, one: Expected, judged: int) -> float:
+    def _value(self, one: ForeseenRule, judged: int) -> float:
         return self.choice.value(one.rates(judged))
 
 
 @lru_cache(maxsize=4)  # an audit asks for its size, once or twice, and then for a rule
-def _rules_of(releases: tuple[Release, ...]) -> Sequence[Expected]:
+def _rules_of(releases: tuple[Release, ...]) -> Sequence[ForeseenRule]:
     """Rules all along the curve of each direction."""
     levels, found = _LEVELS, []
     profiles = Composition(releases).profiles(levels, near=_NEAR)
@@ -100,7 +100,7 @@ def _rules_of(releases: tuple[Release, ...]) -> Sequence[Expected]:
         true = np.minimum(deltas[:-1] + np.exp(levels[:-1]) * false, 1.0)
         middle = (levels[1:] + levels[:-1]) / 2
         found += [
-            Expected(rule=Rule(threshold=t if says else -t, says=says), true=p, false=f)
+            ForeseenRule(rule=Rule(threshold=t if says else -t, says=says), true=p, false=f)
             for t, p, f in zip(middle.tolist(), true.tolist(), false.tolist(), strict=True)
             if p > 0
         ]

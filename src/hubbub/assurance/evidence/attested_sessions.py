@@ -45,10 +45,9 @@ def _attested(path: Path, roster: Roster) -> evidence_file.Plain:
     return {"session": header.session.hex(), "frames": frames, **own} if asked else {}
 
 
-def attested_findings(
-    content: evidence_file.Plain, study: Study, roster: Roster
-) -> Iterator[finding.Finding]:
+def attested_findings(content: evidence_file.Plain, study: Study) -> Iterator[finding.Finding]:
     """How evidence stands that is verified again, session by session."""
+    roster = transcript.roster_of(content["roster"])
     asked, shown = study.attestation, content.get("attested")
     if asked is None or shown is None:
         why = "the study asks for evidence" if asked else "the study asks for none"

@@ -31,9 +31,7 @@ from hubbub.assurance.transcript import roster_of
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.planning import (
     TRAINING,
-    Exposure,
     Plan,
-    epsilon_against,
     is_dimension,
     mechanism_of,
     told_shape,
@@ -96,7 +94,7 @@ def _checked(content: Plain) -> list[Finding]:
         ("every silo speaks for its ledger", _part_claims),
         ("the model and the transcripts have digests", _digest_claims),
         ("the audit is one of the study", _audit_claims),
-        ("parties showed evidence as the study asks", _attested_claims),
+        ("parties showed evidence as the study asks", attested_findings),
         ("what has to be trusted is said", _trust_claims),
     ):
         found += _guarded(claim, claims, content, study)
@@ -105,34 +103,15 @@ def _checked(content: Plain) -> list[Finding]:
 
 def spent(plan: Plan, attempts: int) -> list[Plain]:
     """Epsilon for every adversary of a plan after so many attempts; null past 50."""
-    rows = {
-        one.adversary: one.epsilon
-        if attempts == plan.study.training.steps
-        else _epsilon(plan, one, attempts)
-        for one in plan.exposures
-    }
+    if attempts == 0 and not plan.queries:
+        rows = {one.adversary: 0.0 for one in plan.exposures}
+    else:
+        names = [one.adversary for one in plan.exposures]
+        rows = {name: plan.epsilon_after(max(attempts, 1), name) for name in names}
     return [
         {"adversary": name, "epsilon": epsilon if epsilon < inf else None}
         for name, epsilon in rows.items()
     ]
-
-
-def _epsilon(plan: Plan, against: Exposure, attempts: int) -> float:
-    """What one adversary has learnt by then; what else is asked of the silos is counted with it."""
-    if attempts == 0 and not plan.queries:
-        return 0.0
-    asked = plan.study.privacy
-    return epsilon_against(
-        mechanism_of(plan.study),
-        against.certified(plan.certificate),
-        asked.delta,
-        max(attempts, 1),
-        asked.epsilon,
-        against.noise_multiplier,
-        against.known_records,
-        queries=tuple(one.priced for one in plan.queries),
-        left=against.noise_multiplier / plan.noise_multiplier,
-    )
 
 
 @lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
@@ -323,10 +302,6 @@ def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
         yield wrong("an audit's file goes with what it has found", why)
     if audit is not None:
         yield audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
-
-
-def _attested_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    yield from attested_findings(content, study, roster_of(content["roster"]))
 
 
 def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:

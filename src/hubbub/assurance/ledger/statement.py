@@ -8,13 +8,13 @@ head at the same number, and by whoever holds the signed statement against the f
 (`Ledger.verify`). A witness sees heads, not rows, so it cannot tell a ledger that was set back and
 has grown past the witnessed number since; the statement it signed can.
 
-The time in a statement is what its maker states; nothing depends on it. All here is pure: a session
-can exchange statements among its messages. This file does not know where anything is kept.
+The time in a statement is what its maker states; nothing depends on it. This file does not know
+where anything is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,7 +23,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hubbub.assurance.ledger.row import Head
-from hubbub.errors import IntegrityError, ProtocolError
+from hubbub.errors import IntegrityError
 
 Sign = Callable[[bytes], bytes]
 
@@ -143,40 +143,6 @@ def countersign(
         _check_agreement(statement, earlier)
     signature = sign(_witnessed(statement))
     return Witnessed(statement=statement, witness=witness, signature=signature)
-
-
-def exchange(
-    statements: Iterable[Statement], known: Mapping[bytes, Statement], *, witness: bytes, sign: Sign
-) -> tuple[dict[bytes, Statement], list[Witnessed]]:
-    """One party's part in a session's set-up: what it knows afterwards, and what it signs.
-
-    What is `known` is the last statement of each ledger, by its public key. Errors are those of
-    `countersign`; then nothing is to be sent.
-    """
-    after, signed = dict(known), []
-    for one in statements:
-        signed.append(countersign(one, after.get(one.ledger), witness=witness, sign=sign))
-        after[one.ledger] = one
-    return after, signed
-
-
-def confirm(
-    own: Statement, replies: Mapping[str, Witnessed], keys: Mapping[str, bytes]
-) -> tuple[Witnessed, ...]:
-    """The other half: every party signed this ledger's own statement, with its own key.
-
-    Replies and the keys of those who have to answer go by the party's name. ProtocolError names a
-    party that signed nothing or something else.
-    """
-    for name, key in keys.items():
-        reply = replies.get(name)
-        if reply is None or (reply.witness, reply.statement) != (key, own):
-            raise ProtocolError(
-                "expected a signature under the head of this ledger, got none; set up a new "
-                "session, or go on without a witness",
-                culprit=name,
-            )
-    return tuple(replies[name] for name in keys)
 
 
 @contextmanager

@@ -8,13 +8,13 @@ what is refused, is the business of `statement.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from hubbub.assurance.ledger.hash_chain import Chain
 from hubbub.assurance.ledger.row import Row
-from hubbub.assurance.ledger.statement import Sign, Statement, Witnessed, exchange
+from hubbub.assurance.ledger.statement import Statement, Witnessed, countersign
 
 
 class Witness:
@@ -48,19 +48,13 @@ class Witness:
 
     def sign(self, statement: Statement) -> Witnessed:
         """Sign a statement, which is on disk then; IntegrityError if it contradicts others."""
-        return self.exchange([statement], witness=self.public, sign=self._chain.sign)[0]
-
-    def exchange(
-        self, statements: Iterable[Statement], *, witness: bytes, sign: Sign
-    ) -> list[Witnessed]:
-        """Sign several, all or none, as a party that has another key; they are on disk then."""
         with self._chain.writing():
             last = self._catch_up()
-            known, signed = exchange(statements, self._known, witness=witness, sign=sign)
-            for one in signed:
-                if self._known.get(one.statement.ledger) != one.statement:
-                    last = self._chain.append(json.dumps(one.statement.to_dict()), last)
-        self._last, self._known = last, known
+            earlier = self._known.get(statement.ledger)
+            signed = countersign(statement, earlier, witness=self.public, sign=self._chain.sign)
+            if statement != earlier:
+                last = self._chain.append(json.dumps(statement.to_dict()), last)
+        self._last, self._known[statement.ledger] = last, statement
         return signed
 
     def _catch_up(self) -> Row:

@@ -235,7 +235,7 @@ class Replay:
         self._open = ReplayedAttempt(
             time=time, active=active, model=model.digest, parameters=parameters, total=total
         )
-        if self._terms.joint and self._seeds is None:
+        if self._terms.needs_joint_seed and self._seeds is None:
             self._seeds = self._anchored()
 
     def _answer(self, kept: Kept, sender: str) -> None:
@@ -286,7 +286,7 @@ class Replay:
         self._played.answers.update(attempt.arrived)
         if not attempt.is_complete(self._terms, self._roster.nodes):
             return False
-        if self._terms.joint and attempt.seed is None:
+        if self._terms.needs_joint_seed and attempt.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers")
         seen = attempt.whole and self._liftable
         self._played.unseen += not seen

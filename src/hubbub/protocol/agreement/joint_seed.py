@@ -19,21 +19,20 @@ This file knows frames and hashes, and not what a seed is for.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
     EVERYBODY,
+    LINK_BYTES,
     Frame,
     Keys,
     Roster,
     SecureSource,
     Tag,
-    doubled_by,
-    parse,
 )
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 
-LINK_BYTES = 32
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.
 _STRIDE = 1024
@@ -182,36 +181,25 @@ class SeedCheck:
 
     def _one_each(
         self, frames: Sequence[bytes], tag: Tag, time: tuple[int, int], senders: Iterable[int]
-    ) -> Mapping[int, bytes]:
+    ) -> dict[int, bytes]:
         """Payloads of 32 bytes, exactly one from every expected silo."""
-        expected = frozenset(senders)
-        taken, payloads = dict[int, bytes](), dict[int, bytes]()
-        for data in frames:
-            frame = parse(data, self._roster, study=self._study, session=self._session)
-            name = self._roster.name(frame.sender)
+        sizes = dict.fromkeys(senders, LINK_BYTES)
+
+        def misplaced(frame: Frame) -> str:
             in_place = frame.tag is tag and (frame.round, frame.attempt) == time
-            if not in_place or frame.receiver != EVERYBODY or frame.sender not in expected:
-                raise ProtocolError(
-                    f"expected a {tag.name} of attempt {time[0]}.{time[1]} from an active silo, "
-                    f"got a {frame.tag.name} of {frame.round}.{frame.attempt} from {name}",
-                    culprit="relay",
-                )
-            if frame.sender in taken:
-                raise ProtocolError(
-                    f"expected one {tag.name} of {name}, got a second",
-                    culprit=doubled_by(frame, taken[frame.sender], name),
-                )
-            if len(frame.payload) != LINK_BYTES:
-                raise ProtocolError(
-                    f"expected a {tag.name} of {LINK_BYTES} bytes, got {len(frame.payload)}",
-                    culprit=name,
-                )
-            taken[frame.sender], payloads[frame.sender] = frame.digest, bytes(frame.payload)
-        if missing := expected.difference(taken):
-            raise ProtocolError(
-                f"expected a {tag.name}, got none; it has not revealed",
-                culprit=self._roster.name(min(missing)),
+            if in_place and frame.receiver == EVERYBODY and frame.sender in sizes:
+                return ""
+            return (
+                f"expected a {tag.name} of attempt {time[0]}.{time[1]} from an active silo, got a "
+                f"{frame.tag.name} of {frame.round}.{frame.attempt} from "
+                f"{self._roster.name(frame.sender)}"
             )
+
+        awaited = ExpectedFrames(
+            tag, sizes, self._roster, self._study, self._session, misplaced, sizes
+        )
+        payloads = {frame.sender: bytes(frame.payload) for frame in map(awaited.take, frames)}
+        awaited.check_whole(why="it has not revealed")
         return payloads
 
 

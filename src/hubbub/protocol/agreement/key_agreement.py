@@ -1,6 +1,6 @@
 """Setting up a session: joint randomness, pair secrets, and proof that all saw the same.
 
-Theory of operation. With pairwise masks the silos first draw a joint seed by commit and reveal; the
+Theory of operation. With pairwise masks the silos first draw a graph seed by commit and reveal; the
 mask graph follows from it, so no coalition that leaves one honest silo out chooses who masks whom.
 Then every party seals a fresh contribution to each of its neighbours (the silos of the graph, or
 silo and compute node) and signs it. Everybody is shown the digest of what everybody sent, and all
@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -87,9 +87,9 @@ class Agreement:
         index: the party's place in the roster.
         study: the study id.
         session: 16 bytes chosen for this session.
-        neighbours: from the joint seed (empty without one) to the roster indices of the parties
-            that this one shares secrets with.
-        confirmers: whose confirmation of the transcript is demanded besides the neighbours'.
+        neighbours_of: from the graph's seed (empty without one) to the roster indices of the
+            parties that this one shares secrets with.
+        extra_confirmers: whose confirmation of the transcript is demanded besides the neighbours'.
         source: where the party's randomness comes from.
         context: what else all must have seen alike, such as the digest of the anchors.
     """
@@ -102,8 +102,8 @@ class Agreement:
         index: int,
         study: bytes,
         session: bytes,
-        neighbours: Callable[[bytes], Sequence[int]],
-        confirmers: Sequence[int],
+        neighbours_of: Callable[[bytes], Sequence[int]],
+        extra_confirmers: Sequence[int],
         source: SecureSource,
         context: bytes = b"",
     ) -> None:
@@ -114,7 +114,7 @@ class Agreement:
             )
         self._keys, self._roster, self._index = keys, roster, index
         self._study, self._session = study, session
-        self._choose, self._besides = neighbours, confirmers
+        self._neighbours_of, self._extra_confirmers = neighbours_of, extra_confirmers
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
         start = b"hubbub transcript v1" + study + session + roster.digest + context
@@ -126,7 +126,7 @@ class Agreement:
         self._own_digest = self._own_confirm = b""
         self._secrets: dict[int, PairSecret] = {}
         self._transcript = b""
-        # Without compute nodes the graph is drawn from the joint seed, never from an empty one.
+        # Without compute nodes the graph is drawn from its seed, never from an empty one.
         self._phases: tuple[str, ...] = (
             _SECRET_PHASES if roster.nodes else _SEED_PHASES + _SECRET_PHASES
         )
@@ -143,7 +143,7 @@ class Agreement:
         The neighbours are among them: the proof of a common secret covers the transcript too, and
         one that fails is their lie only if they have seen what this party has.
         """
-        return sorted({*self._neighbours, *self._besides} - {self._index})
+        return sorted({*self._neighbours, *self._extra_confirmers} - {self._index})
 
     @_in_turn
     def commit(self) -> bytes:
@@ -162,7 +162,7 @@ class Agreement:
 
     @_in_turn
     def learn_seed(self, reveals: Sequence[bytes]) -> None:
-        """After all silos revealed: check the commitments and fix the joint seed."""
+        """After all silos revealed: check the commitments and fix the graph seed."""
         shares = self._one_each(reveals, Tag.REVEAL, self._roster.silos, SEED_BYTES)
         joined = _joined(self._session, tuple(self._commits.items()), tuple(shares.items()))
         if isinstance(joined, int):
@@ -176,12 +176,12 @@ class Agreement:
     @_in_turn
     def contribute(self) -> dict[int, bytes]:
         """Phase 3: a fresh secret for each neighbour, sealed and signed; by receiver."""
-        self._neighbours = tuple(self._choose(self._seed))
+        self._neighbours = tuple(self._neighbours_of(self._seed))
         frames = {}
         for other in self._neighbours:
             secret = self._source.bytes(CONTRIBUTION_BYTES)
             self._sent[other] = secret
-            sealed = self._roster.parties[other].seal(secret, self._context(self._index, other))
+            sealed = self._roster.parties[other].seal(secret, self._seal_info(self._index, other))
             frames[other] = self._frame(Tag.CONTRIBUTION, other, sealed)
         self._own_digest = sent_digest(frames)
         return frames
@@ -197,10 +197,7 @@ class Agreement:
             digests: `sent_digest` of every party's contributions, 32 bytes each in the order of the
                 roster, as the relay tells everybody.
         """
-        received = {
-            index: self._open(frame)
-            for index, frame in self._frames(contributions, Tag.CONTRIBUTION, self._neighbours)
-        }
+        received = dict(self._contributions(contributions))
         self._keys.put_away()
         for other in self._neighbours:
             low, high = min(self._index, other), max(self._index, other)
@@ -234,7 +231,7 @@ class Agreement:
     @_in_turn
     def finish(self, confirms: Sequence[bytes], checks: Sequence[bytes]) -> Session:
         """The session, once all confirmers saw the same and neighbours hold the same secrets."""
-        senders = {*self._neighbours, *self._besides}
+        senders = {*self._neighbours, *self._extra_confirmers}
         if self._index in senders:  # with mine they are the same for all, and verified once
             confirms = sorted([*confirms, self._own_confirm], key=sender_of)
         seen = self._one_each(confirms, Tag.CONFIRM, senders, 32)
@@ -266,7 +263,9 @@ class Agreement:
         """The contribution in a frame addressed to this party."""
         sender = self._roster.name(frame.sender)
         try:
-            secret = self._keys.open(bytes(frame.payload), self._context(frame.sender, self._index))
+            secret = self._keys.open(
+                bytes(frame.payload), self._seal_info(frame.sender, self._index)
+            )
         except (InvalidTag, ValueError) as error:
             raise ProtocolError(
                 f"expected a contribution sealed to me, got one that does not open "
@@ -289,13 +288,13 @@ class Agreement:
         except ProtocolError:  # it may be one for this party alone
             return one_each.payloads(tuple(frames), size, self._index, *place)
 
-    def _frames(
-        self, frames: Sequence[bytes], tag: Tag, senders: Iterable[int]
-    ) -> Iterable[tuple[int, Frame]]:
-        """Verified frames of one kind for this party, exactly one from every expected sender."""
-        expected = frozenset(senders)
-        place = (tag, expected, self._roster, self._study, self._session)
-        return one_each.verified(frames, self._index, *place)
+    def _contributions(self, frames: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        """The contributions of all neighbours to this party, each opened."""
+        place = (self._roster, self._study, self._session)
+        awaited = one_each.expected(Tag.CONTRIBUTION, self._index, self._neighbours, *place)
+        for frame in map(awaited.take, frames):
+            yield frame.sender, self._open(frame)
+        awaited.check_whole()
 
     def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:
         return Frame(
@@ -307,7 +306,7 @@ class Agreement:
             payload=payload,
         ).sealed(self._keys)
 
-    def _context(self, sender: int, receiver: int) -> bytes:
+    def _seal_info(self, sender: int, receiver: int) -> bytes:
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
         return b"hubbub contribution v1" + self._study + self._session + place
 

@@ -18,7 +18,6 @@ from hubbub.protocol.primitives import KEY_BYTES
 
 CONTRIBUTION_BYTES = 32
 CHECK_BYTES = 32
-SHARE_SEAL_BYTES = 16  # what AES-GCM adds to a full share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,6 @@ therefore keep the digest of what they took wherever a second frame could come.
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
@@ -37,14 +36,16 @@ from threading import Lock
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.message_sizes import (
+    DIGEST_BYTES,
+    HEADER,
+    HEADER_BYTES,
+    OVERHEAD,
+    SIGNATURE_BYTES,
+)
 
 VERSION = 2
 EVERYBODY = 0xFFFFFFFF
-HEADER = struct.Struct("<BB32s16sIIIIQ")
-HEADER_BYTES = HEADER.size
-SIGNATURE_BYTES = 64
-DIGEST_BYTES = 32  # of SHA-256
-OVERHEAD = HEADER_BYTES + SIGNATURE_BYTES
 SIGNED_FIRST = b"hubbub frame v1"
 _RECEIVER = slice(62, 66)
 _SENDER = slice(58, 62)

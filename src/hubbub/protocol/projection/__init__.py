@@ -8,11 +8,11 @@ public ones of its matrices.
 
 Theory of operation. The float vector is first put on a grid so fine that the rounding costs
 nothing worth speaking of (`Projection.allowance`); the product with P is then a sum of integers
-below 2^53, which float64 adds without any error. So the order of the additions, the number of
-threads and the linear-algebra library cannot change a single bit, and the entries of P come from
+below 2^53, which float64 adds without any error. So the order of the additions and the
+linear-algebra library cannot change a single bit, and the entries of P come from
 AES and operations that IEEE 754 rounds in one way only. Every party that makes P makes the same.
 """
 
-from hubbub.protocol.projection.exact_grid import Array, Integers, quantum, to_grid
-from hubbub.protocol.projection.matrix import KINDS, SEED_BYTES, Draw, Effort, Projection
-from hubbub.protocol.projection.product import Lift, lift, project
+from hubbub import on_first_use
+
+__getattr__ = on_first_use(__name__)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.protocol.projection import exact_grid, matrix
+from hubbub.protocol.projection import exact_grid
 
 ENTRY_BITS = 20
 # Rows of one tile of the stream: one chunk of keystream is one pair of columns of a tile.
@@ -39,39 +39,24 @@ _COS = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0]
 class Gaussian:
     """The reference kind."""
 
-    def project(
-        self, whole: exact_grid.Array, dimension: int, key: bytes, effort: matrix.Effort
-    ) -> exact_grid.Array:
+    def project(self, whole: exact_grid.Array, dimension: int, key: bytes) -> exact_grid.Array:
         """The k sums of d whole numbers times Gaussian entries."""
-        tiles = _tiles(whole.size)
+        totals = np.zeros((dimension, exact_grid.LIMBS), dtype=np.int64)
+        for tile, rows in enumerate(_tiles(whole.size)):
+            parts = exact_grid.limbs(whole[rows].astype(np.int64))
+            for columns, entries in _entries(key, tile, len(parts), dimension):
+                totals[columns] += (entries @ parts).astype(np.int64)
+        return exact_grid.joined(totals) / _UNIT
 
-        def share(worker: int) -> exact_grid.Integers:
-            totals = np.zeros((dimension, exact_grid.LIMBS), dtype=np.int64)
-            for tile in range(worker, len(tiles), effort.workers):
-                parts = exact_grid.limbs(whole[tiles[tile]].astype(np.int64))
-                for columns, entries in _entries(key, tile, len(parts), dimension):
-                    totals[columns] += (entries @ parts).astype(np.int64)
-            return totals
-
-        shares = effort.each(share, range(effort.workers))
-        return exact_grid.joined(np.sum(shares, axis=0)) / _UNIT
-
-    def lift(
-        self, integers: exact_grid.Integers, parameters: int, key: bytes, effort: matrix.Effort
-    ) -> exact_grid.Array:
+    def lift(self, integers: exact_grid.Integers, parameters: int, key: bytes) -> exact_grid.Array:
         """The d sums of k integers times Gaussian entries."""
-        tiles = _tiles(parameters)
-        parts = exact_grid.limbs(integers)
-        out = np.empty(parameters)
-
-        def one(tile: int) -> None:
-            lifted = out[tiles[tile]]
+        parts, out = exact_grid.limbs(integers), np.empty(parameters)
+        for tile, rows in enumerate(_tiles(parameters)):
+            lifted = out[rows]
             totals = np.zeros((lifted.size, exact_grid.LIMBS), dtype=np.int64)
             for columns, entries in _entries(key, tile, lifted.size, integers.size):
                 totals += (entries.T @ parts[columns]).astype(np.int64)
             np.divide(exact_grid.joined(totals), _UNIT, out=lifted)
-
-        effort.each(one, range(len(tiles)))
         return out
 
 

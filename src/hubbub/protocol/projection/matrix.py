@@ -6,22 +6,16 @@ This file decides sizes, the grid and the key of a matrix; it makes no entry of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import isfinite, sqrt
-from typing import TypeVar
 
 from hubbub.errors import StudyError
 from hubbub.protocol.primitives import KEY_BYTES
 from hubbub.protocol.projection.exact_grid import MOST_SUM, quantum
 
-Part = TypeVar("Part")
-
 KINDS = ("gaussian", "sign")
 SEED_BYTES = 32
 MOST_PARAMETERS = 1 << 24
-LEAST_MEMORY = 8 << 20
 # Of the quarter of its margin, 2^-8, that the plan leaves to the projection (P8 (8)).
 _MOST_ROUNDING = 2.0**-11
 _MOST_RESULTS = 2.0**-17
@@ -134,34 +128,6 @@ class Draw:
         whole.update(b"".join(number.to_bytes(4, "little") for number in numbers))
         whole.update(self.seed + self.model)
         return whole.digest()[:KEY_BYTES]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    """What may be spent on a product; it changes no bit of the result.
-
-    Args:
-        workers: threads.
-        memory: bytes that a product may use beside one copy of its argument and its result, at
-            least 8 MiB for each worker.
-
-    Raises:
-        StudyError: no worker, or too little memory for them.
-    """
-
-    workers: int = 1
-    memory: int = 64 << 20
-
-    def __post_init__(self) -> None:
-        _whole("workers", self.workers, 1, 1 << 10)
-        _whole("memory", self.memory, LEAST_MEMORY * self.workers, 1 << 50)
-
-    def each(self, work: Callable[[int], Part], items: Sequence[int]) -> list[Part]:
-        """`work` done for every item, the results in the order of the items."""
-        if self.workers == 1:
-            return [work(item) for item in items]
-        with ThreadPoolExecutor(self.workers) as pool:
-            return list(pool.map(work, items))
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:

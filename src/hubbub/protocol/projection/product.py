@@ -14,19 +14,16 @@ from hubbub.protocol.projection import exact_grid, gaussian_matrix, matrix, sign
 # From a projected sum and its draw to the whole sum.
 Lift = Callable[[exact_grid.Array, matrix.Draw], exact_grid.Array]
 
-_DEFAULT = matrix.Effort()
-
 
 def project(
     vector: NDArray[np.floating],
     projection: matrix.Projection,
     draw: matrix.Draw,
-    effort: matrix.Effort = _DEFAULT,
 ) -> exact_grid.Array:
     """The k numbers P^T x of a clipped sum x.
 
     Guarantees:
-        1. Bit-identical on every machine and for every `effort`.
+        1. Bit-identical on every machine.
         2. Linear and exact, up to one rounding of each result, on vectors that lie on the grid.
         3. Others are first rounded to the grid, which lengthens a record's part in the sum by no
            more than `projection.allowance`.
@@ -52,7 +49,7 @@ def project(
     """
     _expect(vector, projection.parameters)
     whole = exact_grid.rounded(vector, projection.quantum)
-    sums = _engine(projection).project(whole, projection.dimension, draw.key(projection), effort)
+    sums = _engine(projection).project(whole, projection.dimension, draw.key(projection))
     return sums * (projection.quantum / sqrt(projection.dimension))
 
 
@@ -60,11 +57,10 @@ def lift(
     projected: NDArray[np.floating],
     projection: matrix.Projection,
     draw: matrix.Draw,
-    effort: matrix.Effort = _DEFAULT,
 ) -> exact_grid.Array:
     """The d numbers P y: an unbiased estimate of the sum whose noisy projection is y.
 
-    Guarantees: bit-identical on every machine and for every `effort`; within 2^-45 of the exact
+    Guarantees: bit-identical on every machine; within 2^-45 of the exact
     product, relative to the largest |y| times sqrt(k).
 
     Args:
@@ -84,7 +80,7 @@ def lift(
         return np.zeros(projection.parameters)
     step = exact_grid.quantum(largest, projection.dimension) if np.isfinite(largest) else 1.0
     integers = exact_grid.to_grid(projected, step)
-    out = _engine(projection).lift(integers, projection.parameters, draw.key(projection), effort)
+    out = _engine(projection).lift(integers, projection.parameters, draw.key(projection))
     out *= step / sqrt(projection.dimension)
     return out
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.protocol.projection import exact_grid, matrix
+from hubbub.protocol.projection import exact_grid
 
 COLUMNS = 20
 _WORD_BITS = 16
@@ -32,6 +32,7 @@ _STRIP = 32
 _ROWS = CHUNK_BYTES // 2
 # Rows that are added into the bins, or looked up in one table while it is in the cache, at a time.
 _SPAN = 4 * _ROWS
+_TABLES = 64  # of half a megabyte, that are made together
 _GROUP = 1 << 64  # AES blocks between the streams of two groups of columns
 
 
@@ -67,56 +68,43 @@ _LOW = _characters(0).reshape(COLUMNS, -1, _STRIP).swapaxes(0, 1)  # (8, 20, 32)
 class Signs:
     """The fast kind."""
 
-    def project(
-        self, whole: exact_grid.Array, dimension: int, key: bytes, effort: matrix.Effort
-    ) -> exact_grid.Array:
+    def project(self, whole: exact_grid.Array, dimension: int, key: bytes) -> exact_grid.Array:
         """The k signed sums of d whole numbers."""
         from scipy.sparse import csc_array  # which takes long to import
 
-        span = min(_SPAN, whole.size)
+        span, groups = min(_SPAN, whole.size), _groups(dimension)
         starts, ones = np.arange(span + 1, dtype=np.int32), np.ones(span)
-
-        def one(task: int) -> exact_grid.Array:
-            group, first = task % groups, task // groups * span
+        sums = np.zeros((groups, COLUMNS))
+        for first in range(0, whole.size, span):
             part = whole[first : first + span]
-            places = np.empty(part.size, dtype=np.int32)
-            for rows, words in _words(key, group, first, first + part.size):
-                places[rows.start - first : rows.stop - first] = words
-            # Each bin is the sum of the numbers whose word it is. A product with a sparse matrix
-            # says so at the speed of `np.add.at`, and lets other threads run meanwhile.
-            picks = (ones[: part.size], places, starts[: part.size + 1])
-            bins = csc_array(picks, shape=(_WORDS, part.size)) @ part
-            strips = bins.reshape(_HALF, -1, _STRIP).swapaxes(0, 1)
-            return np.asarray(((_HIGH @ strips) * _LOW).sum(axis=(0, 2)))
+            for group in range(groups):
+                places = np.empty(part.size, dtype=np.int32)
+                for rows, words in _words(key, group, first, first + part.size):
+                    places[rows.start - first : rows.stop - first] = words
+                # Each bin is the sum of the numbers whose word it is. A product with a sparse
+                # matrix says so at the speed of `np.add.at`, and lets other threads run meanwhile.
+                picks = (ones[: part.size], places, starts[: part.size + 1])
+                bins = csc_array(picks, shape=(_WORDS, part.size)) @ part
+                strips = bins.reshape(_HALF, -1, _STRIP).swapaxes(0, 1)
+                sums[group] += ((_HIGH @ strips) * _LOW).sum(axis=(0, 2))
+        return sums.reshape(-1)[:dimension]
 
-        groups = _groups(dimension)
-        sums = effort.each(one, range(groups * -(-whole.size // span)))
-        return np.asarray(sum(np.reshape(sums, (-1, groups * COLUMNS))))[:dimension]
-
-    def lift(
-        self, integers: exact_grid.Integers, parameters: int, key: bytes, effort: matrix.Effort
-    ) -> exact_grid.Array:
+    def lift(self, integers: exact_grid.Integers, parameters: int, key: bytes) -> exact_grid.Array:
         """The d signed sums of k integers."""
-        groups = _groups(integers.size)
+        groups, out = _groups(integers.size), np.zeros(parameters)
         padded = np.zeros((groups, COLUMNS))
         padded.ravel()[: integers.size] = integers
-        out = np.zeros(parameters)
-        at_once = max(1, (effort.memory // 2) // (8 * _WORDS))
-        for first in range(0, groups, at_once):
-            tables = [_table(y) for y in padded[first : first + at_once]]
-
-            def one(
-                start: int, first: int = first, tables: list[exact_grid.Array] = tables
-            ) -> None:
-                indices, looked_up = np.empty(_ROWS, dtype=np.intp), np.empty(_ROWS)
+        indices, looked_up = np.empty(_ROWS, dtype=np.intp), np.empty(_ROWS)
+        for first in range(0, groups, _TABLES):
+            tables = [_table(y) for y in padded[first : first + _TABLES]]
+            for start in range(0, parameters, _SPAN):
+                stop = min(start + _SPAN, parameters)
                 for group, table in enumerate(tables, first):
-                    for rows, words in _words(key, group, start, min(start + _SPAN, parameters)):
+                    for rows, words in _words(key, group, start, stop):
                         places, part = indices[: words.size], looked_up[: words.size]
                         places[:] = words
                         table.take(places, out=part, mode="clip")
                         out[rows] += part
-
-            effort.each(one, range(0, parameters, _SPAN))
         return out
 
 

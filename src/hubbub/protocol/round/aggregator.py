@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import SeedCheck
 from hubbub.protocol.primitives import EVERYBODY, Frame, Keys, Roster, Tag, doubled_by, parse, ring
-from hubbub.protocol.round import additive_shares, round_parameters
+from hubbub.protocol.round import additive_shares, attempt_order, round_parameters
 
 
 class Aggregator:
@@ -44,7 +44,7 @@ class Aggregator:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._study, self._session = study, session
-        self._turn, self._row = round_parameters.Turn(), 0
+        self._turn, self._row = attempt_order.Turn(), 0
         self._active: frozenset[int] = frozenset()
         self._model = b""  # the digest of the MODEL that is to be answered
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
@@ -229,7 +229,7 @@ class Aggregator:
         """
         if not self._active:
             raise ProtocolError("expected an open attempt, got none; begin one first")
-        if self._terms.joint and self._seed is None:
+        if self._terms.needs_joint_seed and self._seed is None:
             raise ProtocolError(
                 "expected the links of the active silos, got none; learn them first"
             )

@@ -13,7 +13,7 @@ from collections.abc import Set
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import MaskStream, Session
 from hubbub.protocol.primitives import Frame, Keys, Roster, Tag, parse, ring
-from hubbub.protocol.round import additive_shares, round_parameters
+from hubbub.protocol.round import additive_shares, attempt_order, round_parameters
 
 
 class ComputeNode:
@@ -30,8 +30,8 @@ class ComputeNode:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn = round_parameters.Turn()
-        self._attendance = round_parameters.Attendance(terms)
+        self._turn = attempt_order.Turn()
+        self._attendance = attempt_order.Attendance(terms)
         self._collection = additive_shares.Collection(session, terms.dimension, terms.word_bits)
 
     def keep(self, share: bytes) -> None:

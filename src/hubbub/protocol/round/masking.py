@@ -20,7 +20,7 @@ from hubbub.protocol.primitives import (
     parse,
     ring,
 )
-from hubbub.protocol.round import additive_shares, round_parameters
+from hubbub.protocol.round import additive_shares, attempt_order, round_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,8 @@ class Masking:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn, self._row = round_parameters.Turn(), 0
-        self._attendance = round_parameters.Attendance(terms)
+        self._turn, self._row = attempt_order.Turn(), 0
+        self._attendance = attempt_order.Attendance(terms)
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}
@@ -92,7 +92,7 @@ class Masking:
         active, parameters = self._terms.read_model(frame, sender)
         if self._session.index not in active:
             raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
-        if self._terms.joint and frame.attempt >= self._terms.attempts:
+        if self._terms.needs_joint_seed and frame.attempt >= self._terms.attempts:
             raise ProtocolError(
                 f"expected at most {self._terms.attempts} attempts at a round, got attempt "
                 f"{frame.attempt}: nobody has committed to a link for it",

@@ -9,11 +9,11 @@ is convicted by its own two signatures. This file knows no tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
-from hubbub.errors import ProtocolError
+from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
     EVERYBODY,
     SIGNATURE_BYTES,
@@ -21,9 +21,9 @@ from hubbub.protocol.primitives import (
     Keys,
     Roster,
     Tag,
-    doubled_by,
     parse,
 )
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 
 _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.
@@ -57,6 +57,17 @@ class ListContext:
     session: bytes
     number: int
 
+    def __post_init__(self) -> None:
+        if (len(self.study), len(self.session)) != (32, 16) or not 0 <= self.number < 1 << 32:
+            raise StudyError(
+                "expected a study id of 32 bytes, a session of 16 and a number from 0 to 2^32 - 1, "
+                f"got {len(self.study)}, {len(self.session)} and {self.number}"
+            )
+
+    def parse(self, data: bytes) -> Frame:
+        """A verified frame of the list's session."""
+        return parse(data, self.roster, study=self.study, session=self.session)
+
     def frame(self, keys: Keys, sender: int, tag: Tag, step: int, payload: bytes) -> bytes:
         """A signed frame to everybody."""
         return Frame(
@@ -77,49 +88,29 @@ class ListContext:
         Raises:
             ProtocolError: naming who sent another length, sent two or sent none; or the relay.
         """
-        posts, taken = dict[int, Post](), dict[int, bytes]()
+        misplaced, posts = partial(self._misplaced, tag, step, sizes), dict[int, Post]()
+        awaited = ExpectedFrames(
+            tag, sizes, self.roster, self.study, self.session, misplaced, sizes
+        )
         for data in frames:
-            frame = self._expected(data, tag, step, sizes)
-            name = self.roster.name(frame.sender)
-            if frame.sender in taken:
-                raise ProtocolError(
-                    f"expected one {tag.name} of {name}, got a second",
-                    culprit=doubled_by(frame, taken[frame.sender], name),
-                )
-            if len(frame.payload) != sizes[frame.sender]:
-                raise ProtocolError(
-                    f"expected a {tag.name} of {sizes[frame.sender]} bytes, "
-                    f"got {len(frame.payload)}",
-                    culprit=name,
-                )
-            taken[frame.sender] = frame.digest
+            frame = awaited.take(data)
             statement = frame.signed + data[-SIGNATURE_BYTES:]
             posts[frame.sender] = Post(
                 sender=frame.sender, payload=frame.payload, statement=statement
             )
-        if missing := set(sizes).difference(taken):
-            raise ProtocolError(
-                f"expected a {tag.name} for step {step} of list {self.number}, got none; it has "
-                "not answered",
-                culprit=self.roster.name(min(missing)),
-            )
+        awaited.check_whole(f" for step {step} of list {self.number}")
         return dict(sorted(posts.items()))
 
-    def _expected(self, data: bytes, tag: Tag, step: int, senders: Iterable[int]) -> Frame:
-        """A frame that belongs here; a true one that does not was carried here by the relay."""
-        frame = parse(data, self.roster, study=self.study, session=self.session)
+    def _misplaced(self, tag: Tag, step: int, senders: Container[int], frame: Frame) -> str:
+        """What is wrong with a frame that does not belong here; empty if nothing."""
         if frame.tag is not tag or (frame.round, frame.attempt) != (self.number, step):
-            raise ProtocolError(
+            return (
                 f"expected a {tag.name} for step {step} of list {self.number}, got a "
-                f"{frame.tag.name} for {frame.attempt} of {frame.round}: a replay",
-                culprit="relay",
+                f"{frame.tag.name} for {frame.attempt} of {frame.round}: a replay"
             )
         if frame.receiver != EVERYBODY or frame.sender not in senders:
-            raise ProtocolError(
-                f"expected no {tag.name} of {self.roster.name(frame.sender)} here, got one",
-                culprit="relay",
-            )
-        return frame
+            return f"expected no {tag.name} of {self.roster.name(frame.sender)} here, got one"
+        return ""
 
     def complaint(self, data: bytes) -> Frame:
         """A silo's demand to open this list, with statements of what it was shown last.
@@ -127,7 +118,7 @@ class ListContext:
         Raises:
             ProtocolError: it is no such thing; the relay brought it.
         """
-        frame = parse(data, self.roster, study=self.study, session=self.session)
+        frame = self.parse(data)
         if (
             frame.tag is not Tag.MIX_COMPLAINT
             or frame.round != self.number

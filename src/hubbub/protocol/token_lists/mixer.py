@@ -28,8 +28,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.primitives import Keys, Roster, SecureSource, Tag
-from hubbub.protocol.token_lists import list_context, onion_layers, publications, token_list
+from hubbub.protocol.primitives import Keys, SecureSource, Tag
+from hubbub.protocol.token_lists import onion_layers, publications, token_list
+from hubbub.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
 from hubbub.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names
 
 MOST_RECORDS = 1 << 31
@@ -40,12 +41,9 @@ class Mixer:
 
     Args:
         keys: the silo's own.
-        roster: everybody; its silos mix in their order.
         index: the silo's place in the roster.
+        list_context: which list; a second try needs a new one.
         counts: how many records each silo has, in the order of the roster; public.
-        study: the study id.
-        session: 16 bytes chosen for this session.
-        number: of the list in the session; a second try needs a new one.
         source: where the tokens come from.
     """
 
@@ -53,47 +51,35 @@ class Mixer:
         self,
         *,
         keys: Keys,
-        roster: Roster,
         index: int,
+        list_context: ListContext,
         counts: Sequence[int],
-        study: bytes,
-        session: bytes,
-        number: int = 0,
         source: SecureSource | None = None,
     ) -> None:
-        whole = sum(counts)
+        whole, roster = sum(counts), list_context.roster
         if len(counts) != len(roster.silos) or min(counts) < 0 or not 0 < whole < MOST_RECORDS:
             raise StudyError(
                 f"expected a number of records for each of {len(roster.silos)} silos, together "
                 f"from 1 to {MOST_RECORDS - 1}, got {len(counts)} numbers, together {whole}"
             )
-        if len(study) != 32 or len(session) != 16 or not 0 <= number < 1 << 32:
-            raise StudyError(
-                "expected a study id of 32 bytes, a session of 16 and a number from 0 to 2^32 - 1, "
-                f"got {len(study)}, {len(session)} and {number}"
-            )
-        self._list_context = list_context.ListContext(
-            roster=roster, study=study, session=session, number=number
-        )
         self._keys, self._roster, self._index = keys, roster, index
+        self._list_context = list_context
         self._counts = dict(zip(roster.silos, map(int, counts), strict=True))
         self._rules = publications.Publications(self._list_context, self._counts)
         self._source = source or SecureSource()
         self._private = onion_layers.fresh_private()
         self._publics: dict[int, bytes] = {}
-        self._key_posts: dict[int, list_context.Post] = {}
+        self._key_posts: dict[int, Post] = {}
         self._places: list[bytes] = []
         self._own: list[Names] = []  # by list: the names of this silo's forms, by record
         self._forms = b""  # this silo's, in list 0, by record
-        self._commits: dict[int, list_context.Post] = {}
+        self._commits: dict[int, Post] = {}
         self._committed: dict[int, bytes] = {}  # what all hide behind their commits
         self._step = 0
-        self._seen: dict[int, list_context.Post] = {}
+        self._seen: dict[int, Post] = {}
         self._seen_step = 0  # in which these were published
         self._took_input = False  # whether list 0 was as it should be
-        self._shown: dict[
-            int, list_context.Payload
-        ] = {}  # the names in this step, by who published them
+        self._shown: dict[int, Payload] = {}  # the names in this step, by who published them
         self._names: Names = onion_layers.names_in(b"")
         self._next = "key"
         self._finished = False
@@ -129,7 +115,7 @@ class Mixer:
         )
         self._forms = forms.tobytes()
         self._next = "submit"
-        return self._frame(Tag.MIX_COMMIT, self._hidden() + list_context.repeated(self._key_posts))
+        return self._frame(Tag.MIX_COMMIT, self._hidden() + repeated(self._key_posts))
 
     def submit(self, commits: Sequence[bytes]) -> token_list.Publication:
         """Phase 3, after all committed and saw the same keys: show the wrapped tokens.
@@ -144,9 +130,7 @@ class Mixer:
         self._check_own(self._committed[self._index] == self._hidden())
         self._next = "look"
         size = onion_layers.form_bytes(len(self._counts))
-        return self._publication(
-            self._own[0], self._forms, size, repeats=list_context.repeated(self._commits)
-        )
+        return self._publication(self._own[0], self._forms, size, repeats=repeated(self._commits))
 
     def look(self, names: Sequence[bytes]) -> bytes:
         """Check what was published in this step; the MIX_SEEN frame, which repeats it.
@@ -175,7 +159,7 @@ class Mixer:
                 culprit=self._roster.name(self._step),
             )
         self._next = "agree"
-        return self._frame(Tag.MIX_SEEN, list_context.repeated(self._seen), self._step)
+        return self._frame(Tag.MIX_SEEN, repeated(self._seen), self._step)
 
     def agree(self, seen: Sequence[bytes]) -> None:
         """Close the step, once all saw the same.
@@ -245,7 +229,7 @@ class Mixer:
         """
         self._refuse_after_end()
         self._next = "nothing"
-        return self._frame(Tag.MIX_COMPLAINT, list_context.repeated(self._seen), self._seen_step)
+        return self._frame(Tag.MIX_COMPLAINT, repeated(self._seen), self._seen_step)
 
     def give_up(self, complaint: bytes) -> bytes:
         """After a complaint: the MIX_OPENED frame with this silo's key; the list is never used.

@@ -19,9 +19,9 @@ from hubbub.protocol.token_lists import onion_layers, pool_worker
 
 Watch = Callable[[int], None]
 _Process = subprocess.Popen[bytes]
-# Below so many HPKE operations, a quarter of a second, no process is worth its start; unless told
-# how many to start, not below some seconds: the first thing that each does is to import.
-_WORTH_PROCESSES, _WORTH_ALL_CORES = 3000, 40_000
+# Below so many HPKE operations, some seconds, no process is worth its start: the first thing that
+# each does is to import.
+_WORTH_PROCESSES = 40_000
 
 
 def cores() -> int:
@@ -30,19 +30,15 @@ def cores() -> int:
 
 
 @contextmanager
-def process_pool(
-    operations: int, workers: int | None = None, watch: Watch = lambda _: None
-) -> Iterator[onion_layers.Executor]:
+def process_pool(operations: int, watch: Watch = lambda _: None) -> Iterator[onion_layers.Executor]:
     """An `Executor` for as long as the block lasts.
 
     Args:
         operations: how many HPKE operations there will be; for few, no process is started.
-        workers: how many processes; None: one for each core, if there is enough to do.
         watch: is told after each job how many operations it was.
     """
-    if workers is None:
-        workers = cores() if operations >= _WORTH_ALL_CORES else 1
-    if workers <= 1 or operations < _WORTH_PROCESSES:
+    workers = cores() if operations >= _WORTH_PROCESSES else 1
+    if workers == 1:
         yield _watched(onion_layers.in_this_thread, watch)
         return
     processes = [_started() for _ in range(workers)]

@@ -47,6 +47,26 @@ class Evidence:
     names: Sequence[Sequence[bytes]]
     forms: Mapping[int, Sequence[bytes]]
 
+    @property
+    def rules(self) -> publications.Publications:
+        """What everybody can check of it."""
+        silos = self.list_context.roster.silos
+        counts = dict(zip(silos, self.counts, strict=True))
+        return publications.Publications(self.list_context, counts)
+
+    def payloads(
+        self, frames: Sequence[bytes], tag: Tag, sizes: Mapping[int, int], step: int = 0
+    ) -> dict[int, bytes]:
+        """What frames of one kind hold, by sender."""
+        posts = self.list_context.one_each(frames, tag, step, sizes)
+        return {index: bytes(post.payload) for index, post in posts.items()}
+
+    def blamed(self, reason: str, *silos: int) -> Verdict:
+        """A verdict about some silos."""
+        return Verdict(
+            culprit=token_list.joined(self.list_context.roster, set(silos)), reason=reason
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class _List:
@@ -55,6 +75,9 @@ class _List:
     names: onion_layers.Names
     forms: bytes
     owners: NDArray[np.intp]
+
+
+_MISNAMED = "its forms are not those that it named"
 
 
 def verdict(
@@ -81,19 +104,14 @@ def verdict(
             complainer another list than there is here.
     """
     list_context = evidence.list_context
-    silos, roster = list_context.roster.silos, list_context.roster
+    silos, sizes = list_context.roster.silos, evidence.rules.key_bytes
     complained = list_context.complaint(complaint)
     _compared(evidence, complained)
-    complainer = complained.sender
-    publics = _payloads(
-        list_context, evidence.keys, Tag.MIX_KEY, dict.fromkeys(silos, onion_layers.KEY_BYTES)
-    )
-    privates = _payloads(
-        list_context, opened, Tag.MIX_OPENED, dict.fromkeys(silos, onion_layers.KEY_BYTES)
-    )
+    publics = evidence.payloads(evidence.keys, Tag.MIX_KEY, sizes)
+    privates = evidence.payloads(opened, Tag.MIX_OPENED, sizes)
     for index in silos:
         if onion_layers.public_of(privates[index]) != publics[index]:
-            return Verdict(culprit=roster.name(index), reason="the key that it shows is not its")
+            return evidence.blamed("the key that it shows is not its", index)
     places = token_list.list_places(list_context, evidence.counts, list(publics.values()))
     found = _input(evidence, places[0])
     for layer in silos:
@@ -104,9 +122,7 @@ def verdict(
         found = _peeled(evidence, found, layer, privates[layer], places[layer], executor)
     if isinstance(found, Verdict):
         return found
-    return Verdict(
-        culprit=roster.name(complainer), reason="it complained about a list that is as it should be"
-    )
+    return evidence.blamed("it complained about a list that is as it should be", complained.sender)
 
 
 def _compared(evidence: Evidence, complaint: Frame) -> None:
@@ -117,46 +133,25 @@ def _compared(evidence: Evidence, complaint: Frame) -> None:
             f"expected list {step}, which the complaint is about, got lists before it alone",
             culprit="relay",
         )
-    sizes = _rules(evidence).names_bytes(step)
+    sizes = evidence.rules.names_bytes(step)
     posts = list_context.one_each(evidence.names[step], Tag.MIX_NAMES, step, sizes)
     list_context.compare(posts, complaint.payload, complaint.sender)
 
 
-def _rules(evidence: Evidence) -> publications.Publications:
-    silos = evidence.list_context.roster.silos
-    return publications.Publications(
-        evidence.list_context, dict(zip(silos, evidence.counts, strict=True))
-    )
-
-
-def _payloads(
-    list_context: ListContext,
-    frames: Sequence[bytes],
-    tag: Tag,
-    sizes: Mapping[int, int],
-    step: int = 0,
-) -> dict[int, bytes]:
-    posts = list_context.one_each(frames, tag, step, sizes)
-    return {index: bytes(post.payload) for index, post in posts.items()}
-
-
 def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
     """List 0, or whose forms are not those that it named, or are there twice."""
-    list_context, silos = evidence.list_context, evidence.list_context.roster.silos
-    rules = _rules(evidence)
+    silos, rules = evidence.list_context.roster.silos, evidence.rules
     size = onion_layers.form_bytes(len(silos))
-    shown = _payloads(list_context, evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
+    shown = evidence.payloads(evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
     names = {index: parted(payload, len(silos))[0] for index, payload in shown.items()}
-    forms = _payloads(list_context, evidence.forms[0], Tag.MIX_FORMS, rules.forms_bytes(0))
+    forms = evidence.payloads(evidence.forms[0], Tag.MIX_FORMS, rules.forms_bytes(0))
     for index in silos:
         if onion_layers.named(place, forms[index], size) != names[index]:
-            return _misnamed(list_context, index)
+            return evidence.blamed(_MISNAMED, index)
     owners = np.repeat(list(silos), list(evidence.counts))
     whole = onion_layers.names_in(b"".join(names.values()))
     if alike := token_list.doubled(whole, owners):
-        return Verdict(
-            culprit=token_list.joined(list_context.roster, alike), reason="its form is there twice"
-        )
+        return evidence.blamed("its form is there twice", *alike)
     return _List(names=whole, forms=b"".join(forms.values()), owners=owners)
 
 
@@ -169,57 +164,30 @@ def _peeled(
     executor: onion_layers.Executor,
 ) -> _List | Verdict:
     """The list that a mixer's key makes of the one before, held against what it published."""
-    list_context = evidence.list_context
-    size = onion_layers.form_bytes(len(list_context.roster.silos) - layer + 1)
+    size = onion_layers.form_bytes(len(evidence.counts) - layer + 1)
     done = onion_layers.peeled(private, place, before.forms, size, executor)
     if done.bad:
         owner = int(before.owners[done.bad[0]])
-        return Verdict(
-            culprit=list_context.roster.name(owner),
-            reason=f"its token does not open at layer {layer}",
-        )
+        return evidence.blamed(f"its token does not open at layer {layer}", owner)
     names = onion_layers.names_in(done.names)
     if alike := token_list.doubled(names, before.owners):
-        return Verdict(
-            culprit=token_list.joined(list_context.roster, alike),
-            reason=f"its tokens are alike inside layer {layer}",
-        )
+        return evidence.blamed(f"its tokens are alike inside layer {layer}", *alike)
     order = np.argsort(names)
-    inner = size - onion_layers.LAYER_BYTES
-    right = _List(
-        names=names[order],
-        forms=onion_layers.forms_in(done.forms, inner)[order].tobytes(),
-        owners=before.owners[order],
-    )
-    return _differs(evidence, right, layer, inner) or right
+    forms = onion_layers.forms_in(done.forms, size - onion_layers.LAYER_BYTES)
+    right = _List(names=names[order], forms=forms[order].tobytes(), owners=before.owners[order])
+    return _differs(evidence, right, layer) or right
 
 
-def _differs(evidence: Evidence, right: _List, layer: int, size: int) -> Verdict | None:
+def _differs(evidence: Evidence, right: _List, layer: int) -> Verdict | None:
     """The mixer's guilt, if it published anything but this list."""
     if layer >= len(evidence.names):
         return None
-    list_context, count = evidence.list_context, sum(evidence.counts)
-    names = _payloads(
-        list_context,
-        evidence.names[layer],
-        Tag.MIX_NAMES,
-        {layer: onion_layers.NAME_BYTES * count},
-        layer,
-    )
+    sizes = evidence.rules.names_bytes(layer)
+    names = evidence.payloads(evidence.names[layer], Tag.MIX_NAMES, sizes, layer)
     if names[layer] != right.names.tobytes():
-        return Verdict(
-            culprit=list_context.roster.name(layer),
-            reason="its list is not what its key makes of the one before",
-        )
+        return evidence.blamed("its list is not what its key makes of the one before", layer)
     if layer not in evidence.forms:
         return None
-    forms = _payloads(
-        list_context, evidence.forms[layer], Tag.MIX_FORMS, {layer: size * count}, layer
-    )
-    return _misnamed(list_context, layer) if forms[layer] != right.forms else None
-
-
-def _misnamed(list_context: ListContext, index: int) -> Verdict:
-    return Verdict(
-        culprit=list_context.roster.name(index), reason="its forms are not those that it named"
-    )
+    sizes = evidence.rules.forms_bytes(layer)
+    forms = evidence.payloads(evidence.forms[layer], Tag.MIX_FORMS, sizes, layer)
+    return evidence.blamed(_MISNAMED, layer) if forms[layer] != right.forms else None

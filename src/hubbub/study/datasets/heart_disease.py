@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 
@@ -218,5 +218,4 @@ def _hospitals() -> list[str]:
 
 @cache
 def _cells() -> dict[str, list[str]]:
-    with resources.as_file(resources.files("hubbub.study.datasets") / "heart.csv") as path:
-        return read_cells(path)
+    return read_cells(Path(__file__).with_name("heart.csv"))

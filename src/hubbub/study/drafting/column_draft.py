@@ -95,12 +95,7 @@ def _is_alone(number: int, spelled: Sequence[set[str]]) -> bool:
 
 
 def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
-    """Whether a column tells rows apart, as a patient's number does.
-
-    Args:
-        name: of the column.
-        files: its cells in each of the files.
-    """
+    """Whether a column, by its cells in each file, tells rows apart, as a patient's number does."""
     named = _KEY.match(name) or _CAMEL_KEY.match(name)
     if not all(_is_distinct(cells, named is not None) for cells in files):
         return False

@@ -38,13 +38,7 @@ Law = Callable[[str], Flaw | None]
 
 
 def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
-    """All faults of the files of some silos, or of the test set for "test".
-
-    Args:
-        study: what the files are for; one whose records come from files.
-        names: of the silos.
-        folder: what the study's paths are relative to.
-    """
+    """All faults of the files of some silos, or of the test set for "test"."""
     faults: list[Fault] = []
     tables: list[RawTable] = []
     owned: list[RawTable] = []  # those of silos, where each record is somebody's
@@ -96,18 +90,17 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
     yield from _rows(table, data.patient, lambda cell: None if cell else gap)
     counts = Counter(map(canonical, table.column(data.patient)))
     if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
-        yield Fault(
-            file=table.origin,
-            column=data.patient,
-            what=f"{over} records are beyond the {data.most_per_patient} of a patient",
-            remedy="each patient's first ones are used: raise data.most_per_patient for more",
-            refused=False,
+        yield _odd(
+            table,
+            f"{over} records are beyond the {data.most_per_patient} of a patient",
+            "each patient's first ones are used: raise data.most_per_patient for more",
+            data.patient,
         )
 
 
 def _names(table: RawTable, data: Data) -> Iterator[Fault]:
     """Columns that the study names and the file has not."""
-    for name in (*_targets(data), *(column.name for column in data.columns)):
+    for name in (*data.targets, *(column.name for column in data.columns)):
         yield from _absent(table, name)
 
 
@@ -149,12 +142,11 @@ def _column(table: RawTable, column: Column) -> Iterator[Fault]:
         for cell, number in zip(cells, numbers, strict=True)
     )
     if outside:
-        yield Fault(
-            file=table.origin,
-            column=column.name,
-            what=f"{outside} of {len(numbers)} values lie outside {low:g} to {high:g}",
-            remedy="they will count as the nearer bound: widen the bounds if that is too many",
-            refused=False,
+        yield _odd(
+            table,
+            f"{outside} of {len(numbers)} values lie outside {low:g} to {high:g}",
+            "they will count as the nearer bound: widen the bounds if that is too many",
+            column.name,
         )
 
 
@@ -163,7 +155,7 @@ def _plain(table: RawTable, data: Data) -> Iterator[Fault]:
     if data.columns:
         return
     for name in table.header:
-        if name not in _targets(data):
+        if name not in data.targets:
             yield from _rows(table, name, _wrong_number)
 
 
@@ -190,6 +182,11 @@ def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[in
     return Fault(
         file=table.origin, column=name, what=what, remedy=remedy, row=rows[0], count=len(rows)
     )
+
+
+def _odd(table: RawTable, what: str, remedy: str, column: str = "") -> Fault:
+    """What a run takes, and people should see."""
+    return Fault(file=table.origin, column=column, what=what, remedy=remedy, refused=False)
 
 
 def _number_law(column: Column) -> Law:
@@ -247,12 +244,6 @@ def _gap(column: Column) -> Flaw | None:
     return Flaw("gap", said, "give it one in data.columns")
 
 
-def _targets(data: Data) -> tuple[str, ...]:
-    """The columns of the target."""
-    target = (data.target,) if data.target else ()
-    return (*target, *(data.outcome.columns if data.outcome else ()))
-
-
 def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     """Cells of the target that a run refuses, and how many lie outside its bounds."""
     outcome = data.outcome
@@ -269,12 +260,11 @@ def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     numbers = [number for cell in cells if (number := number_in(cell)) is not None]
     most = outcome.grid[-1] if outcome.grid else outcome.high
     if outside := sum(not outcome.low <= number <= most for number in numbers):
-        yield Fault(
-            file=table.origin,
-            column=data.target,
-            what=f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {most:g}",
-            remedy="they will count as the nearer end: widen it if that is too many",
-            refused=False,
+        yield _odd(
+            table,
+            f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {most:g}",
+            "they will count as the nearer end: widen it if that is too many",
+            data.target,
         )
 
 
@@ -325,21 +315,17 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     if len(table.rows) < _FEW:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
-        yield Fault(file=table.origin, what=said, remedy=remedy, refused=False)
-    used = [one.name for one in data.columns] or [
-        n for n in table.header if n not in _targets(data)
-    ]
+        yield _odd(table, said, remedy)
+    used = [one.name for one in data.columns] or [n for n in table.header if n not in data.targets]
     for name in used:
         if name in table.header and is_key(name, [table.column(name)]):
             said = "it looks like a row's key, which tells nothing about others"
-            yield Fault(
-                file=table.origin, column=name, what=said, remedy="leave it out", refused=False
-            )
+            yield _odd(table, said, "leave it out", name)
     seen = _classes(table, data)
     if len(seen) == 1:
         said = f"only one class occurs, {seen.pop()!r}"
         remedy = "check the lists of spellings; a silo may hold one class if others hold more"
-        yield Fault(file=table.origin, column=data.target, what=said, remedy=remedy, refused=False)
+        yield _odd(table, said, remedy, data.target)
 
 
 def _classes(table: RawTable, data: Data) -> set[str]:

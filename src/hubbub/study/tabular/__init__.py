@@ -10,12 +10,10 @@ from hubbub.study.tabular.outcome import (
     Outcome,
     refuse_other_targets,
 )
-from hubbub.study.tabular.records import Records
+from hubbub.study.tabular.records import MOST_PER_PATIENT, Records, UnitRows, unit_rows
 from hubbub.study.tabular.table import (
     CodedCells,
     coded_cells,
     encode_inputs,
     encode_table,
-    read_table,
 )
-from hubbub.study.tabular.unit_rows import MOST_PER_PATIENT, UnitRows, unit_rows

@@ -55,11 +55,7 @@ class Outcome:
         return (2,) if self.kind == TIME_TO_EVENT else ()
 
     def problem(self, text: str) -> str:
-        """Why a cell of the target's own column is none; empty if it is one.
-
-        Args:
-            text: the cell, as it is read.
-        """
+        """Why a cell of the target's own column is none; empty if it is one."""
         value = number_in(text)
         if value is None:
             return "something that is no number"

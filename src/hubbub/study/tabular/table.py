@@ -11,71 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, StudyError
-from hubbub.study.tabular.cells import at_row, read_cells
+from hubbub.study.tabular.cells import at_row
 from hubbub.study.tabular.column import Column, canonical, column_features, plain_feature
 from hubbub.study.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
-from hubbub.study.tabular.records import Records
-from hubbub.study.tabular.unit_rows import UnitRows, unit_rows
+from hubbub.study.tabular.records import Records, UnitRows, unit_rows
 
 TWO_CLASSES = ("0", "1")
 Codes = NDArray[np.float64]
-
-
-def read_table(
-    path: str | Path,
-    *,
-    target: str,
-    columns: Sequence[Column] = (),
-    positive: Sequence[str] = (),
-    negative: Sequence[str] = (),
-    classes: Sequence[str] = TWO_CLASSES,
-    patient: str = "",
-    outcome: Outcome | None = None,
-) -> Records:
-    """Reads the records of one silo from a `.csv` or `.parquet` file.
-
-    Guarantees:
-        1. A record's features depend on that record and the arguments alone.
-        2. No error carries the content of a cell.
-
-    Args:
-        path: the file; a CSV file is UTF-8, comma-separated, with one header line.
-        target: the column to be learned.
-        columns: what becomes features, in this order; other columns are ignored. Without any,
-            all columns but the target must be numeric and are used unscaled, in header order.
-        positive: spellings of the target that count as 1.
-        negative: beside `positive`, the spellings that count as 0; any other is refused.
-        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
-            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
-        patient: beside `columns`, the column that says whose record it is; empty: none.
-        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
-            then say nothing about; its targets are float64.
-
-    Raises:
-        DataError: the file cannot be read or does not fit the declared columns.
-        StudyError: the arguments contradict each other.
-    """
-    path = Path(path)
-    whose = [patient] if patient else []
-    named = [*_named(target, outcome), *whose, *(column.name for column in columns)]
-    return encode_table(
-        read_cells(path, named if columns else ()),
-        target=target,
-        columns=columns,
-        positive=positive,
-        negative=negative,
-        classes=classes,
-        patient=patient,
-        outcome=outcome,
-        origin=path.name,
-    )
 
 
 def encode_table(
@@ -90,11 +38,29 @@ def encode_table(
     outcome: Outcome | None = None,
     origin: str = "table",
 ) -> Records:
-    """Encodes a table that is already in memory; see `read_table` for the arguments.
+    """The records in the cells of one silo's table.
+
+    Guarantees:
+        1. A record's features depend on that record and the arguments alone.
+        2. No error carries the content of a cell.
 
     Args:
         cells: for each column the text of its cells; "" is a missing cell.
+        target: the column to be learned.
+        columns: what becomes features, in this order; other columns are ignored. Without any,
+            all columns but the target must be numeric and are used unscaled, in header order.
+        positive: spellings of the target that count as 1.
+        negative: beside `positive`, the spellings that count as 0; any other is refused.
+        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
+            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        patient: beside `columns`, the column that says whose record it is; empty: none.
+        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
+            then say nothing about; its targets are float64.
         origin: what error messages call the table.
+
+    Raises:
+        DataError: the cells do not fit the declared columns.
+        StudyError: the arguments contradict each other.
     """
     named = _named(target, outcome)
     _check_declared_once(named, columns)

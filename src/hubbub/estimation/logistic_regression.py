@@ -19,7 +19,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.covariates import Patterns
-from hubbub.estimation.effects import Effects, Regression, newton, planned, sandwich
+from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.statistic import (
     Answer,
@@ -40,7 +40,7 @@ def logistic(
     """A logistic regression: one sum where all covariates are classes, else a few Newton sums.
 
     Args:
-        outcome, on, more: the fields of `NewtonLogistic`.
+        outcome, on, more: see `_OddsRatios`.
 
     Raises:
         StudyError: an outcome or covariates that are none.
@@ -53,7 +53,16 @@ def logistic(
 
 @dataclass(frozen=True, kw_only=True)
 class _OddsRatios(Regression):
-    """What both ways have in common."""
+    """What both ways have in common; records that lack the outcome or a covariate are left out.
+
+    Args:
+        outcome: a column of two categories, of which the second is explained.
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+        weight, confidence: see `Statistic`.
+
+    Raises:
+        StudyError: an outcome or covariates that are none.
+    """
 
     outcome: Column
 
@@ -77,16 +86,7 @@ class _OddsRatios(Regression):
 
 @dataclass(frozen=True, kw_only=True)
 class Logistic(_OddsRatios, OneSum):
-    """Odds ratios between classes; records that lack the outcome or a covariate are left out.
-
-    Args:
-        outcome: a column of two categories, of which the second is explained.
-        on: the covariates, each with its classes; the first of them is compared with.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
-    """
+    """Odds ratios between classes, from one sum; all covariates have classes."""
 
     on: tuple[Levels, ...]
 
@@ -118,11 +118,11 @@ class Logistic(_OddsRatios, OneSum):
         each = max(records, 1.0) / len(self.covariates)
         counts = np.tile([0.75 * each, 0.25 * each], (len(self.covariates), 1))
         found = self._fit(counts, sigma)
-        return planned(found, sigma, "logarithm of an odds ratio")
+        return self.expected_with(found, sigma, "logarithm of an odds ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        return self.answered(self._fit(sums.reshape(-1, 2), sigma))
+        return self.answer_with(self._fit(sums.reshape(-1, 2), sigma))
 
     def _fit(self, counts: Array, sigma: float) -> Effects | None:
         """Intercept and effects from (patterns, 2) noisy counts."""
@@ -145,16 +145,7 @@ class Logistic(_OddsRatios, OneSum):
 
 @dataclass(frozen=True, kw_only=True)
 class NewtonLogistic(_OddsRatios, NewtonRegression):
-    """Odds ratios per unit and between classes; incomplete records are left out.
-
-    Args:
-        outcome: a column of two categories, of which the second is explained.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
-    """
+    """Odds ratios per unit and between classes, from a few sums."""
 
     first = 1
 

@@ -1,0 +1,52 @@
+from collections.abc import Callable
+from typing import Any
+
+from hubbub import learning as learning
+from hubbub.assurance.audit import (
+    Audit as Audit,
+    audit as audit,
+)
+from hubbub.planning import (
+    Plan as Plan,
+    plan as plan,
+)
+from hubbub.privacy import (
+    Bound as Bound,
+    Step as Step,
+    TradeOff as TradeOff,
+    attack_power as attack_power,
+    composed_epsilon as composed_epsilon,
+    delta as delta,
+    epsilon as epsilon,
+    malicious_epsilon as malicious_epsilon,
+    noise_multiplier as noise_multiplier,
+    projected_epsilon as projected_epsilon,
+    projection_bound as projection_bound,
+    trade_off as trade_off,
+)
+from hubbub.session import (
+    PrivateSum as PrivateSum,
+    private_sum as private_sum,
+    secure_sum as secure_sum,
+)
+from hubbub.study import (
+    Column as Column,
+    Records as Records,
+    Study as Study,
+)
+from hubbub.training import (
+    Result as Result,
+    TrainedModel as TrainedModel,
+    fit as fit,
+    load as load,
+    rehearse as rehearse,
+    resume as resume,
+    run as run,
+    statistics as statistics,
+)
+
+VERSION: str
+__version__: str
+__all__: list[str]
+
+def on_first_use(room: str) -> Callable[[str], Any]: ...
