@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hubbub.assurance import MachineAttester, StudyEvidence, checked_part
-from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError, UserError
+from hubbub.errors import BudgetError, HubbubError, ProtocolError
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
 from hubbub.protocol import EVERYBODY, Frame, Tag, parse
@@ -44,23 +44,14 @@ class Coordinator:
 
     Args:
         site: its own folder.
-        study: the study.
+        study: approved there; see `host.check`.
         requests: asks the parties.
 
     Raises:
-        UserError, StudyError: it is not the aggregator's folder, or the study was not approved.
         RefusedError: the study cannot be run apart.
     """
 
     def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
-        if site.role != "aggregator":
-            raise UserError(
-                f"expected the aggregator's folder, got that of a {site.role}; use join"
-            )
-        if site.study(study.id) is None:
-            raise StudyError(
-                "expected a study that was approved here, got another; hubbub approve it"
-            )
         check_apart(study)
         self.site, self.study, self.requests = site, study, requests
         made, asked = MachineAttester(site.home / COLLATERAL), study.attestation

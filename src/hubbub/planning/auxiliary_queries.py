@@ -94,7 +94,7 @@ def queries_of(study: Study, dimension: int | None = None) -> list[AuxiliaryQuer
     found = []
     if study.data.standardise is not None:
         asked = study.data.standardise
-        numbers = 1 + 2 * _features(study, dimension)
+        numbers = 1 + 2 * features_of(model_size.record_shape(study, dimension))
         # |1|^2 + |x|^2 + |x^2|^2 with every |x_j| at most 1 after division by the bound.
         alone = _alone(study, steps=1, norm=sqrt(numbers), epsilon=asked.epsilon)
         found.append(AuxiliaryQuery(purpose=STANDARDISATION, study=alone, numbers=numbers))
@@ -141,11 +141,6 @@ def _statistics(study: Study, epsilon: float) -> AuxiliaryQuery:
         numbers=layout.numbers,
         parameters=layout.start.size,
     )
-
-
-def _features(study: Study, dimension: int | None) -> int:
-    """How many features a record has."""
-    return features_of(model_size.record_shape(study, dimension))
 
 
 def features_of(shape: tuple[int, ...] | None) -> int:

@@ -222,12 +222,7 @@ def spent(
         return 0.0
     kinds = tuple(sorted(counts.items()))
     whole = reduce(Certificate.after, (one.certificate for one in sorted(sessions)), Certificate())
-    return whole.claim(lambda left: _epsilon(kinds, left, relation), delta, near=1.0)
-
-
-def _epsilon(counts: tuple[tuple[Kind, int], ...], delta: float, relation: str) -> float:
-    """Upper epsilon of kinds of steps; inf past what is certified."""
-    return _bound(counts, delta, relation)[1]
+    return whole.claim(lambda left: _bound(kinds, left, relation)[1], delta, near=1.0)
 
 
 @lru_cache(maxsize=4096)
