@@ -137,6 +137,15 @@ privacy = {epsilon = 2.0, delta = 1e-5}
     assert "--repeats between 1 and 10000" in capsys.readouterr().err
 
 
+def test_models_of_which_only_the_end_is_compared_are_evaluated_only_there(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        PreparedStudy, "evaluate", lambda setting, _: (seen.append(setting.looks), {"auc": 0.5})[1]
+    )
+    compare(heart_study(steps=4), repeats=2, modes=("trusted",))
+    assert sorted(seen) == [0] * 3 + [20] * 4
+
+
 def test_a_study_without_test_records_cannot_be_compared():
     silos = {name: (np.zeros((9, 2)), [0, 1, 0] * 3) for name in ("a", "b", "c")}
     study = hubbub.fit(silos, epsilon=2, steps=1).plan.study

@@ -64,24 +64,11 @@ def _seed(purpose: str, name: str, size: int) -> bytes:
     return hashlib.shake_256(f"{purpose} of {name}".encode()).digest(size)
 
 
-class EarlyAgreement(Agreement):
-    """A party to which all contributions come one by one, before it is asked to confirm."""
-
-    def confirm(
-        self, contributions: Sequence[bytes], digests: bytes
-    ) -> tuple[bytes, dict[int, bytes]]:
-        """Accept them, then confirm with the digests alone."""
-        for one in contributions:
-            self.accept([one])
-        return super().confirm([], digests)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)  # hashed by identity
 class World:
     """A roster, everybody's keys, and who shares masks with whom.
 
     With joint seeds (`joint`), sums are projected by signs. With a `correlation`, noise has one.
-    With `early`, contributions are accepted one by one before CONFIRM.
     """
 
     layout: Layout
@@ -89,7 +76,6 @@ class World:
     quorum: int
     joint: bool = False
     correlation: tuple[int, ...] = ()
-    early: bool = False
 
     @cached_property
     def roster(self) -> Roster:
@@ -138,11 +124,11 @@ class World:
             "index": index,
             "study": STUDY,
             "session": SESSION,
-            "neighbours": partial(self.layout.neighbours, index),
-            "confirmers": () if self.layout.nodes else self.roster.silos,
+            "neighbours_of": partial(self.layout.neighbours, index),
+            "extra_confirmers": () if self.layout.nodes else self.roster.silos,
             "source": SecureSource(),
         }
-        return (EarlyAgreement if self.early else Agreement)(**(arguments | changes))
+        return Agreement(**(arguments | changes))
 
     def aggregator(self, seeds: SeedCheck | None = None, session: bytes = SESSION) -> Aggregator:
         place = {"roster": self.roster, "study": STUDY, "session": session}

@@ -316,7 +316,7 @@ def test_silos_whose_common_nodes_all_lie_still_see_different_anchors() -> None:
     contexts = {1: seen[0], 4: seen[0], 2: seen[1], 6: seen[1], 3: seen[0], 5: seen[0]}
     confirmers = {index: list(w.roster.silos) for index in w.roster.silos}
     parties = {
-        i: w.agreement(i, context=contexts[i], confirmers=confirmers.get(i, ()))
+        i: w.agreement(i, context=contexts[i], extra_confirmers=confirmers.get(i, ()))
         for i in sorted(contexts)
     }
     sent = {i: party.contribute() for i, party in parties.items()}

@@ -29,10 +29,7 @@ from protocol.parties import (
 
 PAIRWISE = world()
 NODES = world(nodes=2)
-EARLY, EARLY_NODES = (dataclasses.replace(w, early=True) for w in (PAIRWISE, NODES))
-BOTH = pytest.mark.parametrize(
-    "w", [PAIRWISE, NODES, EARLY, EARLY_NODES], ids=["pairwise", "nodes", "early", "early-nodes"]
-)
+BOTH = pytest.mark.parametrize("w", [PAIRWISE, NODES], ids=["pairwise", "nodes"])
 VICTIM, CHEAT = 1, 2
 
 
@@ -77,15 +74,11 @@ PHASES = [
     (PAIRWISE, "confirms", "CONFIRM"),
     (PAIRWISE, "checks", "KEY_CHECK"),
     (NODES, "contributions", "CONTRIBUTION"),
-    (EARLY, "contributions", "CONTRIBUTION"),
-    (EARLY_NODES, "contributions", "CONTRIBUTION"),
     (NODES, "confirms", "CONFIRM"),
     (NODES, "checks", "KEY_CHECK"),
 ]
 EVERY_PHASE = pytest.mark.parametrize(
-    ("w", "phase", "tag"),
-    PHASES,
-    ids=[f"{p}-{bool(w.layout.nodes)}{'-early' * w.early}" for w, p, _ in PHASES],
+    ("w", "phase", "tag"), PHASES, ids=[f"{p}-{bool(w.layout.nodes)}" for w, p, _ in PHASES]
 )
 
 
@@ -221,7 +214,7 @@ def recorded(w: World) -> dict[tuple[str, int], Any]:
 def test_an_old_set_up_played_again_to_one_party_is_refused(w: World) -> None:
     """Even if the session's name was used before: what I sent this time is not in the old one."""
     tape = recorded(w)
-    says = "the digest of what I sent" if w.layout.nodes else "my own commitment back"
+    says = "my own commitment back" if w is PAIRWISE else "the digest of what I sent"
     with refused("relay", says):
         set_up(w, lambda phase, who, now: tape[phase, who] if who == VICTIM else now)
 
@@ -353,14 +346,10 @@ PHASE_ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 def out_of_turn(party: Agreement, expected: str) -> None:
-    """Every phase but the expected one is refused; contributions come between two of them."""
+    """Every phase but the expected one is refused."""
     for name in set(PHASE_ARGUMENTS) - {expected}:
         with refused("", f"expected {expected} next in this set-up, got {name}"):
             getattr(Agreement, name)(party, *PHASE_ARGUMENTS[name])
-    assert party.accepts is (expected == "confirm")
-    if not party.accepts:
-        with refused("", f"expected {expected} next in this set-up, got accept"):
-            party.accept([])
 
 
 def hasty(name: str) -> Callable[..., Any]:
@@ -463,20 +452,10 @@ def sealed(w: World, secret: bytes, receiver: int, context_receiver: int | None 
     ],
     ids=["empty", "zeros", "for-another", "other-context", "short", "long"],
 )
-@pytest.mark.parametrize("w", [PAIRWISE, EARLY], ids=["together", "early"])
-def test_a_bad_contribution_names_its_signer(w: World, payload: bytes, says: str) -> None:
-    wrong = w.forge(CHEAT, Tag.CONTRIBUTION, payload, receiver=VICTIM)
+def test_a_bad_contribution_names_its_signer(payload: bytes, says: str) -> None:
+    wrong = PAIRWISE.forge(CHEAT, Tag.CONTRIBUTION, payload, receiver=VICTIM)
     with refused("silo-2", says):
-        set_up(w, at("contributions", instead(w, CHEAT, wrong)))
-
-
-def test_an_accepted_contribution_that_is_refused_ends_the_set_up() -> None:
-    party = NODES.agreement(VICTIM)
-    party.contribute()
-    with refused("relay", "false signature"):
-        party.accept([flipped(NODES.forge(5, Tag.CONTRIBUTION, receiver=VICTIM), -1)])
-    assert not party.accepts
-    out_of_turn(party, "no further phase")
+        set_up(PAIRWISE, at("contributions", instead(PAIRWISE, CHEAT, wrong)))
 
 
 def test_the_same_sealed_bytes_do_not_open_in_another_session() -> None:

@@ -116,7 +116,7 @@ class Table(OneSum):
             "their column's range (one standard error)"
         )
         errors = {"share": error, "mean over range": mean}
-        return self.foretold(errors, sigma, told, answered=answered, group=group)
+        return self.make_expectation(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
@@ -129,7 +129,7 @@ class Table(OneSum):
                 wider = float(caution(block[:1] / sigma - CLEAR)[0])
                 rows += _Described(self, group, block, sigma * wider).rows()
         notes = tuple(f"too few records of {group} for the noise" for group in refused if rows)
-        return self.said("" if rows else TOO_FEW, rows=tuple(rows), notes=notes)
+        return self.make_answer("" if rows else TOO_FEW, rows=tuple(rows), notes=notes)
 
     @property
     def _groups(self) -> tuple[str, ...]:

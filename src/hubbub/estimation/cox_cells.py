@@ -83,13 +83,13 @@ class Cox(HazardRatios, OnRiskSets):
         events = np.full((patterns, bins), each / 3 / bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
         found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
-        return self.planned(found, sigma, "logarithm of a hazard ratio")
+        return self.expected_with(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         blocks = sums.reshape(len(self.covariates), self.sets.width)
         events, at_risk = blocks @ self.sets.events.T, blocks @ self.sets.at_risk[:-1].T
-        return self.answered(_Score(self, events, at_risk, sigma).fit())
+        return self.answer_with(_Score(self, events, at_risk, sigma).fit())
 
     @property
     def sets(self) -> RiskSets:

@@ -88,18 +88,18 @@ class Crosstab(OneSum):
             "without noise"
         )
         errors = {"records": sigma, "share of row": error}
-        return self.foretold(errors, sigma, told, answered=answered, place=" in a cell")
+        return self.make_expectation(errors, sigma, told, answered=answered, place=" in a cell")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
         notes = ("records that lack one of the two columns are left out",)
         if margin < 0:
-            return self.said(TOO_FEW, notes=notes)
+            return self.make_answer(TOO_FEW, notes=notes)
         sigma *= float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
         tests = (chi_square(counts, sigma),) if self.test else ()
-        return self.said(rows=self._cells(sums, sigma), tests=tests, notes=notes)
+        return self.make_answer(rows=self._cells(sums, sigma), tests=tests, notes=notes)
 
     def _least(self, sigma: float) -> float:
         """Records below which nothing is said."""

@@ -113,19 +113,19 @@ class Regression(Statistic):
         """What it shows, in one line."""
         return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
-    def planned(self, found: Effects | None, sigma: float, quantity: str) -> Expectation:
+    def expected_with(self, found: Effects | None, sigma: float, quantity: str) -> Expectation:
         """What may be said before records are touched, of `found` in records that are made up."""
         error = math.inf if found is None else float(found.errors.max())
         answered = found is not None and float(found.inflation.max()) <= _MOST_PLANNED
         told = f"{quantity} known to ±{error:.2g} (one standard error)"
-        return self.foretold({quantity: error}, sigma, told, answered=answered)
+        return self.make_expectation({quantity: error}, sigma, told, answered=answered)
 
-    def answered(self, found: Effects | None) -> Answer:
+    def answer_with(self, found: Effects | None) -> Answer:
         """The answer that effects give, or a refusal where none of them is told."""
         names = self.covariates.names
         rows = found.rows(names, self.ratio, self.confidence) if found else ()
         notes = (self.note, *omitted(names, found))
-        return self.said("" if rows else TOO_NOISY, rows=rows, notes=notes)
+        return self.make_answer("" if rows else TOO_NOISY, rows=rows, notes=notes)
 
 
 def newton(at: Callable[[Array], tuple[Array, Array]], width: int) -> tuple[Array, Array] | None:

@@ -75,14 +75,14 @@ class Histogram(OneSum):
         answered = records >= CLEAR * sigma * math.sqrt(self.size)
         told = f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points (one standard error)"
         errors = {"share": error, "records": sigma}
-        return self.foretold(errors, sigma, told, answered=answered, place=" in a bin")
+        return self.make_expectation(errors, sigma, told, answered=answered, place=" in a bin")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = float(sums.sum()) / (sigma * math.sqrt(self.size)) - CLEAR
         if margin < 0:
-            return self.said(TOO_FEW)
-        return self.said(rows=self._rows(sums, sigma * float(caution(np.array(margin)))))
+            return self.make_answer(TOO_FEW)
+        return self.make_answer(rows=self._rows(sums, sigma * float(caution(np.array(margin)))))
 
     def _rows(self, sums: Array, sigma: float) -> tuple[Estimate, ...]:
         z = normal_quantile(self.confidence)

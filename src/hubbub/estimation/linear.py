@@ -92,13 +92,13 @@ class Linear(Regression, OneSum):
         moments = np.pad(self.covariates.moments, (0, 1))
         moments[-1, -1] = 1 / 9
         found = self._fit(moments * max(records, 1.0), sigma)
-        return self.planned(found, sigma, "effect on half of the outcome's range")
+        return self.expected_with(found, sigma, "effect on half of the outcome's range")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         found = self._fit(self._moments(sums), sigma)
         low, high = self.outcome.bounds
-        return self.answered(found and found.per(self.covariates.per_unit * (high - low) / 2))
+        return self.answer_with(found and found.per(self.covariates.per_unit * (high - low) / 2))
 
     def _moments(self, sums: Array) -> Array:
         """The moment matrix of w, from noisy sums of its distinct entries."""

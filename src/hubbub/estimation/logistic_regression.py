@@ -118,11 +118,11 @@ class Logistic(_OddsRatios, OneSum):
         each = max(records, 1.0) / len(self.covariates)
         counts = np.tile([0.75 * each, 0.25 * each], (len(self.covariates), 1))
         found = self._fit(counts, sigma)
-        return self.planned(found, sigma, "logarithm of an odds ratio")
+        return self.expected_with(found, sigma, "logarithm of an odds ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        return self.answered(self._fit(sums.reshape(-1, 2), sigma))
+        return self.answer_with(self._fit(sums.reshape(-1, 2), sigma))
 
     def _fit(self, counts: Array, sigma: float) -> Effects | None:
         """Intercept and effects from (patterns, 2) noisy counts."""

@@ -117,12 +117,12 @@ class NewtonRegression(Regression, Iterated):
     def answer_from(self, sums: Array, sigma: float) -> Answer:
         """The answer from all noisy sums, (rounds, size)."""
         found = self._together(sums, sigma)
-        return self.answered(found and found.per(self.covariates.per_unit))
+        return self.answer_with(found and found.per(self.covariates.per_unit))
 
     def foreseen(self, one: Scored, sigma: float, quantity: str) -> Expectation:
         """What may be said before records are touched, if all sums but the first say this."""
         found = _mean([one] * (ROUNDS - 1), self.first, _CLEAR_PLANNED)
-        return self.planned(found, sigma, quantity)
+        return self.expected_with(found, sigma, quantity)
 
     def _together(self, sums: Array, sigma: float) -> Effects | None:
         """The effects that all sums near their root say, None where noise hides them."""

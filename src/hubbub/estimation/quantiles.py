@@ -103,7 +103,7 @@ class Quantiles(OneSum):
             "the column's unit and never closer than a bin (one standard error)"
         )
         errors = {"probability": error, "value": unit}
-        return self.foretold(errors, sigma, told, answered=answered)
+        return self.make_expectation(errors, sigma, told, answered=answered)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
@@ -111,10 +111,10 @@ class Quantiles(OneSum):
         margin = float(last @ sums) / (sigma * float(np.linalg.norm(last))) - CLEAR
         notes = (f"records without {self.column.name} are left out",)
         if margin < 0:
-            return self.said(TOO_FEW, notes=notes)
+            return self.make_answer(TOO_FEW, notes=notes)
         sigma *= float(caution(np.array(margin)))
         rows = tuple(self._quantile(p, sums, sigma) for p in self.at)
-        return self.said(rows=rows, curves=(self._curve(sums, sigma),), notes=notes)
+        return self.make_answer(rows=rows, curves=(self._curve(sums, sigma),), notes=notes)
 
     def _quantile(self, p: float, sums: Array, sigma: float) -> Estimate:
         totals, edges = self._code.totals, np.asarray(self.edges)

@@ -257,7 +257,7 @@ class Statistic(ABC):
     kind: ClassVar[str]  # "table" for example
     importance: ClassVar[float]  # what noise does to answers of its kind, beside survival curves
     rounds: ClassVar[int] = 1  # how many sums it needs
-    fate: ClassVar[str] = "refused"  # where noise is too large
+    if_noisy: ClassVar[str] = "refused"  # what becomes of it where noise is too large
 
     @property
     @abstractmethod
@@ -288,7 +288,7 @@ class Statistic(ABC):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
 
-    def foretold(
+    def make_expectation(
         self,
         errors: Mapping[str, float],
         sigma: float,
@@ -299,20 +299,15 @@ class Statistic(ABC):
         place: str = "",
     ) -> Expectation:
         """What is expected of it: `told` if it is answered, else that the noise is too large."""
-        noisy = (
-            f"too few records{group} for its noise of {sigma:.3g}{place}: it will be {self.fate}"
-        )
-        sentence = told if answered else noisy
-        return Expectation(errors=tuple(errors.items()), sentence=sentence, answered=answered)
+        if not answered:
+            why = f"too few records{group} for its noise of {sigma:.3g}{place}"
+            told = f"{why}: it will be {self.if_noisy}"
+        return Expectation(errors=tuple(errors.items()), sentence=told, answered=answered)
 
-    def said(self, refusal: str = "", **parts: Any) -> Answer:
-        """Its answer with these parts of one, or a refusal."""
-        own: dict[str, Any] = {
-            "kind": self.kind,
-            "title": self.title,
-            "confidence": self.confidence,
-        }
-        return Answer(**own, **parts, refusal=refusal)
+    def make_answer(self, refusal: str = "", **parts: Any) -> Answer:
+        """Its answer of these parts, or a refusal."""
+        parts |= {"kind": self.kind, "title": self.title, "confidence": self.confidence}
+        return Answer(refusal=refusal, **parts)
 
 
 class OneSum(Statistic):

@@ -64,7 +64,7 @@ class Survival(OnRiskSets):
 
     kind = "survival"
     importance = 1.0
-    fate = "cut short or refused"
+    if_noisy = "cut short or refused"
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -98,7 +98,7 @@ class Survival(OnRiskSets):
         how = f"±{100 * error:.2g} points at the horizon (one standard error)"
         errors = {"survival at the horizon": error, "at risk": course.at_risk_errors[0]}
         told = f"curve{group} known to {how}"
-        return self.foretold(errors, sigma, told, answered=answered, group=group)
+        return self.make_expectation(errors, sigma, told, answered=answered, group=group)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
@@ -113,7 +113,7 @@ class Survival(OnRiskSets):
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self.sets.bins]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
-        return self.said(
+        return self.make_answer(
             "" if shown else "too few records at risk for the noise",
             rows=tuple(row for name, one in shown for row in self._rows(name, one)),
             curves=tuple(one.curve(name, self.confidence) for name, one in shown),

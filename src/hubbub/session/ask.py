@@ -1,4 +1,4 @@
-"""The one seam of the protocol: the aggregator asks parties, answers come, and somebody keeps them.
+"""The one seam of the protocol: the aggregator asks parties, and answers come.
 
 Whoever implements `Peers` carries frames and knows how. In one process the parties are asked one
 after the other (`in_process.py`); among machines there are envelopes, deadlines and an engine
@@ -108,34 +108,6 @@ class Peers(ABC):
             more_seconds: that the answers may take beyond what a round's do.
         """
 
-    def deliver(self, index: int, frames: Sequence[bytes]) -> bool:
-        """Hand a party sealed secrets before its CONFIRM; whether it could take them.
-
-        Where parties are apart, nobody can: they come with the call.
-        """
-        return False
-
-    def each(
-        self,
-        call: Call,
-        requests: Mapping[int, Sequence[bytes]],
-        session: bytes,
-        more_seconds: float = 0.0,
-    ) -> Iterator[tuple[int, list[bytes]]]:
-        """Everybody's answer, as it comes.
-
-        Raises:
-            AbsentError: in the end, naming who gave none.
-        """
-        absent: dict[str, Absent] = {}
-        for index, answer in self.ask(call, requests, session, more_seconds=more_seconds):
-            if isinstance(answer, Absent):
-                absent[self.roster.name(index)] = answer
-            else:
-                yield index, answer
-        if absent:
-            raise AbsentError(absent)
-
     def ask_all(
         self,
         call: Call,
@@ -143,8 +115,21 @@ class Peers(ABC):
         session: bytes,
         more_seconds: float = 0.0,
     ) -> dict[int, list[bytes]]:
-        """Everybody's answers together, as `each`."""
-        return dict(self.each(call, requests, session, more_seconds))
+        """Everybody's answer.
+
+        Raises:
+            AbsentError: naming who gave none.
+        """
+        answers: dict[int, list[bytes]] = {}
+        absent: dict[str, Absent] = {}
+        for index, answer in self.ask(call, requests, session, more_seconds=more_seconds):
+            if isinstance(answer, Absent):
+                absent[self.roster.name(index)] = answer
+            else:
+                answers[index] = answer
+        if absent:
+            raise AbsentError(absent)
+        return answers
 
     def note(self, event: str, **values: Any) -> None:  # noqa: B027 (not everybody keeps a log)
         """Tell an ordinary event."""

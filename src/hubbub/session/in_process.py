@@ -93,10 +93,6 @@ class LocalPeers(Peers):
             for index, made in begun:
                 yield index, made.result()
 
-    def deliver(self, index: int, frames: Sequence[bytes]) -> bool:
-        """As `Peers.deliver`: who has sent its own opens them at once, and they can be let go."""
-        return self.parties[index].deliver(frames)
-
     def _all_taken(
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
     ) -> Iterable[tuple[int, party.Work | Absent]]:

@@ -191,8 +191,8 @@ class Party(ABC):
             index=me.index,
             study=me.study,
             session=me.session,
-            neighbours=partial(me.layout.neighbours, me.index),
-            confirmers=confirmers_of(me.layout, me.roster, me.terms, me.index),
+            neighbours_of=partial(me.layout.neighbours, me.index),
+            extra_confirmers=confirmers_of(me.layout, me.roster, me.terms, me.index),
             source=me.source,
             context=session_offer.context_of(me.offer, seen),
         )
@@ -222,14 +222,6 @@ class Party(ABC):
             return list(self._begin(parts).contribute().values())
         self._running_agreement.learn_seed(parts)
         return list(self._running_agreement.contribute().values())
-
-    def deliver(self, contributions: Sequence[bytes]) -> bool:
-        """Open sealed secrets before CONFIRM comes; whether this party has sent its own yet."""
-        agreement = self._agreement
-        if agreement is None or not agreement.accepts:
-            return False
-        agreement.accept(contributions)
-        return True
 
     def _confirm(self, parts: Sequence[bytes]) -> list[bytes]:
         if not parts:

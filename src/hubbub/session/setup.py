@@ -4,10 +4,11 @@ What each party does with what it is asked is in `protocol/agreement/key_agreeme
 `party.py`. What the aggregator learns is public, and what it passes on is checked by whom it is
 passed to.
 
-    OPEN         the study, the session, its numbers      ->  a silo's commitment to its links
+    OPEN         the study, the session, its numbers      ->  a silo's commitment to its links, and
+                                                              its nonce where evidence is asked for
     ATTEST, EVIDENCE   where the study asks for evidence: see `evidence_exchange.py`
-    COMMIT       all commitments                          ->  the hash of a share of the joint seed
-    REVEAL       all hashes                               ->  the share: it draws the mask graph
+    COMMIT       all commitments                          ->  the hash of a share of the seed
+    REVEAL       all hashes                               ->  the share: the seed draws the graph
     CONTRIBUTE   all shares                               ->  a sealed secret for each neighbour
     CONFIRM      digests of all, the secrets for one      ->  the transcript's hash, and proofs
     FINISH       hashes and proofs for one                ->  nothing: rounds may come
@@ -17,8 +18,8 @@ With compute nodes there is no graph to draw, and CONTRIBUTE comes at once.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
@@ -38,10 +39,6 @@ from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.evidence_exchange import AttestedSession, Attests, digest_of
 from hubbub.session.layout import Layout, confirmers_of
-
-_Receivers = tuple[int, ...]
-_Sharing = list[_Receivers]  # by party, for whom it has sealed secrets
-_Inbox = defaultdict[int, list[bytes]]
 
 
 def new_session() -> bytes:
@@ -87,7 +84,7 @@ class SetUp:
         opened = self._all(Call.OPEN, [opening])
         owed = int(bool(self.terms.needs_joint_seed)) + int(self.attests is not None)
         silos = self.peers.roster.silos
-        self._check_numbers((i, len(one), owed * (i in silos)) for i, one in opened.items())
+        self._check_numbers(opened, {index: owed * (index in silos) for index in opened})
         told = [one for index in silos for one in opened[index]]
         anchors = [one for one in told if tag_of(one) != Tag.NONCE]
         seeds = self._seed_check(anchors)
@@ -133,7 +130,7 @@ class SetUp:
             absent = Absent(why="garbled", said=str(error), culprit=error.culprit)
             raise AbsentError({error.culprit or "relay": absent}) from None
         shown = self._all(Call.ATTEST, nonces)
-        self._check_numbers((i, len(one), i in session.attested) for i, one in shown.items())
+        self._check_numbers(shown, {i: int(i in session.attested) for i in shown})
         evidence = session.evidence_of(self.keys, 0, digest)
         evidence += [one for index in sorted(shown) for one in shown[index]]
         self._all(Call.EVIDENCE, evidence)
@@ -141,61 +138,37 @@ class SetUp:
 
     def _agree(self, anchors: Sequence[bytes]) -> None:
         """The phases of `Agreement`, one after the other, and every frame to its receiver."""
-        roster, first = self.peers.roster, list(anchors)
+        roster, shown = self.peers.roster, list(anchors)
         if not roster.nodes:
-            commits = self._each(Call.COMMIT, first)
-            first = self._each(Call.REVEAL, commits)
-        sharing, confirms, checks = self._confirmed(first)
-        last = {}
+            commits = self._each(Call.COMMIT, shown)
+            shown = self._each(Call.REVEAL, commits)
+        neighbours, confirmed = self._confirmed(shown)
+        confirms = {index: frames[0] for index, frames in confirmed.items()}
+        proofs = self._delivered(
+            {index: _by_receiver(frames[1:]) for index, frames in confirmed.items()}
+        )
+        finish = {}
         for index in self._everybody:
-            besides = confirmers_of(self.layout, roster, self.terms, index)
-            seen = {*sharing[index], *besides} - {index}
-            last[index] = [*(confirms[i] for i in sorted(seen) if i in confirms), *checks[index]]
-        self.peers.ask_all(Call.FINISH, last, self.session)
+            extra = confirmers_of(self.layout, roster, self.terms, index)
+            confirmers = sorted({*neighbours[index], *extra} - {index})
+            finish[index] = [*(confirms[i] for i in confirmers if i in confirms), *proofs[index]]
+        self.peers.ask_all(Call.FINISH, finish, self.session)
 
-    def _confirmed(self, first: Sequence[bytes]) -> tuple[_Sharing, dict[int, bytes], _Inbox]:
-        """With whom each party shares a secret, all CONFIRMs, and the proofs for each party.
+    def _confirmed(
+        self, shown: Sequence[bytes]
+    ) -> tuple[dict[int, list[int]], dict[int, list[bytes]]]:
+        """With whom each party shares a secret, and its CONFIRM with proofs of them.
 
-        The digests of all sealed secrets are there before the first CONFIRM.
+        All sealed secrets are there before the first CONFIRM, and are let go with the last.
         """
-        sharing, digests, waiting = self._contributed(first)
-        alone = [digests]
-        asked = {i: [*alone, *waiting.pop(i)] if i in waiting else alone for i in self._everybody}
-        confirms, checks, lost = dict[int, bytes](), _Inbox(list), list[tuple[int, int, int]]()
-        for index, frames in self.peers.each(Call.CONFIRM, asked, self.session):
-            if len(frames) != 1 + len(sharing[index]):
-                lost.append((index, len(frames), 1 + len(sharing[index])))
-                continue
-            confirms[index] = frames[0]
-            for frame in frames[1:]:
-                checks[receiver_of(frame)].append(frame)
-        self._check_numbers(lost)
-        return sharing, confirms, checks
-
-    def _contributed(self, first: Sequence[bytes]) -> tuple[_Sharing, bytes, _Inbox]:
-        """With whom each party shares a secret, the digests of what all sent, and what still waits.
-
-        A sealed secret is handed on as soon as its receiver has sent its own, where the way to it
-        allows that; nodes, which are fewer, are asked first. Who gets one from another sends one
-        too; so what was lost shows, and is not missed.
-        """
-        roster, waiting = self.peers.roster, _Inbox(list)
-        sharing: _Sharing = [()] * len(roster.parties)
-        digests, known = bytearray(32 * len(roster.parties)), dict[_Receivers, _Receivers]()
-        asked = dict.fromkeys([*roster.nodes, *roster.silos], first)
-        for index, frames in self.peers.each(Call.CONTRIBUTE, asked, self.session):
-            receivers = tuple(map(receiver_of, frames))
-            sharing[index] = known.setdefault(receivers, receivers)
-            sent = dict(zip(receivers, frames, strict=True))
-            digests[32 * index : 32 * index + 32] = sent_digest(sent)
-            for receiver, frame in sent.items():
-                if not self.peers.deliver(receiver, [frame]):
-                    waiting[receiver].append(frame)
-            if index in waiting and self.peers.deliver(index, waiting[index]):
-                del waiting[index]
-        owed = Counter(receiver for receivers in sharing for receiver in {*receivers})
-        self._check_numbers((i, len(sharing[i]), max(1, owed[i])) for i in self._everybody)
-        return sharing, bytes(digests), waiting
+        sent = {index: _by_receiver(one) for index, one in self._sent(shown).items()}
+        own = bytes(32)  # in the aggregator's place: it has no secrets
+        digests = own + b"".join(sent_digest(sent[index]) for index in self._everybody)
+        inbox = self._delivered(sent)
+        asked = {index: [digests, *inbox[index]] for index in self._everybody}
+        confirmed = self.peers.ask_all(Call.CONFIRM, asked, self.session)
+        self._check_numbers(confirmed, {index: 1 + len(sent[index]) for index in sent})
+        return {index: [*frames] for index, frames in sent.items()}, confirmed
 
     @property
     def _everybody(self) -> range:
@@ -207,24 +180,33 @@ class SetUp:
     def _each(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's one frame, in the order of the roster."""
         answers = self._all(call, parts)
-        self._check_numbers((index, len(one), 1) for index, one in answers.items())
+        self._check_numbers(answers, dict.fromkeys(answers, 1))
         return [answers[index][0] for index in sorted(answers)]
 
-    def _check_numbers(self, numbers: Iterable[tuple[int, int, int]]) -> None:
-        """As many frames as a party owes; who has taken some away, nobody can say.
+    def _sent(self, shown: Sequence[bytes]) -> dict[int, list[bytes]]:
+        """Everybody's sealed secrets.
 
-        Args:
-            numbers: party, how many came, how many are owed.
+        Who gets one from another sends one too; so what was lost shows, and is not missed.
+        """
+        sent = self._all(Call.CONTRIBUTE, shown)
+        asked = Counter(receiver for frames in sent.values() for receiver in _by_receiver(frames))
+        self._check_numbers(sent, {index: max(1, asked[index]) for index in sent})
+        return sent
+
+    def _check_numbers(
+        self, answers: Mapping[int, Sequence[bytes]], expected: Mapping[int, int]
+    ) -> None:
+        """As many frames as a party owes; who has taken some away, nobody can say.
 
         Raises:
             AbsentError: naming whose answer is not whole, which blames nobody.
         """
         absent = {
             self.peers.roster.name(index): Absent(
-                why="garbled", said=f"expected {owed:d} frames, got {found}"
+                why="garbled", said=f"expected {expected[index]} frames, got {len(frames)}"
             )
-            for index, found, owed in numbers
-            if found != owed
+            for index, frames in answers.items()
+            if len(frames) != expected[index]
         }
         if absent:
             raise AbsentError(absent)
@@ -252,3 +234,16 @@ class SetUp:
             counts=self.counts,
             every=self.every,
         )
+
+    def _delivered(self, sent: Mapping[int, Mapping[int, bytes]]) -> dict[int, list[bytes]]:
+        """From what each party sends to whom, to what each party receives."""
+        inbox: dict[int, list[bytes]] = {index: [] for index in self._everybody}
+        for frames in sent.values():
+            for receiver, frame in frames.items():
+                inbox.setdefault(receiver, []).append(frame)
+        return inbox
+
+
+def _by_receiver(frames: Sequence[bytes]) -> dict[int, bytes]:
+    """Frames by whom they say they are for; who gets one checks it."""
+    return {receiver_of(frame): frame for frame in frames}

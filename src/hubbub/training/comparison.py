@@ -114,12 +114,13 @@ def compare(
     first: Result | None = None
     for repeat in range(repeats):
         setting = _setting(study, repeat if is_split else None, first)
+        only_final = replace(setting, looks=0)
         for mode in wanted:
             if mode == "federated" and first is None:
                 result = first = run_study.carried_out(setting, out, ledgers=ledgers)
             else:
                 how = baselines.REHEARSAL if mode == "federated" else mode
-                result = run_study.carried_out(setting, None, baseline=how)
+                result = run_study.carried_out(only_final, None, baseline=how)
             finals[mode].append(result.final)
             _check_metric(metric, result.final)
             if progress is not None:

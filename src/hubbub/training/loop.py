@@ -24,8 +24,6 @@ Summation = Callable[[int, Parameters, int], "Summed"]
 Progress = Callable[[int, Mapping[str, float]], None]
 Row = dict[str, float]
 
-_EVALUATIONS = 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class Summed:
@@ -124,7 +122,7 @@ def train(
     """
     steps = setting.study.training.steps
     looked = look.after if look else frozenset()
-    due = evaluated_after(steps) | looked
+    due = evaluated_after(steps, setting.looks) | looked
     state = start or State(parameters=setting.initial)
     optimizer = setting.optimizer()
     if state.optimizer:
@@ -176,7 +174,7 @@ def train(
     return state
 
 
-def evaluated_after(steps: int) -> set[int]:
-    """After which steps the model is evaluated: some twenty times, and at the end."""
-    every = max(1, steps // _EVALUATIONS)
+def evaluated_after(steps: int, looks: int) -> set[int]:
+    """After which steps the model is evaluated: about so many times, and at the end."""
+    every = max(1, steps // looks) if looks else steps
     return {*range(every, steps + 1, every), steps}

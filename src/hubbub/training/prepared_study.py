@@ -67,6 +67,7 @@ class PreparedStudy:
     standardisation: Any = field(default=None, repr=False)
     device: str = "cpu"
     shape: tuple[int, ...] = ()
+    looks: int = 20  # about how often the model is evaluated on the way; 0: in the end alone
 
     @classmethod
     def of(

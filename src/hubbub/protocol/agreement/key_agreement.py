@@ -1,6 +1,6 @@
 """Setting up a session: joint randomness, pair secrets, and proof that all saw the same.
 
-Theory of operation. With pairwise masks the silos first draw a joint seed by commit and reveal; the
+Theory of operation. With pairwise masks the silos first draw a graph seed by commit and reveal; the
 mask graph follows from it, so no coalition that leaves one honest silo out chooses who masks whom.
 Then every party seals a fresh contribution to each of its neighbours (the silos of the graph, or
 silo and compute node) and signs it. Everybody is shown the digest of what everybody sent, and all
@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -52,21 +52,17 @@ def _in_turn(phase: _Phase[_P, _Result]) -> _Phase[_P, _Result]:
     @functools.wraps(phase)
     def called(self: Agreement, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
         if self._phases[:1] != (phase.__name__,):
-            raise _out_of_turn(self._phases, phase.__name__)
+            expected = self._phases[0] if self._phases else "no further phase"
+            raise ProtocolError(
+                f"expected {expected} next in this set-up, got {phase.__name__}; call every phase "
+                "once and in order, or set up a new session"
+            )
         rest, self._phases = self._phases[1:], ()
         result = phase(self, *args, **kwargs)
         self._phases = rest
         return result
 
     return called
-
-
-def _out_of_turn(phases: Sequence[str], called: str) -> ProtocolError:
-    expected = phases[0] if phases else "no further phase"
-    return ProtocolError(
-        f"expected {expected} next in this set-up, got {called}; call every phase once and in "
-        "order, or set up a new session"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +87,9 @@ class Agreement:
         index: the party's place in the roster.
         study: the study id.
         session: 16 bytes chosen for this session.
-        neighbours: from the joint seed (empty without one) to the roster indices of the parties
-            that this one shares secrets with.
-        confirmers: whose confirmation of the transcript is demanded besides the neighbours'.
+        neighbours_of: from the graph's seed (empty without one) to the roster indices of the
+            parties that this one shares secrets with.
+        extra_confirmers: whose confirmation of the transcript is demanded besides the neighbours'.
         source: where the party's randomness comes from.
         context: what else all must have seen alike, such as the digest of the anchors.
     """
@@ -106,8 +102,8 @@ class Agreement:
         index: int,
         study: bytes,
         session: bytes,
-        neighbours: Callable[[bytes], Sequence[int]],
-        confirmers: Sequence[int],
+        neighbours_of: Callable[[bytes], Sequence[int]],
+        extra_confirmers: Sequence[int],
         source: SecureSource,
         context: bytes = b"",
     ) -> None:
@@ -118,20 +114,19 @@ class Agreement:
             )
         self._keys, self._roster, self._index = keys, roster, index
         self._study, self._session = study, session
-        self._choose, self._besides = neighbours, confirmers
+        self._neighbours_of, self._extra_confirmers = neighbours_of, extra_confirmers
         self._source = source
-        share = source.bytes(SEED_BYTES)
-        self._own_seed = b"" if roster.nodes else share
-        self._context, self._joined = context, b""
+        self._own_seed = source.bytes(SEED_BYTES)
+        start = b"hubbub transcript v1" + study + session + roster.digest + context
+        self._shown = [start]
         self._commits: Mapping[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
-        self._sent: dict[int, bytes] = {}  # what each neighbour gets, until its own is there
-        self._received: one_each.Expected
+        self._sent: dict[int, bytes] = {}
         self._own_digest = self._own_confirm = b""
         self._secrets: dict[int, PairSecret] = {}
         self._transcript = b""
-        # Without compute nodes the graph is drawn from the joint seed, never from an empty one.
+        # Without compute nodes the graph is drawn from its seed, never from an empty one.
         self._phases: tuple[str, ...] = (
             _SECRET_PHASES if roster.nodes else _SEED_PHASES + _SECRET_PHASES
         )
@@ -148,7 +143,7 @@ class Agreement:
         The neighbours are among them: the proof of a common secret covers the transcript too, and
         one that fails is their lie only if they have seen what this party has.
         """
-        return sorted({*self._neighbours, *self._besides} - {self._index})
+        return sorted({*self._neighbours, *self._extra_confirmers} - {self._index})
 
     @_in_turn
     def commit(self) -> bytes:
@@ -167,7 +162,7 @@ class Agreement:
 
     @_in_turn
     def learn_seed(self, reveals: Sequence[bytes]) -> None:
-        """After all silos revealed: check the commitments and fix the joint seed."""
+        """After all silos revealed: check the commitments and fix the graph seed."""
         shares = self._one_each(reveals, Tag.REVEAL, self._roster.silos, SEED_BYTES)
         joined = _joined(self._session, tuple(self._commits.items()), tuple(shares.items()))
         if isinstance(joined, int):
@@ -175,41 +170,21 @@ class Agreement:
                 "expected the seed share that was committed to, got another",
                 culprit=self._roster.name(joined),
             )
-        self._joined = joined
+        self._shown.append(joined)
         self._seed = hashlib.sha256(b"hubbub joint seed v1" + self._session + joined).digest()
 
     @_in_turn
     def contribute(self) -> dict[int, bytes]:
         """Phase 3: a fresh secret for each neighbour, sealed and signed; by receiver."""
-        self._neighbours = tuple(self._choose(self._seed))
+        self._neighbours = tuple(self._neighbours_of(self._seed))
         frames = {}
         for other in self._neighbours:
             secret = self._source.bytes(CONTRIBUTION_BYTES)
             self._sent[other] = secret
-            sealed = self._roster.parties[other].seal(secret, self._purpose(self._index, other))
+            sealed = self._roster.parties[other].seal(secret, self._seal_info(self._index, other))
             frames[other] = self._frame(Tag.CONTRIBUTION, other, sealed)
         self._own_digest = sent_digest(frames)
-        self._received = one_each.Expected(
-            Tag.CONTRIBUTION, self._index, self._sent, self._roster, self._study, self._session
-        )
         return frames
-
-    @property
-    def accepts(self) -> bool:
-        """Whether contributions can be opened now: this party has sealed its own."""
-        return self._phases[:1] == ("confirm",)
-
-    def accept(self, contributions: Iterable[bytes]) -> None:
-        """Open contributions that are there early; `confirm` takes the rest.
-
-        Args:
-            contributions: frames addressed to this party.
-        """
-        if not self.accepts:
-            raise _out_of_turn(self._phases, "accept")
-        rest, self._phases = self._phases, ()
-        self._take(contributions)
-        self._phases = rest
 
     @_in_turn
     def confirm(
@@ -218,31 +193,45 @@ class Agreement:
         """Phase 4: derive the secrets, sign the transcript, prove each secret to its other end.
 
         Args:
-            contributions: the frames addressed to this party that were not accepted before.
+            contributions: the frames addressed to this party.
             digests: `sent_digest` of every party's contributions, 32 bytes each in the order of the
                 roster, as the relay tells everybody.
         """
-        self._take(contributions)
-        self._received.check_whole()
+        received = dict(self._contributions(contributions))
+        self._keys.put_away()
+        for other in self._neighbours:
+            low, high = min(self._index, other), max(self._index, other)
+            mine, theirs = self._sent[other], received[other]
+            self._secrets[other] = PairSecret.agree(
+                low=low,
+                high=high,
+                from_low=mine if low == self._index else theirs,
+                from_high=theirs if low == self._index else mine,
+                study=self._study,
+                session=self._session,
+            )
         own = slice(32 * self._index, 32 * self._index + 32)
         if len(digests) != 32 * len(self._roster.parties) or digests[own] != self._own_digest:
             raise ProtocolError(
                 "expected the digest of what I sent in the list of all, got another",
                 culprit="relay",
             )
-        start = b"hubbub transcript v1" + self._study + self._session + self._roster.digest
-        self._transcript = _hash_of(start, self._context, self._joined, digests)
-        checks = {}
-        for other in self._neighbours:
-            proof = self._secrets[other].check(transcript=self._transcript, sender=self._index)
-            checks[other] = self._frame(Tag.KEY_CHECK, other, proof)
+        self._transcript = _hash_of(*self._shown, digests)
+        checks = {
+            other: self._frame(
+                Tag.KEY_CHECK,
+                other,
+                secret.check(transcript=self._transcript, sender=self._index),
+            )
+            for other, secret in self._secrets.items()
+        }
         self._own_confirm = self._frame(Tag.CONFIRM, EVERYBODY, self._transcript)
         return self._own_confirm, checks
 
     @_in_turn
     def finish(self, confirms: Sequence[bytes], checks: Sequence[bytes]) -> Session:
         """The session, once all confirmers saw the same and neighbours hold the same secrets."""
-        senders = {*self._neighbours, *self._besides}
+        senders = {*self._neighbours, *self._extra_confirmers}
         if self._index in senders:  # with mine they are the same for all, and verified once
             confirms = sorted([*confirms, self._own_confirm], key=sender_of)
         seen = self._one_each(confirms, Tag.CONFIRM, senders, 32)
@@ -267,31 +256,16 @@ class Agreement:
             index=self._index,
             transcript=self._transcript,
             seed=self._seed,
-            secrets={other: self._secrets[other] for other in self._neighbours},
+            secrets=dict(self._secrets),
         )
-
-    def _take(self, contributions: Iterable[bytes]) -> None:
-        """Derive a secret from each of these and what its sender got from here."""
-        for frame in map(self._received.take, contributions):
-            other, theirs = frame.sender, self._open(frame)
-            mine, self._sent[other] = self._sent[other], b""
-            is_low = self._index < other
-            self._secrets[other] = PairSecret.agree(
-                low=self._index if is_low else other,
-                high=other if is_low else self._index,
-                from_low=mine if is_low else theirs,
-                from_high=theirs if is_low else mine,
-                study=self._study,
-                session=self._session,
-            )
-        if self._received.whole:
-            self._keys.put_away()
 
     def _open(self, frame: Frame) -> bytes:
         """The contribution in a frame addressed to this party."""
         sender = self._roster.name(frame.sender)
         try:
-            secret = self._keys.open(bytes(frame.payload), self._purpose(frame.sender, self._index))
+            secret = self._keys.open(
+                bytes(frame.payload), self._seal_info(frame.sender, self._index)
+            )
         except (InvalidTag, ValueError) as error:
             raise ProtocolError(
                 f"expected a contribution sealed to me, got one that does not open "
@@ -314,6 +288,14 @@ class Agreement:
         except ProtocolError:  # it may be one for this party alone
             return one_each.payloads(tuple(frames), size, self._index, *place)
 
+    def _contributions(self, frames: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        """The contributions of all neighbours to this party, each opened."""
+        place = (self._roster, self._study, self._session)
+        awaited = one_each.expected(Tag.CONTRIBUTION, self._index, self._neighbours, *place)
+        for frame in map(awaited.take, frames):
+            yield frame.sender, self._open(frame)
+        awaited.check_whole()
+
     def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:
         return Frame(
             tag=tag,
@@ -324,7 +306,7 @@ class Agreement:
             payload=payload,
         ).sealed(self._keys)
 
-    def _purpose(self, sender: int, receiver: int) -> bytes:
+    def _seal_info(self, sender: int, receiver: int) -> bytes:
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
         return b"hubbub contribution v1" + self._study + self._session + place
 
