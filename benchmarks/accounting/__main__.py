@@ -38,7 +38,7 @@ from scipy.special import ndtr
 
 import hubbub
 from hubbub.privacy import Composition, Step, release
-from hubbub.privacy.accountant import GAP
+from hubbub.privacy.bound import GAP
 
 MEMORY = 12 << 30  # bytes of address space; a peer that wants more fails in its own row
 PRECISION = 1e-3  # asked of the accountants that take one

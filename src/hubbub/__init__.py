@@ -12,7 +12,6 @@ import importlib
 import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 VERSION = "0.1.0"  # for everybody who writes it down
@@ -42,6 +41,7 @@ def on_first_use(room: str) -> Callable[[str], Any]:
 def _places(room: str) -> dict[str, str]:
     """The names that a room's stub imports, and from where."""
     import ast
+    from pathlib import Path
 
     stub = Path(str(sys.modules[room].__file__)).with_suffix(".pyi")
     lines = ast.parse(stub.read_bytes()).body

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import hubbub
+from hubbub.privacy import Composition, Step, release
+from hubbub.privacy.accountant import GAP
 from privacy import oracle, oracle_values
 from privacy.oracle_values import (
     DELTAS,
@@ -114,3 +116,13 @@ def test_attack_power_bounds_the_best_test(question: Question) -> None:
     )
     assert power >= best * (1 - 1e-9)
     assert power <= min(1.0, best * 1.01 + 1e-4)
+
+
+@pytest.mark.parametrize("noise", [0.8, 2.0, 11.0])
+@pytest.mark.parametrize("rate", [0.01, 0.2])
+def test_a_direction_that_is_not_composed_would_have_changed_nothing(noise, rate):
+    step = Step(noise_multiplier=noise, sample_rate=rate, sampling="poisson", count=60)
+    composed = Composition([release(step, "add-remove")])
+    both = [composed._epsilon_one_way(way, 1e-5, GAP) for way in (0, 1)]
+    least, most = max(one.lower for one in both), max(one.upper for one in both)
+    assert composed.epsilon(1e-5) == hubbub.Bound(lower=least, upper=most)

@@ -43,7 +43,7 @@ from hubbub.planning.pairing import (
     Projected,
     attempts_of_list,
     epsilon_of,
-    is_exact,
+    has_exact_mixture,
     joint_batch,
     least_certified,
     mechanism_of,

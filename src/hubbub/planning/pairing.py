@@ -135,23 +135,22 @@ def releases(
         steps: attempts, finished or not.
         known_records: records whose part in a batch this adversary knows because it owns them.
     """
-    how, steps = mechanism.projected, ceil(steps / mechanism.epoch)
-    if how and how.account == EXACT:
-        return [_over_norms(mechanism, how, noise_multiplier, steps)]
-    if how and how.account == LONGER:
-        step = _step(mechanism, noise_multiplier, steps)
-        return [release_by_signs(step, mechanism.relation, dimension=how.dimension)]
-    plain = _unprojected(
-        mechanism, noise_multiplier / (how.factor if how else 1), steps, known_records
-    )
-    return [with_slack(plain, how.slack)] if how and how.slack else [plain]
+    projected, charged = mechanism.projected, ceil(steps / mechanism.epoch)
+    if projected and projected.account == EXACT:
+        return [_over_norms(mechanism, projected, noise_multiplier, charged)]
+    if projected and projected.account == LONGER:
+        step = _step(mechanism, noise_multiplier, charged)
+        return [release_by_signs(step, mechanism.relation, dimension=projected.dimension)]
+    noise = noise_multiplier / (projected.factor if projected else 1)
+    plain = _unprojected(mechanism, noise, charged, known_records)
+    return [with_slack(plain, projected.slack)] if projected and projected.slack else [plain]
 
 
-def _over_norms(mechanism: Mechanism, how: Projected, noise: float, steps: int) -> Release:
+def _over_norms(mechanism: Mechanism, projected: Projected, noise: float, steps: int) -> Release:
     """P8 (1); an exchange, where nothing is sampled, is one vector of twice the length."""
     longest = 2 if mechanism.relation == "substitute" else 1
     return release_projected(
-        dimension=how.dimension,
+        dimension=projected.dimension,
         sample_rate=mechanism.sample_rate,
         noise_multiplier=noise / longest,
         count=steps,
@@ -172,33 +171,34 @@ def _unprojected(mechanism: Mechanism, noise: float, steps: int, known_records: 
     return release(_step(mechanism, noise, steps), mechanism.relation)
 
 
-def _step(mechanism: Mechanism, noise: float, steps: int, many: int = 1) -> Step:
-    """All steps, as if nothing were projected."""
-    near = 2.0 / mechanism.diameter if mechanism.relation == "substitute" else 1.0
+def _step(mechanism: Mechanism, noise: float, steps: int, records_per_unit: int = 1) -> Step:
+    """All steps, as if nothing were projected; a `Step` takes it that an exchange moves 2 C."""
+    nearer = 2.0 / mechanism.diameter if mechanism.relation == "substitute" else 1.0
     return Step(
-        noise_multiplier=min(noise * near, _MOST_NOISE),
+        noise_multiplier=min(noise * nearer, _MOST_NOISE),
         sample_rate=mechanism.sample_rate,
         sampling=mechanism.sampling,
         count=steps,
-        records_per_unit=many,
+        records_per_unit=records_per_unit,
     )
 
 
 def releases_of_units(
-    mechanism: Mechanism, noise_multiplier: float, steps: int, many: int
+    mechanism: Mechanism, noise_multiplier: float, steps: int, records_per_unit: int
 ) -> list[Release]:
     """What steps release of whoever owns up to so many records, each in a batch of its own (P20).
 
     Raises:
         StudyError: there is no account of such batches, or of what is projected.
     """
-    how = mechanism.projected
-    if mechanism.epoch > 1 or (how and how.account != UNPROJECTED):
+    projected = mechanism.projected
+    if mechanism.epoch > 1 or (projected and projected.account != UNPROJECTED):
         raise StudyError(
             "expected Poisson sampling and no projection but by layers, which have an account of "
             "units of several records, got others; choose these, or state data.patient"
         )
-    return [release(_step(mechanism, noise_multiplier, steps, many), mechanism.relation)]
+    step = _step(mechanism, noise_multiplier, steps, records_per_unit)
+    return [release(step, mechanism.relation)]
 
 
 def releases_at_quantile(
@@ -208,16 +208,16 @@ def releases_at_quantile(
 
     For comparison only: `releases` is never dearer.
     """
-    how = mechanism.projected
+    projected = mechanism.projected
     one = release_at_quantile(
         records=mechanism.records,
         batch=mechanism.batch,
         malicious=known_records,
-        noise_multiplier=noise / (how.factor if how else 1),
+        noise_multiplier=noise / (projected.factor if projected else 1),
         count=steps,
         slack=slack,
     )
-    return [with_slack(one, how.slack)] if how and how.slack else [one]
+    return [with_slack(one, projected.slack)] if projected and projected.slack else [one]
 
 
 def mechanism_of(study: Study) -> Mechanism:
@@ -270,7 +270,7 @@ def _projected(study: Study, sampling: str) -> Projected:
     kind, k = training.projection_kind, training.projection
     if kind == "layers":
         return Projected(kind=kind, dimension=k, account=UNPROJECTED)
-    if is_exact(kind, sampling, relation):
+    if has_exact_mixture(kind, sampling, relation):
         return Projected(kind=kind, dimension=k, account=EXACT)
     if sampling in ("poisson", "none"):
         return Projected(kind=kind, dimension=k, account=LONGER)
@@ -279,7 +279,7 @@ def _projected(study: Study, sampling: str) -> Projected:
     return bounded_projection(kind, k, events=events, steps=steps, delta=delta)
 
 
-def is_exact(kind: str, sampling: str, relation: str) -> bool:
+def has_exact_mixture(kind: str, sampling: str, relation: str) -> bool:
     """Whether the mixture over the norm is the account itself (P8 (1)).
 
     It is where only one vector decides: the record, or the difference of two that both take part.

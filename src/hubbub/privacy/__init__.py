@@ -1,11 +1,12 @@
 """Privacy accounting: certified bounds on what the noise of a study promises.
 
 Knows distributions and numbers only: nothing of silos, vectors or models. The way in is
-`questions.py`; `tradeoff.py` is the whole curve and what it leaves to attacks; `mechanism.py` is
-the table of dominating pairs, `projected_step.py` that of projections; `residue.py` what a budget
-leaves to studies that are chosen later; `laws.py`, `coarse_law.py`, `tilting.py`, `discretise.py`
-and `composition.py` are the numerics, in the order in which the data go through. SciPy takes longer
-to import than most answers take: only functions that need it load it.
+`questions.py`, of projections `projected_questions.py`; `tradeoff.py` is the whole curve and what
+it leaves to attacks; `mechanism.py` is the table of dominating pairs, `projected_step.py` that of
+projections; `residue.py` what a budget leaves to studies that are chosen later; `laws.py`,
+`coarse_law.py`, `tilting.py`, `discretise.py` and `composition.py` are the numerics, in the order
+in which the data go through. SciPy takes longer to import than most answers take: only functions
+that need it load it.
 """
 
 from hubbub import on_first_use

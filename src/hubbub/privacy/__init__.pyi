@@ -1,5 +1,4 @@
 from hubbub.privacy.accountant import (
-    Bound as Bound,
     Composition as Composition,
 )
 from hubbub.privacy.arguments import (
@@ -10,6 +9,9 @@ from hubbub.privacy.arguments import (
     RELATIONS as RELATIONS,
     SAMPLINGS as SAMPLINGS,
     whole as whole,
+)
+from hubbub.privacy.bound import (
+    Bound as Bound,
 )
 from hubbub.privacy.calibration import (
     calibrate as calibrate,
@@ -44,6 +46,10 @@ from hubbub.privacy.mechanism import (
     release_with_malicious as release_with_malicious,
     with_slack as with_slack,
 )
+from hubbub.privacy.projected_questions import (
+    projected_epsilon as projected_epsilon,
+    projection_bound as projection_bound,
+)
 from hubbub.privacy.projected_step import (
     projection_factor as projection_factor,
     release_by_signs as release_by_signs,
@@ -56,8 +62,6 @@ from hubbub.privacy.questions import (
     epsilon as epsilon,
     malicious_epsilon as malicious_epsilon,
     noise_multiplier as noise_multiplier,
-    projected_epsilon as projected_epsilon,
-    projection_bound as projection_bound,
     trade_off as trade_off,
 )
 from hubbub.privacy.residue import (

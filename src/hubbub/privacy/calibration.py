@@ -10,7 +10,8 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.privacy import arguments, mechanism
-from hubbub.privacy.accountant import GAP, ROUGH, Composition
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.bound import GAP, ROUGH
 
 _FAR_OFF = 0.05
 _LEAST_SLOPE = 1.5  # of log epsilon over log noise, as a first guess

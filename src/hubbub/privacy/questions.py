@@ -8,14 +8,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from hubbub.errors import StudyError
-from hubbub.privacy import (
-    accountant,
-    arguments,
-    calibration,
-    mechanism,
-    projected_step,
-    tradeoff,
-)
+from hubbub.privacy import accountant, arguments, calibration, mechanism, tradeoff
+from hubbub.privacy.bound import Bound, told
 
 
 def epsilon(
@@ -27,7 +21,7 @@ def epsilon(
     relation: str = "add-remove",
     sampling: str = "poisson",
     records_per_unit: int = 1,
-) -> accountant.Bound:
+) -> Bound:
     """Epsilon of DP-SGD, certified from both sides.
 
     Guarantees:
@@ -63,7 +57,7 @@ def epsilon(
     3.47
     """
     step = _step(noise_multiplier, sample_rate, steps, sampling, records_per_unit)
-    return _told(accountant.Composition([_certifiable(step, relation)]).epsilon(delta))
+    return told(accountant.Composition([_certifiable(step, relation)]).epsilon(delta))
 
 
 def delta(
@@ -74,7 +68,7 @@ def delta(
     epsilon: float,
     relation: str = "add-remove",
     sampling: str = "poisson",
-) -> accountant.Bound:
+) -> Bound:
     """Delta of DP-SGD at a given epsilon, certified from both sides.
 
     Guarantees: those of `hubbub.epsilon`, read the other way round: the mechanism is
@@ -147,7 +141,7 @@ def noise_multiplier(
 
 def composed_epsilon(
     steps: Sequence[mechanism.Step], *, delta: float, relation: str = "add-remove"
-) -> accountant.Bound:
+) -> Bound:
     """Epsilon of different kinds of steps on the same data, certified from both sides.
 
     Guarantees: those of `hubbub.epsilon`, for all steps together. What is summed may be chosen in
@@ -182,7 +176,7 @@ def composed_epsilon(
         )
     arguments.choice("relation", relation, arguments.RELATIONS)
     whole = accountant.Composition([_certifiable(step, relation) for step in steps])
-    return _told(whole.epsilon(delta))
+    return told(whole.epsilon(delta))
 
 
 def malicious_epsilon(
@@ -194,7 +188,7 @@ def malicious_epsilon(
     steps: int,
     delta: float,
     slack: float = 0.0,
-) -> accountant.Bound:
+) -> Bound:
     """Epsilon without replacement, under substitution, when the adversary owns `malicious` records.
 
     Who owns records knows whether they are in the batch and so how many honest ones are. Exact for
@@ -242,99 +236,7 @@ def malicious_epsilon(
     if slack:  # counted above and left out below: the bounds are as far apart as it costs
         quantile = mechanism.release_at_quantile(**who, slack=slack)
         return accountant.Composition([quantile]).epsilon(delta)
-    return _told(accountant.Composition([mechanism.release_with_malicious(**who)]).epsilon(delta))
-
-
-def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") -> float:
-    """The factor C~ / C by which a random projection to `dimension` may lengthen a vector.
-
-    The norm exceeds the returned factor times the original with probability at most `delta`, for
-    one projection; over S steps with fresh projections S * delta is paid.
-
-    Args:
-        dimension: k, coordinates after projecting, from 1 to 2^40.
-        delta: probability, in (0, 1).
-        kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
-
-    Returns:
-        A ratio of two norms, above 1; no unit.
-
-    Raises:
-        StudyError: an argument is out of range.
-
-    Source: docs/privacy.md P8.
-
-    >>> round(projection_bound(dimension=100, delta=1e-6), 3)
-    1.35
-    >>> round(projection_bound(dimension=100, delta=1e-6, kind="sign"), 3)
-    1.392
-    """
-    dimension = arguments.whole("dimension", dimension, least=1, most=arguments.MOST_DIMENSION)
-    number = arguments.real("delta", delta)
-    if not 0 < number < 1:
-        raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
-    arguments.choice("kind", kind, projected_step.PROJECTIONS)
-    return projected_step.projection_factor(dimension, number, kind)
-
-
-def projected_epsilon(
-    *,
-    dimension: int,
-    noise_multiplier: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    fresh: bool = True,
-    kind: str = "gaussian",
-) -> accountant.Bound:
-    """Epsilon of Poisson DP-SGD (add-remove) that releases a fresh random projection per step.
-
-    The mixture over the public projection's norm: no delta is spent on long projections. It is
-    exact for "gaussian". For "sign" a mixture is taken that is longer than any that can occur:
-    `upper` holds as ever, and `lower` is that of the longer mixture, no limit to what the mechanism
-    may be worth.
-
-    Args:
-        dimension: k, coordinates sent per step, from 2 to 2^40.
-        noise_multiplier: sigma / C, with C the clipping norm *before* projecting; no unit.
-        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        steps: number of steps, 1 to 10,000,000.
-        delta: probability, in [1e-15, 1).
-        fresh: whether every step draws its own projection, after its model is fixed.
-        kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
-
-    Returns:
-        `Bound(lower, upper)`, without unit.
-
-    Raises:
-        StudyError: an argument is out of range; or one projection is kept for all steps.
-
-    Source: docs/privacy.md P8.
-
-    >>> steps = dict(noise_multiplier=4.0, sample_rate=1.0, steps=10, delta=1e-5)
-    >>> round(projected_epsilon(dimension=100, **steps).upper, 2)
-    3.36
-    >>> round(epsilon(**steps).upper, 2)
-    3.34
-    """
-    arguments.choice("kind", kind, projected_step.PROJECTIONS)
-    if fresh is not True:
-        raise StudyError(
-            "expected a fresh projection for every step, got fresh = False; later gradients depend "
-            "on a projection that is kept, and may be lengthened 1 + sqrt(d / k) times by it"
-        )
-    dimension = arguments.whole("dimension", dimension, least=2, most=arguments.MOST_DIMENSION)
-    step = _step(noise_multiplier, sample_rate, steps, "poisson")
-    if kind == "sign":
-        one = projected_step.release_by_signs(step, "add-remove", dimension=dimension)
-    else:
-        one = projected_step.release_projected(
-            dimension=dimension,
-            sample_rate=step.sample_rate,
-            noise_multiplier=step.noise_multiplier,
-            count=step.count,
-        )
-    return _told(accountant.Composition([one]).epsilon(delta))
+    return told(accountant.Composition([mechanism.release_with_malicious(**who)]).epsilon(delta))
 
 
 def attack_power(
@@ -445,14 +347,3 @@ def _certifiable(step: mechanism.Step, relation: str) -> mechanism.Release:
             "nothing"
         )
     return mechanism.release(step, relation)
-
-
-def _told(bound: accountant.Bound) -> accountant.Bound:
-    """Refuse a bracket that is wider than is promised."""
-    if not accountant.is_narrow(bound):
-        raise StudyError(
-            f"expected epsilon with bounds within {accountant.WIDEST:g} of each other, got bounds "
-            f"of {bound.lower:.4g} and {bound.upper:.4g}; add noise, take fewer steps or a larger "
-            "delta"
-        )
-    return bound

@@ -6,13 +6,6 @@ plan, no model and no records, reads no clock, and the page loads nothing and ru
 it can be mailed, archived and printed.
 """
 
-from hubbub.report.adversary_words import spoken
-from hubbub.report.answer_tables import answer_lines, curves_of, table_of, test_words
-from hubbub.report.arrangements import Arrangement, ArrangementTable, interval
-from hubbub.report.markup import tag
-from hubbub.report.metric_words import in_brief, metrics_of, words_of
-from hubbub.report.modes import called, promised_against
-from hubbub.report.number_format import at_least, at_most
-from hubbub.report.page import render
-from hubbub.report.scales import bounds, linear
-from hubbub.report.several_runs import ReportedRun
+from hubbub import on_first_use
+
+__getattr__ = on_first_use(__name__)

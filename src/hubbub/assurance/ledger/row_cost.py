@@ -23,7 +23,7 @@ from hubbub.planning import (
     Mechanism,
     Plan,
     Projected,
-    is_exact,
+    has_exact_mixture,
     mechanism_of,
     releases,
     releases_of_units,
@@ -169,7 +169,7 @@ def _projected(kind: Kind, relation: str) -> Projected | None:
         return None
     if kind.projection == "layers":
         account = UNPROJECTED
-    elif is_exact(kind.projection, kind.sampling, relation):
+    elif has_exact_mixture(kind.projection, kind.sampling, relation):
         account = EXACT
     else:
         account = BOUNDED if kind.slack and relation == "substitute" else LONGER

@@ -1,0 +1,40 @@
+from hubbub.report.adversary_words import (
+    spoken as spoken,
+)
+from hubbub.report.answer_tables import (
+    answer_lines as answer_lines,
+    curves_of as curves_of,
+    table_of as table_of,
+    test_words as test_words,
+)
+from hubbub.report.arrangements import (
+    Arrangement as Arrangement,
+    ArrangementTable as ArrangementTable,
+    interval as interval,
+)
+from hubbub.report.markup import (
+    tag as tag,
+)
+from hubbub.report.metric_words import (
+    in_brief as in_brief,
+    metrics_of as metrics_of,
+    words_of as words_of,
+)
+from hubbub.report.modes import (
+    called as called,
+    promised_against as promised_against,
+)
+from hubbub.report.number_format import (
+    at_least as at_least,
+    at_most as at_most,
+)
+from hubbub.report.page import (
+    render as render,
+)
+from hubbub.report.scales import (
+    bounds as bounds,
+    linear as linear,
+)
+from hubbub.report.several_runs import (
+    ReportedRun as ReportedRun,
+)

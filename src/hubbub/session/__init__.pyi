@@ -1,0 +1,62 @@
+from hubbub.session.ask import (
+    Absent as Absent,
+    AbsentError as AbsentError,
+    Answer as Answer,
+    Call as Call,
+    Peers as Peers,
+)
+from hubbub.session.evidence_exchange import (
+    AttestedHashes as AttestedHashes,
+    AttestedSession as AttestedSession,
+    Attests as Attests,
+    digest_of as digest_of,
+)
+from hubbub.session.in_process import (
+    Federation as Federation,
+    Notice as Notice,
+    federate as federate,
+    raised_by as raised_by,
+)
+from hubbub.session.layout import (
+    Layout as Layout,
+    layout_of as layout_of,
+    round_parameters_of as round_parameters_of,
+)
+from hubbub.session.node_party import (
+    NodeParty as NodeParty,
+)
+from hubbub.session.noisy_sums import (
+    NoisySums as NoisySums,
+)
+from hubbub.session.party import (
+    Membership as Membership,
+    Party as Party,
+)
+from hubbub.session.recorder import (
+    NoRecorder as NoRecorder,
+    Recorder as Recorder,
+)
+from hubbub.session.rounds import (
+    Rounds as Rounds,
+)
+from hubbub.session.session_offer import (
+    REASONS as REASONS,
+    RefusedError as RefusedError,
+    SessionOffer as SessionOffer,
+    check_apart as check_apart,
+    part_of_plan as part_of_plan,
+    purposes_of as purposes_of,
+    sent_down as sent_down,
+)
+from hubbub.session.setup import (
+    SetUp as SetUp,
+)
+from hubbub.session.silo_party import (
+    SiloParty as SiloParty,
+    lists_of as lists_of,
+)
+from hubbub.session.sums import (
+    PrivateSum as PrivateSum,
+    private_sum as private_sum,
+    secure_sum as secure_sum,
+)
