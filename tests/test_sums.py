@@ -25,7 +25,6 @@ from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.round import Masking, RoundParameters
 from hubbub.session import in_process
-from hubbub.session.ask import Call
 from hubbub.session.in_process import assemble
 from hubbub.session.layout import Layout
 from hubbub.session.party import Membership
@@ -396,20 +395,3 @@ def test_every_adversary_is_listed_and_those_who_know_less_learn_less():
 def test_two_private_sums_of_the_same_vectors_do_not_share_noise():
     first, second = (hubbub.private_sum([[0.0] * 4000] * 3, **ASKED).value for _ in range(2))
     assert abs(np.corrcoef(first, second)[0, 1]) <= DEVIATIONS / sqrt(first.size)
-
-
-@pytest.mark.parametrize("nodes", [0, 3])
-def test_sealed_secrets_are_handed_on_before_anybody_confirms(monkeypatch, nodes):
-    """So the aggregator of one process does not hold all of them at once."""
-    confirmed: list[int] = []
-    ask = in_process.LocalPeers.ask
-
-    def watched(self, call, requests, session, **options):
-        if call is Call.CONFIRM:
-            confirmed.extend(len(parts) for parts in requests.values())
-        return ask(self, call, requests, session, **options)
-
-    monkeypatch.setattr(in_process.LocalPeers, "ask", watched)
-    vectors = integers(6, 32)
-    assert hubbub.secure_sum(vectors, compute_nodes=nodes).tolist() == plain_sum(vectors)
-    assert confirmed == [1] * (6 + nodes)  # the digests alone

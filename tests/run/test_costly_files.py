@@ -16,9 +16,9 @@ from hubbub.assurance.evidence.finding import NOT_CHECKED, REDERIVED
 from hubbub.assurance.verification.damage import check_rows
 from hubbub.cli import main
 from hubbub.errors import EffortError
-from hubbub.planning import pairing
+from hubbub.planning import pairing, study_plan
 from hubbub.planning.exposure import epsilon_against
-from hubbub.privacy import coarse_law, limited
+from hubbub.privacy import accountant, coarse_law, limited
 from hubbub.protocol.agreement import mask_graph
 from hubbub.session.in_process import Federation
 from run.finished import a_study, finished
@@ -55,10 +55,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Federation]:
     return folder, finished(a_study(), folder)[1]
 
 
+REMEMBERED = (
+    claims.remade,
+    epsilon_against,
+    coarse_law._sketched,
+    accountant._worst_epsilon,
+    study_plan._power,
+)
+
+
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> None:
-    """What was computed before costs nothing, and would hide what a stranger's file costs."""
-    for one in (claims.remade, epsilon_against, coarse_law._sketched):
+    """What was computed before costs nothing, and would hide what others' files cost."""
+    nothing_is_known()
+
+
+def nothing_is_known() -> None:
+    """As in a process that has computed no epsilon yet."""
+    for one in REMEMBERED:
         one.cache_clear()
 
 
@@ -146,7 +160,7 @@ def test_metrics_of_many_rows_are_looked_at_within_the_limit(
     folder, _ = made
     planned = claims.remade(hubbub.Study.parse((folder / "study.toml").read_text()), 27)
     assert planned is not None
-    epsilon_against.cache_clear()
+    nothing_is_known()
     monkeypatch.setattr(pairing, "epsilon_of", pairing.epsilon_of.__wrapped__)  # type: ignore[attr-defined]
     content = json.loads((folder / FILE).read_text())
     with limited(1):
