@@ -395,3 +395,25 @@ def test_every_adversary_is_listed_and_those_who_know_less_learn_less():
 def test_two_private_sums_of_the_same_vectors_do_not_share_noise():
     first, second = (hubbub.private_sum([[0.0] * 4000] * 3, **ASKED).value for _ in range(2))
     assert abs(np.corrcoef(first, second)[0, 1]) <= DEVIATIONS / sqrt(first.size)
+
+
+def test_one_masked_vector_lies_at_the_aggregator_while_the_next_is_made(monkeypatch):
+    held: list[list[bytes]] = []
+    most: list[int] = []
+    contribute = ExactSilo.contribute
+
+    def watched(self):
+        most.append(sum(len(one) for answer in held for one in answer))
+        return contribute(self)
+
+    answer = SiloParty._answer
+
+    def kept(self):
+        made = answer(self)
+        held.append(made)
+        return made
+
+    monkeypatch.setattr(ExactSilo, "contribute", watched)
+    monkeypatch.setattr(SiloParty, "_answer", kept)
+    hubbub.secure_sum(integers(6, 32))
+    assert most == [0] * 6

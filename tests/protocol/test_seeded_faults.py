@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -302,7 +301,7 @@ def second_face(w: World, first: Agreement, context: bytes) -> Agreement:
     """A party that goes on with the same secrets as if it had seen other anchors."""
     second = copy.copy(first)
     start = (b"hubbub transcript v1", STUDY, SESSION, w.roster.digest, context)
-    second._secrets, second._public = {}, hashlib.sha256(b"".join(start))
+    second._shown, second._secrets = [b"".join(start)], {}
     return second
 
 

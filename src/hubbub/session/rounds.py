@@ -204,17 +204,18 @@ class Rounds:
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
         taken, whole = set(), not self.terms.nodes or self.terms.needs_joint_seed
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
-            sent, shared = frames[0], frames[1:]
-            if not self._fits(index, frames, Tag.MASKED):
-                continue
-            if not self._shares_are_usable(index, shared) or not self._receive(index, sent):
-                continue
-            taken.add(index)
-            for share in shared:
-                shares[receiver_of(share)].append(share)
+            if self._fits(index, frames, Tag.MASKED) and self._is_taken(index, frames):
+                taken.add(index)
+                for share in frames[1:]:
+                    shares[receiver_of(share)].append(share)
+            frames.clear()  # or one vector lies here while the next is made
         if whole:
             self._abort_unless_all(active, taken)
         return shares
+
+    def _is_taken(self, index: int, frames: Sequence[bytes]) -> bool:
+        """Whether a silo's answer is added to the sum; its shares are looked at first."""
+        return self._shares_are_usable(index, frames[1:]) and self._receive(index, frames[0])
 
     def _shares_are_usable(self, index: int, shares: Sequence[bytes]) -> bool:
         """Whether a silo's shares are what they should be, as far as they can be seen.
