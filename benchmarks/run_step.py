@@ -119,12 +119,12 @@ class Watch:
         self._start = now()
 
 
-def arithmetic(setting: PreparedStudy, tasks: list[LocalTask], terms: RoundParameters) -> None:
+def arithmetic(prepared: PreparedStudy, tasks: list[LocalTask], terms: RoundParameters) -> None:
     """What a step cannot do without, silo by silo."""
     source = SecureSource()
     for task in tasks:
         rows = poisson_rows(source, task.count, task.capacity, terms.sample_rate)
-        vector = task.clipped_sum(setting.initial, rows)
+        vector = task.clipped_sum(prepared.initial, rows)
         noise.add_noise_and_round(
             vector, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
         )
@@ -133,9 +133,9 @@ def arithmetic(setting: PreparedStudy, tasks: list[LocalTask], terms: RoundParam
 def measured(silos: int, mean: float, steps: int) -> Row:
     study = study_of(silos, round(mean / _RATE), steps)
     made = plan(study)
-    setting = PreparedStudy.of(study, made)
-    terms, tasks = round_parameters_of(made, setting.initial.size), setting.tasks
-    watch = Watch(arithmetic=lambda: arithmetic(setting, tasks, terms))
+    prepared = PreparedStudy.of(study, made)
+    terms, tasks = round_parameters_of(made, prepared.initial.size), prepared.tasks
+    watch = Watch(arithmetic=lambda: arithmetic(prepared, tasks, terms))
     with tempfile.TemporaryDirectory() as folder:
         run(study, Path(folder) / "run", plan=made, progress=watch)
     step, alone = np.median(watch.steps, axis=0), np.median(watch.alone, axis=0)

@@ -22,7 +22,7 @@ from typing import Any
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.planning.pairing import epsilon_of, mechanism_of, releases
+from hubbub.planning.mechanisms import epsilon_of, mechanism_of, releases
 
 STUDY = Template("""
 [study]

@@ -31,7 +31,7 @@ from experiments.record_attack import (
     attacked,
 )
 from experiments.results import Row, Table
-from hubbub.planning.pairing import epsilon_of, mechanism_of, releases
+from hubbub.planning.mechanisms import epsilon_of, mechanism_of, releases
 
 STUDY = Template("""
 [study]

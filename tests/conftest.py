@@ -258,12 +258,12 @@ def what_was_said_once() -> Iterator[None]:
     """
     from hubbub import learning
     from hubbub.assurance.evidence import audit_result
-    from hubbub.planning import pairing
+    from hubbub.planning import mechanisms
 
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
-            (pairing, "least_noise"),
-            (pairing, "epsilon_of"),
+            (mechanisms, "least_noise"),
+            (mechanisms, "epsilon_of"),
             (audit_result, "epsilon_shown"),
         ):
             patch.setattr(module, name, _remembered(getattr(module, name)))

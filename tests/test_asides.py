@@ -149,17 +149,17 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
 
 def test_the_revealed_statistic_has_the_planned_noise():
     wanted = study("every = 1, epsilon = 2.0")
-    setting = PreparedStudy.of(wanted)
-    planned = setting.plan.query(EVALUATION)
-    tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in setting.records]
+    prepared = PreparedStudy.of(wanted)
+    planned = prepared.plan.query(EVALUATION)
+    tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in prepared.records]
     with ExitStack() as stack:
-        keys = layout_of(setting.plan).keys()
+        keys = layout_of(prepared.plan).keys()
         venue = LocalVenue(study=wanted, keys=keys, ledgers={}, folder=None)
         sessions = RunSessions(
-            venue=venue, folder=None, parameters=setting.initial.size, stack=stack
+            venue=venue, folder=None, parameters=prepared.initial.size, stack=stack
         )
         series = sessions.open(EVALUATION, planned.plan, tasks, 3)
-        found = [series.round(n, setting.initial, 1)[0] for n in range(1, STEPS + 1)]
+        found = [series.round(n, prepared.initial, 1)[0] for n in range(1, STEPS + 1)]
     silos, shares = 4, planned.plan.shares
     sigma = planned.plan.noise_multiplier * planned.plan.clip * sqrt(silos / shares)
     statistic = float(np.sum(np.square(found)) / sigma**2)  # chi square, 36 degrees of freedom
@@ -200,16 +200,16 @@ def test_what_is_held_back_is_decided_by_each_record_alone():
 
 def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: Path):
     generous = study("every = 6, epsilon = 18.0", "", epsilon=20.0)
-    setting = PreparedStudy.of(generous)
+    prepared = PreparedStudy.of(generous)
     result = run(generous)
     assert "held_back_accuracy" in result.metrics[5]
     right = total = 0.0
-    for task in setting.evaluation_tasks:
+    for task in prepared.evaluation_tasks:
         parameters = learning.parameters_vector(result.model)
         sums = task.clipped_sum(parameters, np.arange(task.count))
         total, right = total + sums[0], right + sums[1]
     assert result.final["held_back_accuracy"] == pytest.approx(right / total, abs=0.05)
-    assert total == sum(len(one) for one in setting.held_back) > 100
+    assert total == sum(len(one) for one in prepared.held_back) > 100
 
 
 # Interruptions ---------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from hubbub.assurance.audit import canaries as canaries_module
 from hubbub.assurance.audit import canary_audit, canary_runs
 from hubbub.assurance.audit.canaries import Canaries
 from hubbub.assurance.audit.canary_runs import AuditRun, played
-from hubbub.assurance.audit.foreseen import Foreseen, joint_part, size_of
-from hubbub.assurance.audit.messages import of_lists
+from hubbub.assurance.audit.expected_power import ExpectedPower, joint_part, size_of
+from hubbub.assurance.audit.freshness_checks import of_lists
 from hubbub.assurance.audit.scores import scores_of
 from hubbub.assurance.evidence import Choice, Seen, choosing_runs, epsilon_shown
 from hubbub.cli import main
 from hubbub.errors import StudyError
-from hubbub.planning import pairing
+from hubbub.planning import mechanisms
 from hubbub.privacy.canary_guesses import (
     Rates,
     Rule,
@@ -213,10 +213,10 @@ def _with_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _long_gradients(monkeypatch: pytest.MonkeyPatch, factor: float = 3.0) -> None:
-    from hubbub.learning import gradients
+    from hubbub.learning import clipped_sums
 
-    honest = gradients.clip_factors
-    monkeypatch.setattr(gradients, "clip_factors", lambda *given: factor * honest(*given))
+    honest = clipped_sums.clip_factors
+    monkeypatch.setattr(clipped_sums, "clip_factors", lambda *given: factor * honest(*given))
 
 
 def _clip_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +410,7 @@ def test_most_of_an_epsilon_is_shown_by_what_a_sound_study_has(epsilon: float) -
     batch = (generator.random((60, count)) < 0.05) & coins
     seen = batch + made.stated.noise_multiplier * generator.standard_normal((60, count))
     scores = scores_of(seen, made.stated.noise_multiplier, 0.05, exchanged=False)
-    best = Foreseen(made, 10_000, 0.95).best(count)
+    best = ExpectedPower(made, 10_000, 0.95).best(count)
     rates = rates_of(best.rule, Trials(scores=scores, coins=coins))
     assert 0.6 * epsilon < epsilon_shown(asked, rates, 0.95) <= epsilon
 
@@ -454,7 +454,7 @@ def test_right_guesses_bound_how_far_two_laws_are_apart() -> None:
 
 def _with_much_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than any study here needs: the least takes long to find, and does not matter."""
-    monkeypatch.setattr(pairing, "least_noise", lambda *_: 50.0)
+    monkeypatch.setattr(mechanisms, "least_noise", lambda *_: 50.0)
 
 
 @pytest.mark.parametrize(("records", "batch"), [(8000, 800), (8000, 2399), (997, 10), (50, 50)])
@@ -483,7 +483,7 @@ def test_an_audit_is_as_large_as_its_study_lets_it_be() -> None:
 def test_small_epsilons_get_as_many_canaries_as_show_most_of_them() -> None:
     made = hubbub.plan(study(**CORRELATED | {"epsilon": 0.2}))
     runs, canaries = size_of(made, None, None, 0.95)
-    foreseen = Foreseen(made, canaries, 0.95)
+    foreseen = ExpectedPower(made, canaries, 0.95)
     shares = [foreseen.share((one - choosing_runs(one)) * canaries) for one in (3, runs - 1, runs)]
     assert shares[0] < shares[1] < 0.9 <= shares[2]
 
@@ -493,7 +493,7 @@ def test_canaries_show_what_is_foreseen(kind: str) -> None:
     """The first kind of scores has the rates of the account's own curve where it is tight (P18)."""
     made = hubbub.plan(study(**(KINDS | PROJECTED | {"correlated": CORRELATED})[kind]))
     count = 200 if kind == "by layers" else 3000
-    expected = Foreseen(made, count, 0.95).best(20_000)
+    expected = ExpectedPower(made, count, 0.95).best(20_000)
     seen = [played(made, count, 0, lambda _: None) for _ in range(2)]
     found = rates_of(expected.rule, canary_audit._joined(seen, 0))
     for rate, many, of in (

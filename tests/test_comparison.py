@@ -37,10 +37,10 @@ def heart_study(steps: int = 1, more: str = "") -> Study:
 
 def first_models(study: Study, baseline: str | None, times: int) -> np.ndarray:
     """The model after every of so many runs, (times, d)."""
-    setting = PreparedStudy.of(study)
+    prepared = PreparedStudy.of(study)
     found = []
     for _ in range(times):
-        result = run_study.carried_out(setting, None, baseline=baseline)
+        result = run_study.carried_out(prepared, None, baseline=baseline)
         found.append(
             np.concatenate([p.detach().numpy().ravel() for p in result.model.parameters()])
         )
@@ -140,7 +140,9 @@ privacy = {epsilon = 2.0, delta = 1e-5}
 def test_models_of_which_only_the_end_is_compared_are_evaluated_only_there(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        PreparedStudy, "evaluate", lambda setting, _: (seen.append(setting.looks), {"auc": 0.5})[1]
+        PreparedStudy,
+        "evaluate",
+        lambda prepared, _: (seen.append(prepared.looks), {"auc": 0.5})[1],
     )
     compare(heart_study(steps=4), repeats=2, modes=("trusted",))
     assert sorted(seen) == [0] * 3 + [20] * 4

@@ -28,7 +28,7 @@ from hubbub.planning import (
     told_shape,
 )
 from hubbub.planning import study_plan as planning
-from hubbub.planning.pairing import bounded_projection, mechanism_of, releases
+from hubbub.planning.mechanisms import bounded_projection, mechanism_of, releases
 from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
 from hubbub.protocol.agreement import mask_graph

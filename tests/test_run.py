@@ -727,11 +727,13 @@ def pictures(at_home, monkeypatch) -> Path:
 def test_a_model_that_keeps_what_it_sees_is_sent_without_what_it_was_tried_on(pictures):
     model = 'kind = "python:pictures_of_test_run:keeping"\ninputs = [9]'
     state = torch.get_rng_state()
-    setting = PreparedStudy.of(own('source = "python:pictures_of_test_run:rows"', model))
+    prepared = PreparedStudy.of(own('source = "python:pictures_of_test_run:rows"', model))
     assert torch.equal(state, torch.get_rng_state())
-    known = [one.inputs[0] for one in setting.records]
-    assert not any(np.allclose(setting.initial[:9], one) for one in known)
-    assert setting.model.seen is None or not any(np.allclose(setting.model.seen, o) for o in known)
+    known = [one.inputs[0] for one in prepared.records]
+    assert not any(np.allclose(prepared.initial[:9], one) for one in known)
+    assert prepared.model.seen is None or not any(
+        np.allclose(prepared.model.seen, o) for o in known
+    )
 
 
 @pytest.mark.parametrize("kind", ['"logistic"', '"mlp"\nhidden = [4]'])
@@ -900,11 +902,11 @@ def assert_silent(error: BaseException, caplog, capfd) -> None:
 
 
 def test_no_repr_holds_a_record_or_how_many_there_are(planted):
-    setting = PreparedStudy.of(own(FILES))
-    shown = repr([setting, setting.records, setting.test, setting.tasks])
+    prepared = PreparedStudy.of(own(FILES))
+    shown = repr([prepared, prepared.records, prepared.test, prepared.tasks])
     assert leaks(shown.encode()) == []
     other = Records(inputs=np.ones((9, 2), np.float32), targets=np.ones(9, np.float32))
-    assert repr(setting.records[1]) == repr(other)
+    assert repr(prepared.records[1]) == repr(other)
 
 
 def test_no_repr_holds_a_key():

@@ -763,7 +763,7 @@ def test_a_study_put_together_by_hand_that_no_file_can_say_is_refused(epsilon):
     "place",
     [
         "os:system",
-        "hubbub.session.sums:private_sum",
+        "hubbub.session.secure_sums:private_sum",
         "hubbub.study.datasets.heart_disease:heart",
         "hubbub.datasets:_rows",
         "hubbub.datasets:heart.x",

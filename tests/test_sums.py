@@ -28,8 +28,8 @@ from hubbub.session import in_process
 from hubbub.session.in_process import assemble
 from hubbub.session.layout import Layout
 from hubbub.session.party import Membership
+from hubbub.session.secure_sums import ExactSilo
 from hubbub.session.silo_party import SiloParty
-from hubbub.session.sums import ExactSilo
 
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))

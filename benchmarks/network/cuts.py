@@ -35,18 +35,18 @@ from benchmarks.network.table import write
 from benchmarks.network.ways import Fault, Way, Ways
 from hubbub import Records
 from hubbub.cli.main import main
+from hubbub.network.aggregator_process import RelayFiles
+from hubbub.network.aggregator_run import serve
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.envelope import read_request
 from hubbub.network.event_log import EventLog
-from hubbub.network.host import RelayFiles
 from hubbub.network.join import relay_of
 from hubbub.network.nats import Answering, Carrier, Relay, Server
 from hubbub.network.node_endpoint import NodeEndpoint
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.requests import Requests
-from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol import Roster

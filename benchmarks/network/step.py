@@ -30,8 +30,8 @@ from benchmarks.network.stage import Run, Stage, made_up, study_of, wait
 from benchmarks.network.table import write
 from hubbub import Records
 from hubbub.cli.main import main
+from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.demo import DemoConsortium
-from hubbub.network.host import RelayFiles
 from hubbub.network.join import relay_of
 from hubbub.network.nats import Answering, Carrier, Relay, Server
 from hubbub.network.nats.pieces import PIECE_BYTES

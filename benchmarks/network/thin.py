@@ -23,8 +23,8 @@ from benchmarks.network.slow_line import processor_seconds
 from benchmarks.network.stage import free_port, wait
 from benchmarks.network.table import write
 from hubbub.cli.main import main
+from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.demo import DemoConsortium
-from hubbub.network.host import RelayFiles
 from hubbub.network.join import relay_of
 from hubbub.network.nats import Server
 from hubbub.network.nats.server import CONFIGURATION, PROCESS_ID

@@ -10,7 +10,7 @@ from hubbub import Study, plan
 from hubbub.assurance.attestation import (
     PlatformEvidence,
     SoftwareAttester,
-    StudyEvidence,
+    StudyAttestation,
     own_code,
 )
 from hubbub.protocol import Keys, MaskStream, Roster, RoundParameters, SecureSource
@@ -93,12 +93,12 @@ class Parties:
         """The set-up, to its end."""
         return self.set_up.open_session()
 
-    def attests(self, name: str) -> StudyEvidence | None:
+    def attests(self, name: str) -> StudyAttestation | None:
         if self.study.attestation is None:
             return None
         attester = self.attesters.get(name, software())
         now = self.clocks.get(name, NOW)
-        return StudyEvidence(asked=self.study.attestation, attester=attester, now=lambda: now)
+        return StudyAttestation(asked=self.study.attestation, attester=attester, now=lambda: now)
 
     def _party(
         self, index: int, layout: Layout, terms: RoundParameters, offer: SessionOffer

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.attestation.parties import NOW, Parties, role_of, study_of
 
-from hubbub.assurance.attestation import MachineAttester, StudyEvidence, of_build, policy_of
+from hubbub.assurance.attestation import MachineAttester, StudyAttestation, of_build, policy_of
 from hubbub.assurance.evidence.attested_sessions import attested_findings
 from hubbub.assurance.evidence.evidence_file import MALFORMED
 from hubbub.assurance.transcript import plain_roster
@@ -74,7 +74,7 @@ def test_frames_of_evidence_are_read_or_refused(data: st.DataObject) -> None:
     """Any payload that a party may sign, under any tag, in any order."""
     setup = SESSION.set_up
     session = AttestedSession(
-        attests=StudyEvidence(asked=SESSION.study.attestation, attester=MachineAttester()),
+        attests=StudyAttestation(asked=SESSION.study.attestation, attester=MachineAttester()),
         roster=SESSION.roster,
         study=setup.study,
         session=setup.session,

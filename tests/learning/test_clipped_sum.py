@@ -16,8 +16,8 @@ from torch.nn import functional
 from hubbub.errors import DataError, ModelError, StudyError
 from hubbub.learning import build_model, checked_method, clipped_sum, default_loss
 from hubbub.learning.batches import batch_of
+from hubbub.learning.clipped_sums import loop_parts
 from hubbub.learning.clipping import MARGIN, clip_factors
-from hubbub.learning.gradients import loop_parts
 from hubbub.learning.parameter_vector import layout_of
 from hubbub.learning.per_record import Rows, from_lookups, from_positions, norms_of
 

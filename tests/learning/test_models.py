@@ -38,7 +38,7 @@ from hubbub.learning import (
     through_frozen,
 )
 from hubbub.learning.clipping import MARGIN
-from hubbub.learning.frozen import frozen_layers
+from hubbub.learning.frozen_features import frozen_layers
 from hubbub.learning.optimizers import cosine
 from hubbub.study.model import Frozen, model_from
 from hubbub.study.tabular import Records

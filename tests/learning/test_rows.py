@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hubbub.errors import ModelError
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
 from hubbub.learning.clipping import clip_factors
+from hubbub.learning.padded_batches import pieces, rows_are_alone
 from hubbub.learning.per_record import Outer, norms_of
-from hubbub.learning.record_rows import pieces, rows_are_alone
 from hubbub.learning.self_check import tried
 from hubbub.learning.task import rows_within
 from hubbub.study import Records

@@ -12,7 +12,7 @@ import hubbub
 from hubbub.assurance.ledger.entry import Admission
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, StudyError
-from hubbub.privacy import Certificate, Composition, Residue, release
+from hubbub.privacy import Certificate, Composition, RemainingBudget, release
 from ledger.book import (
     DELTA,
     OTHER,
@@ -115,7 +115,7 @@ def test_p24_what_the_rows_say_is_left_is_true_by_the_accountant(place):
         run(ledger)
         run(ledger, OTHER)
     said = [json.loads(text) for _, text, _ in stored(place)[1:]]
-    lefts = [Residue(**one["admit"]["left"]) for one in said if "admit" in one]
+    lefts = [RemainingBudget(**one["admit"]["left"]) for one in said if "admit" in one]
 
     def with_study(shift: float, epsilon: float) -> float:
         steps = [hubbub.Step(count=STEPS, **SAMPLED), gaussian(shift)]
@@ -258,7 +258,7 @@ def test_rows_of_older_ledgers_are_caps_on_studies_that_were_fixed():
 
 
 def test_an_admission_outlives_its_row():
-    for left in (None, Residue(shift=0.5, delta=1e-7)):
+    for left in (None, RemainingBudget(shift=0.5, delta=1e-7)):
         one = Admission(study=STUDY, counts=((entry(**MODEL).kind, 3),), left=left)
         assert Admission.of(json.loads(json.dumps(one.to_dict()))) == one
 

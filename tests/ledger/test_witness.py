@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from hubbub.assurance.ledger.head_statement import HeadStatement, Witnessed
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.ledger.row import Head
-from hubbub.assurance.ledger.statement import Statement, Witnessed
 from hubbub.assurance.ledger.witness import Witness
 from hubbub.errors import IntegrityError
 from ledger.book import ROWS, assert_noticed, assert_one_sentence, entry, key_of, note_of, put
@@ -21,13 +21,13 @@ BOB = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 BOBS = BOB.public_key().public_bytes_raw()
 
 
-def stated(path: Path, time: str = NOON) -> Statement:
+def stated(path: Path, time: str = NOON) -> HeadStatement:
     """What a ledger says now."""
     with Ledger(path) as ledger:
         return ledger.statement(time)
 
 
-def charged(path: Path, number: int, **changed: object) -> Statement:
+def charged(path: Path, number: int, **changed: object) -> HeadStatement:
     """What it says after one more entry."""
     with Ledger(path) as ledger:
         ledger.charge(entry(number, **changed))
@@ -42,7 +42,7 @@ def copied(path: Path, name: str) -> Path:
     return place
 
 
-def verified_against(path: Path, *witnessed: Statement) -> int:
+def verified_against(path: Path, *witnessed: HeadStatement) -> int:
     with Ledger(path) as ledger:
         return ledger.verify(witnessed=witnessed)
 
@@ -57,7 +57,7 @@ def test_a_statement_tells_what_the_ledger_holds(path):
     statement = stated(path)
     with Ledger(path) as ledger:
         assert (statement.rows, statement.head, statement.time) == (ROWS + 1, ledger.head, NOON)
-    assert Statement.of(json.loads(json.dumps(statement.to_dict()))) == statement
+    assert HeadStatement.of(json.loads(json.dumps(statement.to_dict()))) == statement
     assert verified_against(path, statement, stated(path, "another time")) == ROWS
 
 
@@ -207,13 +207,13 @@ def test_a_ledger_is_no_list_of_a_witness_and_a_list_is_no_ledger(path, witness,
 def test_p15_an_altered_statement_is_refused(path, key, value):
     plain = {**stated(path).to_dict(), key: value}
     with pytest.raises(IntegrityError) as error:
-        Statement.of(plain)
+        HeadStatement.of(plain)
     assert_one_sentence(str(error.value))
 
 
 @pytest.mark.parametrize("plain", [None, [], "text", 5, {}, {"statement": {}}, {"rows": 1}])
 def test_other_json_is_refused_in_a_sentence(plain):
-    for kind in (Statement, Witnessed):
+    for kind in (HeadStatement, Witnessed):
         with pytest.raises(IntegrityError) as error:
             kind.of(plain)
         assert_one_sentence(str(error.value))
@@ -221,11 +221,11 @@ def test_other_json_is_refused_in_a_sentence(plain):
 
 def test_p15_a_statement_by_a_forged_key_says_nothing_of_the_ledger(path):
     real = stated(path)
-    forged = Statement.made(BOBS, Head(99, bytes(32)), NOON, BOB.sign)
+    forged = HeadStatement.made(BOBS, Head(99, bytes(32)), NOON, BOB.sign)
     with pytest.raises(IntegrityError, match="of another one"):
         verified_against(path, forged)
     with pytest.raises(IntegrityError, match="altered or made up"):
-        Statement.made(real.ledger, Head(99, bytes(32)), NOON, BOB.sign)
+        HeadStatement.made(real.ledger, Head(99, bytes(32)), NOON, BOB.sign)
 
 
 def test_p15_a_signature_of_another_witness_or_of_another_statement_is_refused(path, witness):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hubbub.network import coordinator, key_files, node_endpoint, party_folder
-from hubbub.network.nats import line, server
+from hubbub.network.nats import relay_connection, server
 from hubbub.training import prepared_study
 from network.consortium import planned
 from network.relay import Watched, gathered
@@ -23,7 +23,7 @@ KEYS, IDENTITIES = cache(key_files.keys_of), cache(key_files.identities)
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(coordinator, "_PAUSE", 0.02)
-    monkeypatch.setattr(line, "_PAUSES", (0.02, 0.2))
+    monkeypatch.setattr(relay_connection, "_PAUSES", (0.02, 0.2))
     monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(prepared_study, "plan_study", planned)
     monkeypatch.setattr(node_endpoint, "plan", planned)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hubbub.network.aggregator_run import serve
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.engine import Phase
@@ -16,7 +17,6 @@ from hubbub.network.key_files import roster_of
 from hubbub.network.node_endpoint import NodeEndpoint
 from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import Requests
-from hubbub.network.serve import serve
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.planning import Plan, exposure, plan

@@ -287,9 +287,9 @@ def opened(
     requests = Requests(roster, study.id, phase or parties.phase, event_log, timeouts)
     coordinator = Coordinator(parties.aggregator, study, requests)
     coordinator.standardise(standardisation)
-    setting = setting_of(parties.study)
-    size = setting.initial.size
-    plan, numbers = part_of_plan(setting.plan, purpose)
+    prepared = setting_of(parties.study)
+    size = prepared.initial.size
+    plan, numbers = part_of_plan(prepared.plan, purpose)
     terms = round_parameters_of(plan, numbers or size, parameters=size)
     rounds = coordinator.set_up(SessionPlan(purpose=purpose, plan=plan, terms=terms, tasks=()))
 
@@ -297,13 +297,13 @@ def opened(
         return np.sum([_sum_of(parties.study, silo, model.tobytes()) for silo in silos], axis=0)
 
     def close(sessions: Sequence[bytes]) -> list[dict[str, Any]]:
-        return coordinator.close(rounds, sessions, setting.initial.astype("<f4").tobytes())
+        return coordinator.close(rounds, sessions, prepared.initial.astype("<f4").tobytes())
 
     return Session(
         rounds=rounds,
         plan=plan,
         terms=terms,
-        initial=setting.initial,
+        initial=prepared.initial,
         sums=sums,
         close=close,
     )

@@ -143,10 +143,10 @@ def test_a_silo_whose_clock_is_wrong_refuses(
 ) -> None:
     """Else an aggregator could have evidence verified at a time when it was still good."""
     parties = attested(tmp_path)
-    true = coordinator.StudyEvidence
+    true = coordinator.StudyAttestation
     monkeypatch.setattr(
         coordinator,
-        "StudyEvidence",
+        "StudyAttestation",
         lambda **given: true(**given, now=lambda: int(time.time()) - 10_000),
     )
     assert "fails the rule “time”" in refused(parties)

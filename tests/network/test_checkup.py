@@ -16,10 +16,10 @@ from hubbub.cli import main
 from hubbub.errors import DataError
 from hubbub.network import EventLog
 from hubbub.network import checkup as checkups
+from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.checkup import Checked, checkup
-from hubbub.network.host import RelayFiles
 from hubbub.network.join import Machine, join, relay_of
-from hubbub.network.nats import Server, line, tls, trial
+from hubbub.network.nats import Server, relay_connection, tls, trial
 from hubbub.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
 from network.test_over_nats import Everybody
@@ -152,7 +152,7 @@ def test_a_relay_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_relay_that_says_nothing(there: Everybody, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_SECONDS", 0.2)
-    monkeypatch.setattr(line, "_BYE_SECONDS", 0.1)
+    monkeypatch.setattr(relay_connection, "_BYE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"tls://127.0.0.1:{silent.getsockname()[1]}"
         found = looked(there.sites["ann"], url=url)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hubbub.assurance import Ledger
-from hubbub.network.host import RelayFiles
+from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server
 from hubbub.network.nats.server import LOG
 from hubbub.network.party_folder import RELAY

@@ -400,7 +400,7 @@ def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp
     def hosted(*_args, **_options):
         raise UserError("expected a study to run, got a test")
 
-    monkeypatch.setattr("hubbub.network.host.host", hosted)
+    monkeypatch.setattr("hubbub.network.aggregator_process.host", hosted)
     ask(*approval(home, "aggregator"))
     few = ("--runs", "2", "--canaries", "50", "--confidence", "0.99999")
     said = ask("audit", home / "study.toml", *few, "--out", found)

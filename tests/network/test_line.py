@@ -26,8 +26,8 @@ from hubbub.errors import StudyError, UserError
 from hubbub.network import envelope
 from hubbub.network.nats import Relay, RelayCertificate, Server, tls, write_server
 from hubbub.network.nats.answering import Answering, KeptAnswers
-from hubbub.network.nats.line import Line
-from hubbub.network.nats.link import Message
+from hubbub.network.nats.message_delivery import Message
+from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.server import LOG, binary, configuration
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.network.nats.tls import client_context
@@ -563,7 +563,7 @@ def test_a_transport_is_closed_also_where_the_thread_ends_before_its_client() ->
             await asyncio.sleep(3600)
 
     async def live() -> None:
-        Line._abandon(cast(Line, SimpleNamespace(_closing=set())), Client())
+        RelayConnection._abandon(cast(RelayConnection, SimpleNamespace(_closing=set())), Client())
         await asyncio.sleep(0)
 
     asyncio.run(live())
@@ -595,7 +595,7 @@ def test_a_transport_is_closed_also_where_tls_begins_over_a_lost_connection() ->
             async def close(self) -> None:
                 transport.close()
 
-        Line._abandon(cast(Line, SimpleNamespace(_closing=set())), Client())
+        RelayConnection._abandon(cast(RelayConnection, SimpleNamespace(_closing=set())), Client())
         await asyncio.sleep(0.01)
         return over_tls
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hubbub import learning
+from hubbub.network.aggregator_process import RelayFiles, host, named_relay
 from hubbub.network.event_log import EventLog
-from hubbub.network.host import RelayFiles, host, named_relay
 from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.key_files import roster_of
 from hubbub.network.nats.carrier import Carrier

@@ -14,7 +14,7 @@ import pytest
 
 from hubbub.errors import ProtocolError
 from hubbub.network.nats import pieces
-from hubbub.network.nats.link import Link, Message
+from hubbub.network.nats.message_delivery import Message, MessageDelivery
 from hubbub.network.nats.pieces import (
     MOST_BYTES,
     WINDOW,
@@ -149,7 +149,10 @@ class Pair:
     """An aggregator's end, a party's end, and what is on its way between them."""
 
     def __init__(self) -> None:
-        self.ends = {"asks": Link(replies=True), "answers": Link(replies=False)}
+        self.ends = {
+            "asks": MessageDelivery(replies=True),
+            "answers": MessageDelivery(replies=False),
+        }
         self.ways: dict[str, list[bytes]] = {"asks": [], "answers": []}
         self.got: dict[str, list[Message]] = {"asks": [], "answers": []}
         self.now = 0.0
@@ -260,7 +263,7 @@ def test_a_party_that_was_started_anew_is_asked_again() -> None:
     asked = message(3 * SIZE)
     pair.send("asks", 1, asked)
     pair.settle(5)
-    pair.ends["answers"] = Link(replies=False)
+    pair.ends["answers"] = MessageDelivery(replies=False)
     pair.ends["answers"].connected()
     pair.settle(5)
     assert pair.got["answers"] == [Message(number=1, data=asked)] * 2
@@ -270,7 +273,7 @@ def test_an_aggregator_that_was_started_anew_is_heard_whatever_its_clock_says() 
     pair = Pair()
     pair.send("asks", 1000, message(SIZE))
     pair.settle(5)
-    pair.ends["asks"] = Link(replies=True)
+    pair.ends["asks"] = MessageDelivery(replies=True)
     pair.ends["asks"].connected()
     pair.send("asks", 5, message(SIZE, 2))
     pair.settle(5)

@@ -58,14 +58,14 @@ def named(session: bytes) -> Callable[..., None]:
     return made
 
 
-def together(parties: Watched, setting: PreparedStudy) -> Federation:
+def together(parties: Watched, prepared: PreparedStudy) -> Federation:
     """The same parties in one process."""
-    size = setting.initial.size
+    size = prepared.initial.size
     order = [parties.sites[party.name].keys for party in parties.aggregator.roster.parties]
     return federate(
-        layout_of(setting.plan),
-        round_parameters_of(setting.plan, size, parameters=size),
-        setting.tasks,
+        layout_of(prepared.plan),
+        round_parameters_of(prepared.plan, size, parameters=size),
+        prepared.tasks,
         study=parties.study.id,
         source=source,
         keys=order,
@@ -77,12 +77,12 @@ def test_the_sums_have_the_same_bits(
     tmp_path: Path, nodes: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parties = apart(tmp_path, nodes, changes)
-    setting = PreparedStudy.of(parties.study)
-    reference = together(parties, setting)
+    prepared = PreparedStudy.of(parties.study)
+    reference = together(parties, prepared)
     name = reference.rounds.session  # joint seeds and draws depend on it
     monkeypatch.setattr(SetUp, "__init__", named(name))
     session = opened(parties)
-    model = setting.initial
+    model = prepared.initial
     for number in (1, 2, 3):
         here, _ = reference.rounds.round(number, model)
         there, _ = session.rounds.round(number, model, 1)
@@ -94,17 +94,19 @@ def test_the_sums_have_the_same_bits(
 
 def trained_together(parties: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[PreparedStudy, State]:
     """The study trained in one process; whoever trains it apart afterwards has its session."""
-    setting = PreparedStudy.of(parties.study)
-    reference = together(parties, setting)
+    prepared = PreparedStudy.of(parties.study)
+    reference = together(parties, prepared)
     monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
-    terms = round_parameters_of(setting.plan, setting.initial.size, parameters=setting.initial.size)
+    terms = round_parameters_of(
+        prepared.plan, prepared.initial.size, parameters=prepared.initial.size
+    )
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         total, made = reference.rounds.round(step, parameters)
         assert total is not None
         return Summed(gradient=decoded(terms, total), attempts=made)
 
-    return setting, train(setting, summation, lambda *_: None, divisor=setting.plan.divisor)
+    return prepared, train(prepared, summation, lambda *_: None, divisor=prepared.plan.divisor)
 
 
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
@@ -112,21 +114,21 @@ def test_the_models_have_the_same_bits(
     tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parties = apart(tmp_path, nodes, {})
-    setting, here = trained_together(parties, monkeypatch)
+    prepared, here = trained_together(parties, monkeypatch)
     there = parties.serve(timeouts=HASTY)
     assert here.parameters.tobytes() == learning.parameters_vector(there.model).tobytes()
-    assert (here.parameters != setting.initial).all()
+    assert (here.parameters != prepared.initial).all()
 
 
 def test_another_key_gives_other_bits(tmp_path: Path) -> None:
     """The comparison above can fail."""
     parties = apart(tmp_path, 0, {})
-    setting, session = PreparedStudy.of(parties.study), opened(parties)
-    first, _ = session.rounds.round(1, setting.initial, 1)
+    prepared, session = PreparedStudy.of(parties.study), opened(parties)
+    first, _ = session.rounds.round(1, prepared.initial, 1)
     parties.draws = lambda index: SecureSource(bytes([index + 1]) * 16)
     for name in list(parties.seats):
         parties.start(name)
-    second, _ = opened(parties).rounds.round(1, setting.initial, 1)
+    second, _ = opened(parties).rounds.round(1, prepared.initial, 1)
     assert first is not None
     assert second is not None
     assert (first != second).any()

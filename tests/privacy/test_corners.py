@@ -13,8 +13,8 @@ import hubbub
 from hubbub.errors import StudyError
 from hubbub.privacy.coarse_law import sketch
 from hubbub.privacy.composition import ComposedLaw
+from hubbub.privacy.dominating_pairs import _honest_members
 from hubbub.privacy.laws import Removal, Reversed
-from hubbub.privacy.mechanism import _honest_members
 from hubbub.privacy.tilting import frame_for_delta, grid
 from privacy.hockey_sticks import removal
 

@@ -16,16 +16,16 @@ from scipy.stats import norm
 from hubbub.privacy import (
     Composition,
     Release,
-    Residue,
+    RemainingBudget,
     Step,
     StudyLaw,
-    first_residue,
+    first_remaining_budget,
     kept_for_certificates,
     least_epsilon,
     release,
     remaining,
 )
-from hubbub.privacy.residue import gaussian_deltas
+from hubbub.privacy.remaining_budget import gaussian_deltas
 
 Array = NDArray[np.float64]
 DELTA = 1e-5
@@ -78,7 +78,7 @@ CASES = [(0.05, 1.0, 1.5), (0.01, 2.0, 2.0), (0.5, 0.3, 0.5), (1e-3, 1.4, 1.0), 
 @pytest.mark.parametrize(("rate", "shift", "budget"), CASES)
 def test_p24_a_study_and_what_it_leaves_come_to_no_more_than_what_there_was(rate, shift, budget):
     """At every threshold, below 1 too, for removal and addition, by quadrature."""
-    before = Residue(shift=budget, delta=1e-6)
+    before = RemainingBudget(shift=budget, delta=1e-6)
     after = before.after(law(poisson(rate, shift)))
     assert after is not None
     levels = np.linspace(-6.0, 25.0, 200)
@@ -94,7 +94,7 @@ def test_p24_a_study_and_what_it_leaves_come_to_no_more_than_what_there_was(rate
 
 
 def test_p24_two_different_steps_of_a_study_by_quadrature():
-    before = Residue(shift=1.5, delta=1e-6)
+    before = RemainingBudget(shift=1.5, delta=1e-6)
     after = before.after(law(poisson(0.05, 1.0), poisson(0.2, 0.4), full(0.5)))
     assert after is not None
     levels = np.linspace(-4.0, 20.0, 40)
@@ -123,7 +123,7 @@ def test_p24_the_law_of_a_whole_study_is_certified_and_close(noise, rate, count,
 
 
 def test_p24_gaussian_studies_cost_nothing_for_being_chosen_late():
-    before = Residue(shift=1.3, delta=1e-7)
+    before = RemainingBudget(shift=1.3, delta=1e-7)
     after = before.after(law(full(1.2)))
     assert after is not None
     assert (after.shift, after.delta) == (pytest.approx(0.5), 1e-7)
@@ -134,14 +134,14 @@ def test_p24_gaussian_studies_cost_nothing_for_being_chosen_late():
 def test_p24_at_first_only_one_point_of_the_curve_has_to_be_kept():
     study = law(poisson(0.05, 0.5, 300))
     for epsilon in (2.8, 4.0, 8.0):
-        left = first_residue(study, epsilon, DELTA)
+        left = first_remaining_budget(study, epsilon, DELTA)
         assert left is not None
         kept = kept_for_certificates(epsilon, DELTA)
         beside = [full(left.shift)] if left.shift > 0 else []
         spent = Composition([poisson(0.05, 0.5, 300), *beside]).delta(epsilon - kept.epsilon)
         whole = kept.delta_factor * (spent.upper + left.delta) + kept.failure
         assert 0.9 * DELTA <= whole <= DELTA
-    assert first_residue(study, 0.5, DELTA) is None
+    assert first_remaining_budget(study, 0.5, DELTA) is None
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def thinned(one: Outcomes) -> Outcomes:
     return Outcomes(losses=one.losses[::10], masses=10 * one.masses[::10])
 
 
-def best(left: Residue, rounds: int, *, added: bool) -> Array:
+def best(left: RemainingBudget, rounds: int, *, added: bool) -> Array:
     """The most that an analyst gets who picks what fits in view of all outputs, at each epsilon.
 
     After every output the best study is taken for the threshold that is left: no policy does
@@ -227,7 +227,7 @@ def gaussian_delta_or_less(shift: float) -> Array:
 def test_p24_the_best_adaptive_analyst_stays_within_the_promise(added):
     """Three more studies, each chosen in view of all losses so far; the value of the game."""
     first, epsilon = (0.05, 1.0), 2.0
-    left = first_residue(law(poisson(*first)), epsilon, DELTA)
+    left = first_remaining_budget(law(poisson(*first)), epsilon, DELTA)
     assert left is not None
     game = followed(thinned(outcomes(*first, added=added)), best(left, 2, added=added))
     realised = float(np.interp(epsilon, GRID, game))
@@ -270,7 +270,7 @@ def test_p24_fixed_composition_is_broken_by_an_analyst_who_waits_for_the_first_r
     best_of = lambda e: np.maximum(either[0](e), either[1](e))  # noqa: E731
     assert float(seen.and_then(best_of, at)[0]) > 1.9 * DELTA
     # The filter has room for the one or for the other only with less of the first.
-    left = first_residue(law(full(first)), epsilon, DELTA)
+    left = first_remaining_budget(law(full(first)), epsilon, DELTA)
     assert left is not None
     assert left.after(law(poisson(rate, 6.0))) is None
     assert left.after(law(full(gaussian))) is None
@@ -282,7 +282,7 @@ def test_p24_simulated_analyst_realises_no_more_than_the_promise():
     epsilon, delta, runs = 1.0, 0.02, 400_000
     random = np.random.default_rng(24)
     losses, total = [np.zeros(runs)], 0.0
-    start = first_residue(StudyLaw.of([full(0.2)], delta), epsilon, delta)
+    start = first_remaining_budget(StudyLaw.of([full(0.2)], delta), epsilon, delta)
     assert start is not None
     groups = [(losses[0] + 0.2 * random.standard_normal(runs) + 0.02, start)]
     for _ in range(3):
@@ -294,8 +294,8 @@ def test_p24_simulated_analyst_realises_no_more_than_the_promise():
 
 
 def played(
-    loss: Array, left: Residue, random: np.random.Generator, delta: float
-) -> list[tuple[Array, Residue]]:
+    loss: Array, left: RemainingBudget, random: np.random.Generator, delta: float
+) -> list[tuple[Array, RemainingBudget]]:
     """One more study: those who have seen much take a steady one, the others a rare large loss."""
     near = loss > 0.6
     rate, shift = 0.02, 2.0
@@ -312,7 +312,7 @@ def played(
 
 
 def test_p24_there_is_no_room_past_all_bounds():
-    assert Residue(shift=0.0, delta=1e-6).after(law(poisson(0.01, 1.0, 100))) is None
-    assert Residue(shift=1.0, delta=0.0).after(law(poisson(0.01, 1.0))) is None
-    assert first_residue(law(full(30.0)), 50.0, DELTA) is None
+    assert RemainingBudget(shift=0.0, delta=1e-6).after(law(poisson(0.01, 1.0, 100))) is None
+    assert RemainingBudget(shift=1.0, delta=0.0).after(law(poisson(0.01, 1.0))) is None
+    assert first_remaining_budget(law(full(30.0)), 50.0, DELTA) is None
     assert exp(kept_for_certificates(2.0, DELTA).epsilon) < 1.01

@@ -27,7 +27,7 @@ STUDY = a_study(steps=STEPS)
 
 
 @pytest.fixture(scope="module")
-def setting() -> PreparedStudy:
+def prepared() -> PreparedStudy:
     return PreparedStudy.of(STUDY, planned(STUDY))
 
 
@@ -37,7 +37,7 @@ def summed(step: int, parameters: Any, _left: int) -> Summed:
 
 
 def trained(
-    setting: PreparedStudy,
+    prepared: PreparedStudy,
     *,
     start: State | None = None,
     stop: int | None = None,
@@ -52,7 +52,7 @@ def trained(
 
     try:
         end = train(
-            setting, summed, progress, divisor=1.0, start=start, keep=kept.append, look=look
+            prepared, summed, progress, divisor=1.0, start=start, keep=kept.append, look=look
         )
     except KeyboardInterrupt:
         return kept
@@ -62,16 +62,16 @@ def trained(
 
 @pytest.mark.parametrize("stop", range(1, STEPS))
 def test_a_run_stopped_after_any_step_goes_on_with_the_same_rows(
-    setting: PreparedStudy, stop: int, tmp_path: Path
+    prepared: PreparedStudy, stop: int, tmp_path: Path
 ) -> None:
-    whole, before = trained(setting)[-1], trained(setting, stop=stop)[-1]
+    whole, before = trained(prepared)[-1], trained(prepared, stop=stop)[-1]
     assert before.step == before.row_due == stop  # its row is not made yet, and is not forgotten
     assert [row["step"] for row in before.rows] == list(range(1, stop))
     write_checkpoint(tmp_path / "checkpoints", Checkpoint(state=before))
     found = newest_checkpoint(tmp_path / "checkpoints")
     assert found is not None
     # An attempt that was charged and lost is no part of the row that was owed.
-    after = trained(setting, start=replace(found.state, attempts=stop + (stop < STEPS - 1)))[-1]
+    after = trained(prepared, start=replace(found.state, attempts=stop + (stop < STEPS - 1)))[-1]
     assert list(after.rows[:stop]) == list(whole.rows[:stop])
     assert "auc" in whole.rows[0]
     if stop == STEPS - 1:
@@ -79,34 +79,34 @@ def test_a_run_stopped_after_any_step_goes_on_with_the_same_rows(
         assert (after.parameters == whole.parameters).all()
 
 
-def test_every_state_that_is_kept_has_all_rows_before_its_own(setting: PreparedStudy) -> None:
-    for state in trained(setting):
+def test_every_state_that_is_kept_has_all_rows_before_its_own(prepared: PreparedStudy) -> None:
+    for state in trained(prepared):
         rows = [row["step"] for row in state.rows]
         assert rows == list(range(1, state.step + (state.step == STEPS)))
         assert state.row_due == (state.step if state.step < STEPS else 0)
 
 
-def test_what_a_session_was_asked_for_is_kept_with_its_step(setting: PreparedStudy) -> None:
+def test_what_a_session_was_asked_for_is_kept_with_its_step(prepared: PreparedStudy) -> None:
     """It is charged: a row of it that is lost could not be asked for again."""
     look = loop.Look(after=frozenset({2, 4}), at=lambda step, _: {"held_back_loss": float(step)})
-    for state in trained(setting, look=look):
+    for state in trained(prepared, look=look):
         asked = [row["step"] for row in state.rows if "held_back_loss" in row]
         assert asked == [step for step in (2, 4) if step <= state.step]
         assert not (state.row_due and state.step in (2, 4))
 
 
 def test_a_row_is_made_on_another_thread_with_another_model(
-    setting: PreparedStudy, monkeypatch: pytest.MonkeyPatch
+    prepared: PreparedStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, bool]] = []
     real = PreparedStudy.evaluate
 
     def evaluate(self: PreparedStudy, parameters: Any) -> dict[str, float]:
-        seen.append((threading.get_ident(), self.model is setting.model))
+        seen.append((threading.get_ident(), self.model is prepared.model))
         return real(self, parameters)
 
     monkeypatch.setattr(PreparedStudy, "evaluate", evaluate)
-    trained(setting)
+    trained(prepared)
     here = threading.get_ident()
     assert [one == here for one, _ in seen] == [False] * (STEPS - 1) + [True]
     assert not any(shared for _, shared in seen)

@@ -13,10 +13,10 @@ from hubbub.assurance.evidence import claims
 from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import with_signature
 from hubbub.assurance.evidence.finding import NOT_CHECKED, REDERIVED
-from hubbub.assurance.verification.damage import check_rows
+from hubbub.assurance.verification.integrity_check import check_rows
 from hubbub.cli import main
 from hubbub.errors import EffortError
-from hubbub.planning import pairing, study_plan
+from hubbub.planning import mechanisms, study_plan
 from hubbub.planning.exposure import epsilon_against
 from hubbub.privacy import accountant, coarse_law, limited
 from hubbub.protocol.agreement import mask_graph
@@ -161,7 +161,7 @@ def test_metrics_of_many_rows_are_looked_at_within_the_limit(
     planned = claims.remade(hubbub.Study.parse((folder / "study.toml").read_text()), 27)
     assert planned is not None
     nothing_is_known()
-    monkeypatch.setattr(pairing, "epsilon_of", pairing.epsilon_of.__wrapped__)  # type: ignore[attr-defined]
+    monkeypatch.setattr(mechanisms, "epsilon_of", mechanisms.epsilon_of.__wrapped__)  # type: ignore[attr-defined]
     content = json.loads((folder / FILE).read_text())
     with limited(1):
         assert check_rows(folder / "metrics.jsonl", planned, content).verdict == NOT_CHECKED

@@ -23,7 +23,7 @@ import hubbub
 from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.errors import BudgetError, DataError, StudyError
 from hubbub.planning import Plan, mechanism_of
-from hubbub.planning.joint_batches import as_table
+from hubbub.planning.sampling_comparison import as_table
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import RoundParameters, Silo
 from hubbub.protocol.round.masking import Attempt

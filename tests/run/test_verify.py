@@ -32,7 +32,7 @@ from hubbub.assurance.transcript.frame_records import (
 from hubbub.assurance.transcript.writer import Transcript
 from hubbub.assurance.verification import replay
 from hubbub.assurance.verification.checking import verify
-from hubbub.assurance.verification.damage import damage
+from hubbub.assurance.verification.integrity_check import integrity_findings
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import plan
@@ -156,8 +156,8 @@ def test_evidence_of_another_study_is_wrong_beside_the_run(a_run: Callable[..., 
 def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def twice(setting: Any, opened: Any) -> Look:
-        one, two = evaluation(setting, opened), evaluation(setting, opened)
+    def twice(prepared: Any, opened: Any) -> Look:
+        one, two = evaluation(prepared, opened), evaluation(prepared, opened)
         return Look(after=one.after, at=lambda n, model: two.at(n, model) | one.at(n, model))
 
     monkeypatch.setattr(federated, "evaluation", twice)
@@ -388,7 +388,7 @@ def forge(
             transcript.keep(one if isinstance(one, bytes) else as_bytes(one))
     if (folder / FILE).exists():
         write_evidence(result, parties, folder)
-    assert list(damage(folder)) == []
+    assert list(integrity_findings(folder)) == []
 
 
 def as_bytes(kept: Kept, keys: Any = None, **changes: Any) -> bytes:
@@ -728,7 +728,7 @@ def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
     a_run: Callable[..., Run], flips: int
 ) -> None:
     folder, _, _ = a_run()
-    assert list(damage(folder)) == []
+    assert list(integrity_findings(folder)) == []
     paths = [
         *(folder / name for name in ("study.toml", "plan.json", "metrics.jsonl")),
         *(folder / "model.safetensors", folder / FILE, folder / "run.json"),
@@ -741,13 +741,13 @@ def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
         altered = bytearray(content)
         altered[chance.randrange(len(content))] ^= chance.randrange(1, 256)
         path.write_bytes(altered)
-        found = list(damage(folder))
+        found = list(integrity_findings(folder))
         assert found, path
         assert not any(one.holds for one in found)
         assert all(path.name in one.claim for one in found)
         assert any(word in found[0].verdict for word in ("restore", "get it again"))
         path.write_bytes(content)
-    assert list(damage(folder)) == []
+    assert list(integrity_findings(folder)) == []
 
 
 def test_cut_missing_and_added_files_are_noticed(a_run: Callable[..., Run]) -> None:
@@ -757,20 +757,20 @@ def test_cut_missing_and_added_files_are_noticed(a_run: Callable[..., Run]) -> N
         content = path.read_bytes()
         for size in (0, len(content) // 2, len(content) - 1):
             path.write_bytes(content[:size])
-            (found,) = damage(folder)
+            (found,) = integrity_findings(folder)
             assert path.name in found.claim
         path.unlink()
-        (found,) = damage(folder)
+        (found,) = integrity_findings(folder)
         assert "missing" in found.verdict
         path.write_bytes(content)
     frames = list(read(transcript))
     content = transcript.read_bytes()
     transcript.write_bytes(content[: -len(as_bytes(frames[-1])) - 33])
-    (found,) = damage(folder)
+    (found,) = integrity_findings(folder)
     assert "altered or cut" in found.verdict
     transcript.write_bytes(content)
     shutil.copy(transcript, transcript.with_name("00" * 16 + ".frames"))
-    (found,) = damage(folder)
+    (found,) = integrity_findings(folder)
     assert "does not know it" in found.verdict
 
 
@@ -818,7 +818,7 @@ def test_the_report_is_written_from_the_folder(a_run: Callable[..., Run]) -> Non
     assert f"{rows[-1]['auc']:.3f}" in page
     assert "No claim was found to be wrong" in page
     assert "2 s" in page
-    assert list(damage(folder)) == []
+    assert list(integrity_findings(folder)) == []
     (folder / FILE).unlink()
     alone = ArrangementTable(metric="auc", arrangements=(Arrangement(name="alone", mean=0.5),))
     (folder / COMPARISON).write_text(json.dumps(alone.to_dict()))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.protocol.token_lists import Evidence, Mixer, Owned, Publication
+from hubbub.protocol.token_lists import Mixer, Owned, Publication, PublishedFrames
 from hubbub.protocol.token_lists.list_context import ListContext, parted
 from hubbub.protocol.token_lists.onion_layers import Executor, in_this_thread
 from protocol.parties import fixed_keys
@@ -108,8 +108,8 @@ class Play:
         complaint = self.mixers[complainer].complain()
         return complaint, [one.give_up(complaint) for one in self.mixers.values()]
 
-    def evidence(self) -> Evidence:
-        return Evidence(
+    def evidence(self) -> PublishedFrames:
+        return PublishedFrames(
             list_context=list_context(self.number),
             counts=COUNTS,
             keys=self.keys,

@@ -3,7 +3,7 @@
 `verification` and `audit` need models, and are imported by their own names.
 """
 
-from hubbub.assurance.attestation import Attester, MachineAttester, StudyEvidence
+from hubbub.assurance.attestation import Attester, MachineAttester, StudyAttestation
 from hubbub.assurance.evidence import (
     ANSWERS,
     AUDIT,
@@ -31,11 +31,11 @@ from hubbub.assurance.evidence import (
 from hubbub.assurance.ledger import (
     Cap,
     Entry,
+    HeadStatement,
     Kind,
     Ledger,
     PrivacyFilter,
     Progress,
-    Statement,
     Tally,
     Witness,
     Witnessed,

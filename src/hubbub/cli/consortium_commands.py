@@ -74,7 +74,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _keygen(options: argparse.Namespace) -> int:
-    from hubbub.network.host import named_relay
+    from hubbub.network.aggregator_process import named_relay
 
     if options.role != "aggregator" and (options.relay or options.relay_certificate):
         raise UserError("expected --relay of an aggregator alone, got another role; leave it out")
@@ -132,7 +132,7 @@ def _show_roster(roster: Roster) -> None:
 
 
 def _relay(options: argparse.Namespace) -> int:
-    from hubbub.network.host import RelayFiles
+    from hubbub.network.aggregator_process import RelayFiles
 
     made = RelayFiles.written(options.out, read_roster(options.roster), options.relay)
     found = {

@@ -13,10 +13,10 @@ from typing import Any
 
 from hubbub.assurance import (
     Cap,
+    HeadStatement,
     Ledger,
     PrivacyFilter,
     Progress,
-    Statement,
     Tally,
     Witness,
     Witnessed,
@@ -311,7 +311,7 @@ def _witness(options: argparse.Namespace) -> int:
     return 0
 
 
-def _kept(path: Path) -> Statement | Witnessed:
+def _kept(path: Path) -> HeadStatement | Witnessed:
     """A statement that somebody kept in a file, witnessed or not."""
     try:
         plain = json_value(read_bytes(path))
@@ -323,7 +323,7 @@ def _kept(path: Path) -> Statement | Witnessed:
         plain = None
     try:
         witnessed = isinstance(plain, dict) and "witness" in plain
-        return (Witnessed if witnessed else Statement).of(plain)
+        return (Witnessed if witnessed else HeadStatement).of(plain)
     except IntegrityError as error:
         raise IntegrityError(f"{path}: {error}") from None
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hubbub import __version__
-from hubbub.cli.examples import EXAMPLES
+from hubbub.cli.command_examples import EXAMPLES
 from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.errors import HubbubError, UserError, with_extra
 

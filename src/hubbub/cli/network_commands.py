@@ -121,7 +121,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _served(options: argparse.Namespace) -> int:
     """Serve a study to its end."""
     _check_engine()
-    from hubbub.network.host import check, host
+    from hubbub.network.aggregator_process import check, host
     from hubbub.network.monitor import monitored
 
     began = time.monotonic()

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from hubbub.errors import ModelError, StudyError, UserError
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.gradients import ClippedSum, Space, sum_in
+from hubbub.learning.clipped_sums import ClippedSum, Space, sum_in
 from hubbub.learning.layer_matrix import LayerMatrix, layer_matrices
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from hubbub.errors import ModelError
-from hubbub.learning.frozen import frozen_layers
+from hubbub.learning.frozen_features import frozen_layers
 from hubbub.learning.models import seeded_by
 from hubbub.study import Model
 

@@ -204,7 +204,7 @@ class Optimizer:
         return {"velocity"} if self._options["momentum"] else set()
 
 
-class SumKeeper:
+class SumStepper:
     """Stands in an optimizer's place where statistics are asked for: keeps the noisy sums.
 
     A step writes the sum into its place and, where another follows, the parameters at which that
@@ -235,7 +235,7 @@ class SumKeeper:
             )
 
 
-Stepper = Optimizer | SumKeeper  # what moves the numbers that go down to the silos
+Stepper = Optimizer | SumStepper  # what moves the numbers that go down to the silos
 
 
 def stepped(

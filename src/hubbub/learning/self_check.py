@@ -22,9 +22,9 @@ from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.batches import Batch, Loss, Tensors, UnitLoss, UnitModel, batch_of
+from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.goals import CLASSES, Goal
-from hubbub.learning.gradients import METHODS, UNABLE, clipped_sum
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe, zeros_filled
 from hubbub.learning.models import outputs_of
 from hubbub.learning.torch_settings import (

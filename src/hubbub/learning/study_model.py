@@ -44,7 +44,7 @@ def optimizer_of(plan: Plan) -> learning.Stepper:
     """A fresh optimizer, or what keeps sums in its place."""
     study = plan.study
     if not study.trains:
-        return learning.SumKeeper(layout_of_sums(study), sigma_of_sums(plan))
+        return learning.SumStepper(layout_of_sums(study), sigma_of_sums(plan))
     options: dict[str, Any] = dict(study.training.optimizer)
     kind = str(options.pop("name"))
     return learning.Optimizer(kind, steps=study.training.steps, **options)

@@ -3,7 +3,7 @@
 Sums of at most a few dozen rows are made in float32 and added up in float64, so that the rounding
 of the sum stays within the margin that the plan takes off the clipping norm (docs/privacy.md P6 i
 and P14). In which rows records stand, and what becomes of one at which the model raises, is in
-record_rows.py.
+padded_batches.py.
 
 Which records are held back from training, for evaluations, is decided by each record alone, so that
 one record more or less changes nothing about the others (docs/privacy.md P16).
@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hubbub.learning.batches import Loss, Tensors, UnitLoss, UnitModel, on_device
+from hubbub.learning.clipped_sums import ClippedSum, affordable, clipped_sum
 from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
-from hubbub.learning.gradients import ClippedSum, affordable, clipped_sum
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
+from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows_are_alone
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.record_rows import RecordRows, Rows, piece_size, rows_are_alone
 from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.study import Records
@@ -101,7 +101,7 @@ class TrainingTask:
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
         most = self._checked(trial, targets, self.capacity if rows is None else rows, margin)
-        self._rows = RecordRows(
+        self._rows = PaddedBatches(
             records, trial.null, most=most, device=self._device, places=places_of(model)
         )
 
@@ -246,7 +246,7 @@ class EvaluationTask:
         self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
         self._goal, self._key = goal, (records.targets.dtype, goal)
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
-        self._rows = RecordRows(
+        self._rows = PaddedBatches(
             records, trial.null, most=most, device=self._device, places=places_of(model)
         )
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hubbub.assurance import MachineAttester, StudyEvidence, checked_part
+from hubbub.assurance import MachineAttester, StudyAttestation, checked_part
 from hubbub.errors import BudgetError, HubbubError, ProtocolError
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.requests import UNREADABLE, Requests
@@ -55,7 +55,7 @@ class Coordinator:
         check_apart(study)
         self.site, self.study, self.requests = site, study, requests
         made, asked = MachineAttester(site.home / COLLATERAL), study.attestation
-        self._attests = None if asked is None else StudyEvidence(asked=asked, attester=made)
+        self._attests = None if asked is None else StudyAttestation(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
 
     def standardise(self, found: Standardisation | None) -> None:

@@ -22,7 +22,7 @@ import tomli_w
 from hubbub.assurance.attestation import own_code
 from hubbub.disk import write_text
 from hubbub.errors import HubbubError, UserError, with_extra
-from hubbub.network.host import named_relay
+from hubbub.network.aggregator_process import named_relay
 from hubbub.network.key_files import roster_of, write_roster
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.party_process import Command, PartyProcess, read_libraries

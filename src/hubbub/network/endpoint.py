@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.assurance import Attester, MachineAttester, StudyEvidence
+from hubbub.assurance import Attester, MachineAttester, StudyAttestation
 from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
 from hubbub.network.event_log import EventLog
@@ -257,7 +257,7 @@ class Endpoint(ABC):
         if study.attestation is None:
             return None
         return AttestedSession(
-            attests=StudyEvidence(asked=study.attestation, attester=self._attester),
+            attests=StudyAttestation(asked=study.attestation, attester=self._attester),
             roster=self.roster,
             study=study.id,
             session=session,

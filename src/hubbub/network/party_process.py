@@ -19,8 +19,8 @@ Command = Callable[[Sequence[str]], int]
 _CONTEXT = get_context("forkserver")
 _READ_FIRST = [
     "hubbub.network.silo_endpoint",
-    "hubbub.network.serve",
-    "hubbub.network.host",
+    "hubbub.network.aggregator_run",
+    "hubbub.network.aggregator_process",
     "nats",
 ]
 

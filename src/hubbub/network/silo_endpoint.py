@@ -291,15 +291,15 @@ class SiloEndpoint(Endpoint):
         return bytes(frame.payload)
 
 
-def _task(setting: PreparedStudy, offer: SessionOffer) -> LocalTask:
+def _task(prepared: PreparedStudy, offer: SessionOffer) -> LocalTask:
     """What the silo sums in a session."""
     if offer.purpose == TRAINING:
-        return setting.tasks[0]
+        return prepared.tasks[0]
     if offer.purpose == EVALUATION:
-        return setting.evaluation_tasks[0]
+        return prepared.evaluation_tasks[0]
     if offer.purpose == STATISTICS:
-        return setting.statistic_tasks[0]
-    return setting.feature_sums[0]
+        return prepared.statistic_tasks[0]
+    return prepared.feature_sums[0]
 
 
 def _check_count(study: Study, name: str, records: int) -> None:

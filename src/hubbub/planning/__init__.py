@@ -1,6 +1,6 @@
 """The plan: everything that follows from a study before the first record is touched.
 
-`pairing` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
+`mechanisms` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
 reads first; then `precision` (what finite precision adds; grid and word), `exposure` (who can learn
 how much), `joint_batches` (what they cost) and `study_plan` (how all of it becomes the `Plan` of
 `plan_values`).
@@ -29,11 +29,8 @@ from hubbub.planning.exposure import (
     sharing_silos,
     stated_adversary,
 )
-from hubbub.planning.joint_batches import as_table
 from hubbub.planning.mask_degree import is_sparse
-from hubbub.planning.model_size import is_dimension, record_shape, told_shape
-from hubbub.planning.noise_correlation import Correlation
-from hubbub.planning.pairing import (
+from hubbub.planning.mechanisms import (
     BOUNDED,
     EXACT,
     LONGER,
@@ -50,8 +47,11 @@ from hubbub.planning.pairing import (
     releases,
     releases_of_units,
 )
+from hubbub.planning.model_size import is_dimension, record_shape, told_shape
+from hubbub.planning.noise_correlation import Correlation
 from hubbub.planning.plan_values import Plan, PlannedQuery
 from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_of_sums
 from hubbub.planning.precision import SUM_MARGIN, largest_batch
+from hubbub.planning.sampling_comparison import as_table
 from hubbub.planning.silo_capacity import capacity_of
 from hubbub.planning.study_plan import plan

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from hubbub.errors import StudyError
-from hubbub.planning import model_size, pairing, planned_statistics, precision
+from hubbub.planning import mechanisms, model_size, planned_statistics, precision
 from hubbub.privacy import Release
 from hubbub.study import NO_MODEL, Privacy, Study, Training, whole_sums
 
@@ -75,10 +75,10 @@ class PricedQuery:
         if not count:
             return None
         noise = self.noise_multiplier * left
-        mechanism = replace(pairing.mechanism_of(self.query.study), relation=relation)
+        mechanism = replace(mechanisms.mechanism_of(self.query.study), relation=relation)
         if many > 1:
-            return pairing.releases_of_units(mechanism, noise, count, many)[0]
-        return pairing.releases(mechanism, noise, count)[0]
+            return mechanisms.releases_of_units(mechanism, noise, count, many)[0]
+        return mechanisms.releases(mechanism, noise, count)[0]
 
 
 def queries_of(study: Study, dimension: int | None = None) -> list[AuxiliaryQuery]:

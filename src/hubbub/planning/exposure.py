@@ -1,7 +1,7 @@
 """Who can learn how much: epsilon for every adversary, from the outsider to all silos but one.
 
 An adversary is a number of noise shares that it can subtract (P3, P4), and a number of records that
-are its own (P10); this file counts both and asks `pairing` for the rest.
+are its own (P10); this file counts both and asks `mechanisms` for the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import ceil, inf, sqrt
 from operator import attrgetter
 
-from hubbub.planning import auxiliary_queries, mask_degree, pairing
+from hubbub.planning import auxiliary_queries, mask_degree, mechanisms
 from hubbub.privacy import LEAST_SAMPLED_NOISE, Certificate
 from hubbub.study import Study
 
@@ -71,7 +71,7 @@ def exposures_of(
     the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
     """
     most = sharing_silos(study) - study.parties.dropouts - 1
-    mechanism = pairing.mechanism_of(study)
+    mechanism = mechanisms.mechanism_of(study)
 
     def exposure(row: _Adversary, known: int, torn: float) -> Exposure:
         left, owned = noise_left(study, noise, shares, known), owned_records(study, row.silos)
@@ -107,7 +107,7 @@ def exposures_of(
 
 @lru_cache(maxsize=4096)  # asked for again by every repetition of a study
 def epsilon_against(
-    mechanism: pairing.Mechanism,
+    mechanism: mechanisms.Mechanism,
     certificate: Certificate,
     delta: float,
     steps: int,
@@ -131,13 +131,13 @@ def epsilon_against(
         left: its share of the noise, for them; see `PricedAside.release`.
     """
     least = min([noise, *(query.noise_multiplier * left for query in queries)])
-    if noise < pairing.least_certified(mechanism) or least < LEAST_SAMPLED_NOISE:
+    if noise < mechanisms.least_certified(mechanism) or least < LEAST_SAMPLED_NOISE:
         return inf
-    whole = pairing.releases(mechanism, noise, steps, known_records)
+    whole = mechanisms.releases(mechanism, noise, steps, known_records)
     whole += auxiliary_queries.released(queries, steps, left, mechanism.relation)
 
     def ideal(share: float) -> float:
-        found = pairing.epsilon_of(whole, share)
+        found = mechanisms.epsilon_of(whole, share)
         return found.upper if found else inf
 
     return certificate.claim(ideal, delta, near=near)
@@ -186,7 +186,7 @@ def owned_records(study: Study, silos: int) -> int:
     record at least is somebody else's.
     """
     training = study.training
-    if training.sampling != pairing.WITHOUT_REPLACEMENT or training.tokens != "per-step":
+    if training.sampling != mechanisms.WITHOUT_REPLACEMENT or training.tokens != "per-step":
         return 0
     records, parties = study.data.records, study.parties
     most = min(silos, parties.silos - 1)

@@ -12,7 +12,7 @@ from math import exp, inf
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, pairing
+from hubbub.planning import auxiliary_queries, exposure, mechanisms
 from hubbub.privacy import Certificate
 from hubbub.study import Study
 
@@ -91,15 +91,15 @@ def _of_many(
     """Epsilon of a unit with so many parts in every sum (P20); None if it has no account."""
     asked, steps = study.privacy, study.training.steps
     try:
-        whole = pairing.releases_of_units(
-            pairing.mechanism_of(study), stated.noise_multiplier, steps, many
+        whole = mechanisms.releases_of_units(
+            mechanisms.mechanism_of(study), stated.noise_multiplier, steps, many
         )
         whole += auxiliary_queries.released(queries, steps, 1.0, asked.relation, many)
     except StudyError:
         return None
 
     def ideal(delta: float) -> float:
-        found = pairing.epsilon_of(whole, delta)
+        found = mechanisms.epsilon_of(whole, delta)
         return found.upper if found else inf
 
     return stated.certified(certificate).claim(ideal, asked.delta, near=stated.epsilon)

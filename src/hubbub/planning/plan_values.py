@@ -12,9 +12,9 @@ from math import inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, noise_correlation, pairing, precision
-from hubbub.planning.joint_batches import JointBatches
+from hubbub.planning import auxiliary_queries, exposure, mechanisms, noise_correlation, precision
 from hubbub.planning.patient_promise import PatientPromise
+from hubbub.planning.sampling_comparison import SamplingComparison
 from hubbub.privacy import Certificate
 from hubbub.protocol import DIGEST_BYTES, LINK_BYTES, OVERHEAD, SHARE_SEAL_BYTES
 from hubbub.study import Study
@@ -112,8 +112,8 @@ class Plan:
     certificate: Certificate
     exposures: tuple[exposure.Exposure, ...]
     attack_power: float
-    projected: pairing.Projected | None
-    joint_batches: JointBatches | None
+    projected: mechanisms.Projected | None
+    joint_batches: SamplingComparison | None
     correlation: noise_correlation.Correlation | None = None
     queries: tuple[PlannedQuery, ...] = ()
     patient: PatientPromise | None = None
@@ -249,7 +249,7 @@ class Plan:
         """Of so many steps and what is asked besides."""
         asked = self.study.privacy
         return exposure.epsilon_against(
-            pairing.mechanism_of(self.study),
+            mechanisms.mechanism_of(self.study),
             against.certified(self.certificate),
             asked.delta,
             steps,
@@ -341,6 +341,6 @@ class Plan:
         return json.dumps(self.to_dict(), indent=2)
 
 
-def _projection_to_dict(projected: pairing.Projected | None) -> dict[str, Any] | None:
+def _projection_to_dict(projected: mechanisms.Projected | None) -> dict[str, Any] | None:
     """How the projection is charged, as plain values."""
     return {**asdict(projected), "exact": projected.exact} if projected else None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from math import inf
 
-from hubbub.planning import exposure, noise_correlation, pairing
-from hubbub.planning.joint_batches import JointBatches, advice
+from hubbub.planning import exposure, mechanisms, noise_correlation
 from hubbub.planning.patient_promise import PatientPromise
+from hubbub.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.study import SOFTWARE, Study
 
 
 def warnings_of(
     study: Study,
     dimension: int | None,
-    batches: JointBatches | None,
+    batches: SamplingComparison | None,
     noise: float,
     exposures: tuple[exposure.Exposure, ...],
     patient: PatientPromise | None,
@@ -58,7 +58,7 @@ def warnings_of(
 
 def _about_tokens(study: Study) -> list[str]:
     """What it means that a list of tokens serves several steps."""
-    mechanism = pairing.mechanism_of(study)
+    mechanism = mechanisms.mechanism_of(study)
     if (epoch := mechanism.epoch) < 2 or mechanism.sampling != "none":
         return []
     return [

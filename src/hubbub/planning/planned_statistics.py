@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.planning.asked_kinds import kind_of_question
+from hubbub.planning.question_statistics import statistic_of_question
 from hubbub.study import AskedStatistics, Column, Study, columns_of
 
 Array = NDArray[np.float64]
@@ -130,7 +130,7 @@ def kept_numbers(study: Study) -> int | None:
 @lru_cache(maxsize=16)
 def _layout(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) -> SumLayout:
     by_name = {column.name: column for column in columns}
-    kinds = {one.name: kind_of_question(one, by_name) for one in asked.questions}
+    kinds = {one.name: statistic_of_question(one, by_name) for one in asked.questions}
     stacked = estimation.stack(kinds, relation)
     norms = (
         one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)

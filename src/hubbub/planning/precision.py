@@ -10,7 +10,7 @@ from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub import protocol
 from hubbub.errors import StudyError
-from hubbub.planning import mask_degree, noise_correlation, pairing
+from hubbub.planning import mask_degree, mechanisms, noise_correlation
 from hubbub.privacy import MOST_EPSILON, Certificate
 from hubbub.study import Study
 
@@ -45,7 +45,7 @@ def certificate_for(
         StudyError: sums of the study's batches are too long for its projection.
     """
     draws = (
-        float(pairing.paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
+        float(mechanisms.paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
     )
     sigma, correlated = float(_LEAST_GRID_SIGMA), noise_correlation.correlation_of(study)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
@@ -109,7 +109,7 @@ def _entries_failure(study: Study, parameters: int | None) -> float:
     if not k or study.training.projection_kind != "gaussian":
         return 0.0
     blocks = (parameters or _ASSUMED_NUMBERS) * ceil(k / 2)  # each makes two entries of a row
-    return pairing.paid_attempts(study) * (blocks * 2.0**-71 + 2.0**-100)
+    return mechanisms.paid_attempts(study) * (blocks * 2.0**-71 + 2.0**-100)
 
 
 def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:

@@ -16,15 +16,15 @@ from hubbub.planning import (
     auxiliary_queries,
     exposure,
     mask_degree,
+    mechanisms,
     model_size,
     noise_correlation,
-    pairing,
     precision,
 )
-from hubbub.planning.joint_batches import joint_batches
 from hubbub.planning.patient_promise import patient_promise
 from hubbub.planning.plan_values import Plan, PlannedQuery
 from hubbub.planning.plan_warnings import warnings_of
+from hubbub.planning.sampling_comparison import joint_batches
 from hubbub.privacy import (
     LEAST_DELTA,
     LEAST_EPSILON,
@@ -118,7 +118,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         certificate=certificate,
         exposures=exposures,
         attack_power=_attack_power(study, stated, certificate, priced),
-        projected=pairing.mechanism_of(study).projected,
+        projected=mechanisms.mechanism_of(study).projected,
         joint_batches=batches,
         correlation=noise_correlation.correlation_of(study),
         queries=queries,
@@ -170,8 +170,8 @@ def _calibrated_noise(
     known = exposure.owned_records(study, study.parties.colluders + 1)
     steps = study.training.steps
     beside = tuple(auxiliary_queries.released(queries, steps, 1.0, privacy.relation))
-    mechanism = pairing.mechanism_of(study)
-    return pairing.least_noise(mechanism, steps, known, epsilon, delta, beside)
+    mechanism = mechanisms.mechanism_of(study)
+    return mechanisms.least_noise(mechanism, steps, known, epsilon, delta, beside)
 
 
 def _largest_epsilon(certificate: Certificate, spare: float, asked: float) -> int:
@@ -188,8 +188,8 @@ def _attack_power(
 ) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     steps, known = study.training.steps, stated.known_records
-    mechanism = pairing.mechanism_of(study)
-    whole = pairing.releases(mechanism, stated.noise_multiplier, steps, known)
+    mechanism = mechanisms.mechanism_of(study)
+    whole = mechanisms.releases(mechanism, stated.noise_multiplier, steps, known)
     whole += auxiliary_queries.released(queries, steps, 1.0, study.privacy.relation)
     return _power(tuple(whole), certificate)
 

@@ -2,8 +2,8 @@
 
 Knows distributions and numbers only: nothing of silos, vectors or models. The way in is
 `questions.py`, of projections `projected_questions.py`; `tradeoff.py` is the whole curve and what
-it leaves to attacks; `mechanism.py` is the table of dominating pairs, `projected_step.py` that of
-projections; `residue.py` what a budget leaves to studies that are chosen later; `laws.py`,
+it leaves to attacks; `dominating_pairs.py` is their table, `projected_step.py` that of projections;
+`remaining_budget.py` what a budget leaves to studies that are chosen later; `laws.py`,
 `coarse_law.py`, `tilting.py`, `discretise.py` and `composition.py` are the numerics, in the order
 in which the data go through. SciPy takes longer to import than most answers take: only functions
 that need it load it.

@@ -35,7 +35,7 @@ from hubbub.privacy.certificate import (
 from hubbub.privacy.effort import (
     limited as limited,
 )
-from hubbub.privacy.mechanism import (
+from hubbub.privacy.dominating_pairs import (
     LEAST_SAMPLED_NOISE as LEAST_SAMPLED_NOISE,
     Release as Release,
     Step as Step,
@@ -64,10 +64,10 @@ from hubbub.privacy.questions import (
     noise_multiplier as noise_multiplier,
     trade_off as trade_off,
 )
-from hubbub.privacy.residue import (
-    Residue as Residue,
+from hubbub.privacy.remaining_budget import (
+    RemainingBudget as RemainingBudget,
     StudyLaw as StudyLaw,
-    first_residue as first_residue,
+    first_remaining_budget as first_remaining_budget,
     kept_for_certificates as kept_for_certificates,
     least_epsilon as least_epsilon,
     remaining as remaining,

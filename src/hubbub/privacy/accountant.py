@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments, laws, mechanism, normal, one_direction
+from hubbub.privacy import arguments, dominating_pairs, laws, normal, one_direction
 from hubbub.privacy.bound import GAP, Bound
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ _CLOSED_FORM = 1e-11
 class Composition:
     """Releases on one data set, in any order, composed adaptively (docs/privacy.md P2)."""
 
-    def __init__(self, releases: Sequence[mechanism.Release]) -> None:
+    def __init__(self, releases: Sequence[dominating_pairs.Release]) -> None:
         if not releases:
             raise StudyError("expected at least one step, got none; pass a list of steps")
         arguments.whole("steps", sum(r.count for r in releases), least=1, most=arguments.MOST_STEPS)
@@ -154,14 +154,16 @@ class Composition:
 
 
 @lru_cache(maxsize=64)  # of a plan's adversaries, several may know as much
-def _worst_epsilon(releases: tuple[mechanism.Release, ...], delta: float, gap: float) -> Bound:
+def _worst_epsilon(
+    releases: tuple[dominating_pairs.Release, ...], delta: float, gap: float
+) -> Bound:
     """Epsilon of releases that are gathered already."""
     return Composition(releases).worst_epsilon(delta, gap)
 
 
-def _gathered(releases: Sequence[mechanism.Release]) -> list[mechanism.Release]:
+def _gathered(releases: Sequence[dominating_pairs.Release]) -> list[dominating_pairs.Release]:
     """Equal releases added up, Gaussian ones merged into a single Gaussian step."""
-    counts: dict[tuple[object, ...], mechanism.Release] = {}
+    counts: dict[tuple[object, ...], dominating_pairs.Release] = {}
     square = 0.0
     ways = max(len(r.laws) for r in releases)
     for one in releases:
@@ -171,11 +173,11 @@ def _gathered(releases: Sequence[mechanism.Release]) -> list[mechanism.Release]:
         key = (repr(one.laws),)
         seen = counts.get(key)
         total = one.count + (seen.count if seen else 0)
-        counts[key] = mechanism.Release(laws=one.laws, count=total)
+        counts[key] = dominating_pairs.Release(laws=one.laws, count=total)
     merged = list(counts.values())
     if square > 0:
         law = laws.Removal(rate=1.0, shift=sqrt(square))
-        merged.append(mechanism.Release(laws=(law,) * ways, count=1, gaussian=sqrt(square)))
+        merged.append(dominating_pairs.Release(laws=(law,) * ways, count=1, gaussian=sqrt(square)))
     return merged
 
 

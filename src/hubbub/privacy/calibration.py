@@ -9,7 +9,7 @@ from math import inf, log
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.privacy import arguments, mechanism
+from hubbub.privacy import arguments, dominating_pairs
 from hubbub.privacy.accountant import Composition
 from hubbub.privacy.bound import GAP, ROUGH
 
@@ -20,7 +20,7 @@ _MOST_GUESS = 1.2 * arguments.MOST_EPSILON  # a guess may be too large by this f
 
 
 def calibrate(
-    build: Callable[[float], Sequence[mechanism.Release]], epsilon: float, delta: float
+    build: Callable[[float], Sequence[dominating_pairs.Release]], epsilon: float, delta: float
 ) -> float:
     """The smallest noise multiplier, to about 2e-4, whose upper epsilon is at most `epsilon`.
 
@@ -31,7 +31,7 @@ def calibrate(
     delta = arguments.delta(delta)
 
     def spent(log_noise: float, gap: float) -> float:
-        composed = Composition(mechanism.from_above(build(float(np.exp(log_noise)))))
+        composed = Composition(dominating_pairs.from_above(build(float(np.exp(log_noise)))))
         if (guess := composed.estimate(delta)) > _MOST_GUESS:
             return log(guess) - log(epsilon)
         upper = min(composed.epsilon(delta, gap=gap).upper, _MOST_GUESS)
@@ -46,7 +46,7 @@ def calibrate(
 
 
 def _rough_noise(
-    build: Callable[[float], Sequence[mechanism.Release]], epsilon: float, delta: float
+    build: Callable[[float], Sequence[dominating_pairs.Release]], epsilon: float, delta: float
 ) -> float:
     """The log noise multiplier to about 0.01, from the cumulants alone.
 
@@ -55,7 +55,9 @@ def _rough_noise(
     """
 
     def excess(log_noise: float) -> float:
-        guess = Composition(mechanism.from_above(build(float(np.exp(log_noise))))).estimate(delta)
+        guess = Composition(dominating_pairs.from_above(build(float(np.exp(log_noise))))).estimate(
+            delta
+        )
         return log(max(guess, 1e-12)) - log(epsilon)
 
     low, high = log(1e-3), log(1e6)

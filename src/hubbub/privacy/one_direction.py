@@ -11,9 +11,9 @@ from hubbub.privacy import (
     coarse_law,
     composition,
     discretise,
+    dominating_pairs,
     effort,
     laws,
-    mechanism,
     tilting,
 )
 from hubbub.privacy.bound import Bound
@@ -47,7 +47,7 @@ class OneDirection:
         way: which direction, 0 or 1; a release whose directions are alike has only 0.
     """
 
-    def __init__(self, releases: Sequence[mechanism.Release], way: int) -> None:
+    def __init__(self, releases: Sequence[dominating_pairs.Release], way: int) -> None:
         self._parts = [(one.laws[min(way, len(one.laws) - 1)], one.count) for one in releases]
         self._count = sum(one.count for one in releases)
 

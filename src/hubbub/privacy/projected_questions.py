@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hubbub.errors import StudyError
-from hubbub.privacy import accountant, arguments, mechanism, projected_step
+from hubbub.privacy import accountant, arguments, dominating_pairs, projected_step
 from hubbub.privacy.bound import Bound, told
 
 
@@ -88,7 +88,9 @@ def projected_epsilon(
         )
     dimension = arguments.whole("dimension", dimension, least=2, most=arguments.MOST_DIMENSION)
     count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
-    step = mechanism.Step(noise_multiplier=noise_multiplier, sample_rate=sample_rate, count=count)
+    step = dominating_pairs.Step(
+        noise_multiplier=noise_multiplier, sample_rate=sample_rate, count=count
+    )
     if kind == "sign":
         one = projected_step.release_by_signs(step, "add-remove", dimension=dimension)
     else:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.privacy import arguments
+from hubbub.privacy.dominating_pairs import Release, Step, moved
 from hubbub.privacy.laws import Enclosed, Mixture, Removal, Reversed, with_missing
-from hubbub.privacy.mechanism import Release, Step, moved
 from hubbub.privacy.projected_law import ProjectedRemoval
 from hubbub.privacy.roots import root
 

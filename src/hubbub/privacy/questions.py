@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from hubbub.errors import StudyError
-from hubbub.privacy import accountant, arguments, calibration, mechanism, tradeoff
+from hubbub.privacy import accountant, arguments, calibration, dominating_pairs, tradeoff
 from hubbub.privacy.bound import Bound, told
 
 
@@ -128,10 +128,12 @@ def noise_multiplier(
     arguments.delta(delta)
     _step(1.0, sample_rate, steps, sampling)
     arguments.choice("relation", relation, arguments.RELATIONS)
-    least = mechanism.LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
+    least = dominating_pairs.LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
     found = calibration.calibrate(
         lambda noise: [
-            mechanism.release(_step(max(noise, least), sample_rate, steps, sampling), relation)
+            dominating_pairs.release(
+                _step(max(noise, least), sample_rate, steps, sampling), relation
+            )
         ],
         epsilon,
         delta,
@@ -140,7 +142,7 @@ def noise_multiplier(
 
 
 def composed_epsilon(
-    steps: Sequence[mechanism.Step], *, delta: float, relation: str = "add-remove"
+    steps: Sequence[dominating_pairs.Step], *, delta: float, relation: str = "add-remove"
 ) -> Bound:
     """Epsilon of different kinds of steps on the same data, certified from both sides.
 
@@ -169,7 +171,7 @@ def composed_epsilon(
     """
     listed: object = steps
     if not isinstance(listed, list | tuple) or not all(
-        isinstance(s, mechanism.Step) for s in listed
+        isinstance(s, dominating_pairs.Step) for s in listed
     ):
         raise StudyError(
             "expected steps to be a list of hubbub.Step, got something else; wrap each kind in one"
@@ -234,9 +236,11 @@ def malicious_epsilon(
     who: dict[str, Any] = {"records": n, "batch": batch, "malicious": malicious}
     who |= {"noise_multiplier": noise_multiplier, "count": steps}
     if slack:  # counted above and left out below: the bounds are as far apart as it costs
-        quantile = mechanism.release_at_quantile(**who, slack=slack)
+        quantile = dominating_pairs.release_at_quantile(**who, slack=slack)
         return accountant.Composition([quantile]).epsilon(delta)
-    return told(accountant.Composition([mechanism.release_with_malicious(**who)]).epsilon(delta))
+    return told(
+        accountant.Composition([dominating_pairs.release_with_malicious(**who)]).epsilon(delta)
+    )
 
 
 def attack_power(
@@ -318,10 +322,10 @@ def trade_off(
 
 def _step(
     noise: float, rate: float, steps: int, sampling: str, records_per_unit: int = 1
-) -> mechanism.Step:
+) -> dominating_pairs.Step:
     """A step, with its count checked under the name that the caller used."""
     count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
-    return mechanism.Step(
+    return dominating_pairs.Step(
         noise_multiplier=noise,
         sample_rate=rate,
         sampling=sampling,
@@ -337,13 +341,13 @@ def _composition(
     return accountant.Composition([_certifiable(_step(noise, rate, steps, sampling), relation)])
 
 
-def _certifiable(step: mechanism.Step, relation: str) -> mechanism.Release:
+def _certifiable(step: dominating_pairs.Step, relation: str) -> dominating_pairs.Release:
     """A step's release; refused where its losses would leave the range of floats."""
     sampled = step.sampling != "none" and step.sample_rate < 1
-    if sampled and step.noise_multiplier < mechanism.LEAST_SAMPLED_NOISE:
+    if sampled and step.noise_multiplier < dominating_pairs.LEAST_SAMPLED_NOISE:
         raise StudyError(
-            f"expected noise_multiplier of at least {mechanism.LEAST_SAMPLED_NOISE:g} where "
+            f"expected noise_multiplier of at least {dominating_pairs.LEAST_SAMPLED_NOISE:g} where "
             f"batches are sampled, got {step.noise_multiplier:g}; add noise: so little hides "
             "nothing"
         )
-    return mechanism.release(step, relation)
+    return dominating_pairs.release(step, relation)

@@ -90,7 +90,7 @@ from hubbub.protocol.round import (
     projection_of as projection_of,
 )
 from hubbub.protocol.token_lists import (
-    Evidence as Evidence,
+    PublishedFrames as PublishedFrames,
     Executor as Executor,
     ListContext as ListContext,
     Mixer as Mixer,

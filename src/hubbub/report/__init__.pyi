@@ -7,7 +7,7 @@ from hubbub.report.answer_tables import (
     table_of as table_of,
     test_words as test_words,
 )
-from hubbub.report.arrangements import (
+from hubbub.report.comparison_table import (
     Arrangement as Arrangement,
     ArrangementTable as ArrangementTable,
     interval as interval,
@@ -20,7 +20,7 @@ from hubbub.report.metric_words import (
     metrics_of as metrics_of,
     words_of as words_of,
 )
-from hubbub.report.modes import (
+from hubbub.report.trust_models import (
     called as called,
     promised_against as promised_against,
 )

@@ -15,18 +15,18 @@ from typing import Any
 from hubbub.report import (
     adversary_words,
     answers_section,
-    arrangements,
     checks,
-    joining,
+    comparison_section,
+    comparison_table,
     learned,
     ledger_section,
     markup,
     metric_words,
-    modes,
     plain_words,
     plan_numbers,
     privacy_cost,
     several_runs,
+    trust_models,
     who_sees_what,
 )
 from hubbub.report.number_format import Row, amount, at_most, finite
@@ -44,7 +44,7 @@ def render(
     metrics: Metrics,
     *,
     baseline: str | None,
-    comparison: arrangements.ArrangementTable | None = None,
+    comparison: comparison_table.ArrangementTable | None = None,
     beside: Sequence[several_runs.ReportedRun] = (),
     parts: Sequence[Mapping[str, Any]] = (),
     checked: Sequence[checks.Finding] = (),
@@ -73,7 +73,7 @@ def render(
         statistics: answers to the study's statistics, by name.
     """
     trains = plan.get("trains", True)
-    mode = modes.FEDERATED if baseline is None else modes.BASELINES[baseline]
+    mode = trust_models.FEDERATED if baseline is None else trust_models.BASELINES[baseline]
     against = privacy_cost.against(plan, mode)
     last = int(metrics[-1]["step"]) if metrics else 0
     made = last if attempts is None else attempts
@@ -85,7 +85,7 @@ def render(
         *([answers_section.answers(statistics)] if statistics else []),
         *([learned.learning(metrics, against, so_far)] if trains else []),
         privacy_cost.cost(plan, mode, by_coalition),
-        *([joining.joining(compared)] if trains or compared else []),
+        *([comparison_section.joining(compared)] if trains or compared else []),
         *([several_runs.side_by_side(beside)] if beside else []),
         _views(plan, mode),
         *([] if baseline else [ledger_section.ledgers(parts)]),
@@ -115,13 +115,13 @@ def _document(name: str, parts: Sequence[markup.Html]) -> str:
 def _summary(
     plan: Plan,
     metrics: Metrics,
-    mode: modes.Mode,
+    mode: trust_models.Mode,
     against: str | None,
     checked: Sequence[checks.Finding],
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
     tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
-    if mode is modes.FEDERATED:
+    if mode is trust_models.FEDERATED:
         remark = "each silo sent only numbers that look random"
         tiles.append(_tile("records that left a silo", "none", remark))
     answer = (
@@ -139,9 +139,9 @@ def _summary(
     )
 
 
-def _lead(plan: Plan, mode: modes.Mode) -> str:
+def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     """What happened, in plain words."""
-    if mode is not modes.FEDERATED:
+    if mode is not trust_models.FEDERATED:
         return f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
     return (
         f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
@@ -212,7 +212,7 @@ def _warning(words: str) -> markup.Html:
     return markup.tag("li", words)
 
 
-def _views(plan: Plan, mode: modes.Mode) -> markup.Html:
+def _views(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     caption = "What each party sees in this arrangement, and what it does not see"
     note = (
         "Where all parties ran inside one process, as in a trial of the study, this is what each "

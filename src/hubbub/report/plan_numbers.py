@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hubbub.protocol import OVERHEAD
-from hubbub.report import markup, modes
+from hubbub.report import markup, trust_models
 from hubbub.report.number_format import NOT_KNOWN, amount, at_most, duration, size
 
 Plan = Mapping[str, Any]
@@ -50,7 +50,7 @@ _CERTIFICATE = (
 )
 
 
-def numbers(plan: Plan, mode: modes.Mode) -> markup.Html:
+def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     """The section; a baseline has the plan of the federation that it is compared with."""
     head = ("Quantity", "value", "what it is")
     rows = [
@@ -63,7 +63,7 @@ def numbers(plan: Plan, mode: modes.Mode) -> markup.Html:
     ]
     identity = markup.tag("p", "Study id: ", markup.tag("code", plan["study_id"]))
     caption = "The plan, for those who check it"
-    if mode is not modes.FEDERATED:
+    if mode is not trust_models.FEDERATED:
         caption = "The plan of the federation with which this baseline is compared"
     return markup.section("The numbers", identity, markup.table(caption, head, rows, numeric=(1,)))
 

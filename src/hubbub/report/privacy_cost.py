@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Any
 
-from hubbub.report import charts, markup, modes, scales
+from hubbub.report import charts, markup, scales, trust_models
 from hubbub.report.adversary_words import explained, spoken
 from hubbub.report.number_format import NO_PROMISE, Row, amount, at_most, chance, finite
 
@@ -25,12 +25,14 @@ def stated(plan: Plan) -> Exposure:
     return next(row for row in plan["epsilon"] if row["adversary"] == plan["stated_adversary"])
 
 
-def against(plan: Plan, mode: modes.Mode) -> str | None:
+def against(plan: Plan, mode: trust_models.Mode) -> str | None:
     """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
     return mode.holds_against(plan["stated_adversary"])
 
 
-def axis(plan: Plan, mode: modes.Mode, rows: Sequence[Row]) -> tuple[scales.Scale, scales.Scale]:
+def axis(
+    plan: Plan, mode: trust_models.Mode, rows: Sequence[Row]
+) -> tuple[scales.Scale, scales.Scale]:
     """The vertical axes of the epsilon so far, and by coalition: one and the same where it can be.
 
     Where coalitions differ by so much that theirs is logarithmic, the epsilon so far has its own.
@@ -38,7 +40,7 @@ def axis(plan: Plan, mode: modes.Mode, rows: Sequence[Row]) -> tuple[scales.Scal
     end = charts.vertical(charts.HEIGHT)
     so_far = [epsilon for row in rows if (epsilon := finite(row, "epsilon")) is not None]
     worst = [epsilon for epsilon in _worst(plan["epsilon"]).values() if epsilon is not None]
-    if mode is not modes.FEDERATED or not worst:
+    if mode is not trust_models.FEDERATED or not worst:
         return scales.bounds(so_far, *end), scales.bounds(worst, *end)
     by_coalition = scales.bounds(worst, *end)
     if by_coalition.log:
@@ -70,7 +72,7 @@ def plainly(plan: Plan, against: str) -> str:
     )
 
 
-def cost(plan: Plan, mode: modes.Mode, up: scales.Scale) -> markup.Html:
+def cost(plan: Plan, mode: trust_models.Mode, up: scales.Scale) -> markup.Html:
     """The section; the table of adversaries is the federation's, baselines have other ones.
 
     `up` is the axis for epsilon by coalition.
@@ -78,7 +80,7 @@ def cost(plan: Plan, mode: modes.Mode, up: scales.Scale) -> markup.Html:
     who, heading = against(plan, mode), "What it cost"
     if who is None:
         return markup.section(heading, markup.tag("p", mode.beyond))
-    if mode is not modes.FEDERATED:
+    if mode is not trust_models.FEDERATED:
         bound = f"ε ≤ {at_most(stated(plan)['epsilon'])} at δ = {amount(plan['delta'])}"
         words = f"In this baseline {bound} holds against {who}. {mode.beyond}"
         return markup.section(heading, markup.tag("p", words), *_meaning(plan, who))

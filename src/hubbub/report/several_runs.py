@@ -8,12 +8,12 @@ from typing import Any
 
 from hubbub.report import (
     adversary_words,
-    arrangements,
+    comparison_table,
     learned,
     markup,
     metric_words,
-    modes,
     privacy_cost,
+    trust_models,
 )
 from hubbub.report.number_format import NOT_KNOWN, Row, amount, at_most, finite
 
@@ -41,9 +41,9 @@ class ReportedRun:
     baseline: str | None
 
     @property
-    def mode(self) -> modes.Mode:
+    def mode(self) -> trust_models.Mode:
         """The arrangement that was run."""
-        return modes.MODES[self.baseline or "federated"]
+        return trust_models.MODES[self.baseline or "federated"]
 
     @property
     def last(self) -> Row:
@@ -73,28 +73,28 @@ def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
     )
 
 
-def arrangements_of(runs: Sequence[ReportedRun]) -> arrangements.ArrangementTable | None:
+def arrangements_of(runs: Sequence[ReportedRun]) -> comparison_table.ArrangementTable | None:
     """The runs of the first one's study by arrangement, averaged; None if it has but one."""
     same = [one for one in runs if one.plan["study_id"] == runs[0].plan["study_id"]]
     metric = metric_words.metrics_of([one.last for one in same])[:1]
     if not metric or len({one.baseline for one in same}) < 2:
         return None
-    together = [[one for one in same if one.mode is mode] for mode in modes.MODES.values()]
+    together = [[one for one in same if one.mode is mode] for mode in trust_models.MODES.values()]
     found = [_arrangement(some, metric[0]) for some in together if some]
     how = "From the runs that this page shows side by side, scored on the same test records."
-    return arrangements.ArrangementTable(
+    return comparison_table.ArrangementTable(
         metric=metric[0], arrangements=tuple(filter(None, found)), how=how
     )
 
 
-def _arrangement(runs: Sequence[ReportedRun], metric: str) -> arrangements.Arrangement | None:
+def _arrangement(runs: Sequence[ReportedRun], metric: str) -> comparison_table.Arrangement | None:
     """Runs of one arrangement, with an interval where there are several."""
     scores = [value for one in runs if (value := finite(one.last, metric)) is not None]
     if not scores:
         return None
-    low, high = arrangements.interval(scores)
+    low, high = comparison_table.interval(scores)
     against = privacy_cost.against(runs[0].plan, runs[0].mode)
-    return arrangements.Arrangement(
+    return comparison_table.Arrangement(
         name=runs[0].baseline or "federated",
         mean=sum(scores) / len(scores),
         low=low,

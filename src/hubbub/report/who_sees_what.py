@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from hubbub.report import adversary_words, markup, modes, number_format, privacy_cost
+from hubbub.report import adversary_words, markup, number_format, privacy_cost, trust_models
 
 Plan = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ class _Drawn:
     end: float
 
 
-def picture(plan: Plan, mode: modes.Mode) -> markup.Html:
+def picture(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     """The figure, with its caption."""
     views = {view.role: view for view in present(plan, mode)}
     cards = {role: _card(view, plan) for role, view in views.items()}
@@ -56,24 +56,24 @@ def picture(plan: Plan, mode: modes.Mode) -> markup.Html:
     drawn.append(_arrow(drawn[-1].end, given if "aggregator" in cards else mode.sent))
     drawn.append(_box(cards["outsider"], drawn[-1].end))
     shown = [*cards.values()]
-    if mode is modes.FEDERATED:
+    if mode is trust_models.FEDERATED:
         shown.append(_worst(plan))
         drawn.append(_box(shown[-1], drawn[-1].end + _GAP))
     return _figure(drawn, shown)
 
 
-def present(plan: Plan, mode: modes.Mode) -> list[modes.View]:
+def present(plan: Plan, mode: trust_models.Mode) -> list[trust_models.View]:
     """Who takes part: compute nodes only in a study that has them."""
-    views = mode.views if plan.get("trains", True) else map(modes.of_answers, mode.views)
+    views = mode.views if plan.get("trains", True) else map(trust_models.of_answers, mode.views)
     return [view for view in views if view.role != "node" or plan.get("compute_nodes")]
 
 
-def _card(view: modes.View, plan: Plan) -> _Card:
+def _card(view: trust_models.View, plan: Plan) -> _Card:
     frame = "card dashed" if view.role in ("relay", "node") else "card"
     return _Card(name=_name(view, plan), words=view.brief, bound=_bound(view, plan), frame=frame)
 
 
-def _name(view: modes.View, plan: Plan) -> str:
+def _name(view: trust_models.View, plan: Plan) -> str:
     """A party's name, with how many there are."""
     count = {"silo": plan["silos"], "node": plan.get("compute_nodes")}.get(view.role)
     if count is None:
@@ -81,7 +81,7 @@ def _name(view: modes.View, plan: Plan) -> str:
     return f"{number_format.amount(count)} {view.party.lower()}{'' if count == 1 else 's'}"
 
 
-def _bound(view: modes.View, plan: Plan) -> str | None:
+def _bound(view: trust_models.View, plan: Plan) -> str | None:
     """What is promised against a party; None if the plan has no row for it."""
     if view.against is None:
         return _NO_PROMISE

@@ -5,7 +5,7 @@ from hubbub.session.ask import (
     Call as Call,
     Peers as Peers,
 )
-from hubbub.session.evidence_exchange import (
+from hubbub.session.attestation_exchange import (
     AttestedHashes as AttestedHashes,
     AttestedSession as AttestedSession,
     Attests as Attests,
@@ -55,7 +55,7 @@ from hubbub.session.silo_party import (
     SiloParty as SiloParty,
     lists_of as lists_of,
 )
-from hubbub.session.sums import (
+from hubbub.session.secure_sums import (
     PrivateSum as PrivateSum,
     private_sum as private_sum,
     secure_sum as secure_sum,

@@ -38,7 +38,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import node_party, party, session_offer, setup, silo_party
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
-from hubbub.session.evidence_exchange import AttestedSession, Attests
+from hubbub.session.attestation_exchange import AttestedSession, Attests
 from hubbub.session.layout import Layout
 from hubbub.session.rounds import AbortedError, Rounds
 

@@ -32,7 +32,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import session_offer
 from hubbub.session.ask import Call
-from hubbub.session.evidence_exchange import AttestedSession, EvidenceExchange
+from hubbub.session.attestation_exchange import AttestationExchange, AttestedSession
 from hubbub.session.layout import Layout, confirmers_of
 
 # Makes the frames of an answer.
@@ -86,7 +86,7 @@ class Party(ABC):
         self._begun = False
         self._agreement: Agreement | None = None
         self._seeds: JointSeed | SeedCheck | None = self._seed_check()
-        self._evidence: EvidenceExchange | None = self._evidence_exchange()
+        self._attestation: AttestationExchange | None = self._attestation_exchange()
         self.agreed: Session | None = None
 
     def take(self, call: Call, parts: Sequence[bytes]) -> Work:
@@ -138,27 +138,27 @@ class Party(ABC):
             source=me.source,
         )
 
-    def _evidence_exchange(self) -> EvidenceExchange | None:
+    def _attestation_exchange(self) -> AttestationExchange | None:
         """This party's part in showing and checking evidence, where the study asks for it."""
         me = self._me
         if me.attested is None:
             return None
-        return EvidenceExchange(me.attested, me.keys, me.index, me.source)
+        return AttestationExchange(me.attested, me.keys, me.index, me.source)
 
     def _open(self, _parts: Sequence[bytes]) -> list[bytes]:
         """The commitment to this silo's links, where all draw together, and its nonce."""
         anchors = [self._seeds.anchor()] if isinstance(self._seeds, JointSeed) else []
-        if self._evidence is None:
+        if self._attestation is None:
             return anchors
-        self._evidence.check_time()
-        return [*anchors, *self._evidence.nonce()]
+        self._attestation.check_time()
+        return [*anchors, *self._attestation.nonce()]
 
     @property
-    def _asked_evidence(self) -> EvidenceExchange:
+    def _asked_evidence(self) -> AttestationExchange:
         """The exchange of evidence, which nobody begins in a study that asks for none."""
-        if self._evidence is None:
+        if self._attestation is None:
             raise ProtocolError("expected no call for evidence in this study", culprit="relay")
-        return self._evidence
+        return self._attestation
 
     def _attest(self, parts: Sequence[bytes]) -> list[bytes]:
         """This party's evidence, over everybody's nonces."""
@@ -183,8 +183,8 @@ class Party(ABC):
             seen = self._seeds.learn_anchors(anchors)
         elif anchors:
             raise ProtocolError("expected no anchors in this study, got some", culprit="relay")
-        if self._evidence is not None:
-            seen += self._evidence.context  # refused before it was checked
+        if self._attestation is not None:
+            seen += self._attestation.context  # refused before it was checked
         self._agreement = Agreement(
             keys=me.keys,
             roster=me.roster,
@@ -233,7 +233,7 @@ class Party(ABC):
         confirms = [one for one in parts if tag_of(one) == Tag.CONFIRM]
         checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
         agreed = self._running_agreement.finish(confirms, checks)
-        hashes = self._evidence.hashes if self._evidence else None
+        hashes = self._attestation.hashes if self._attestation else None
         self.agreed = replace(agreed, attested=hashes) if hashes else agreed
         self._agreement = None
         self._begin_rounds(self.agreed)

@@ -6,7 +6,7 @@ passed to.
 
     OPEN         the study, the session, its numbers      ->  a silo's commitment to its links, and
                                                               its nonce where evidence is asked for
-    ATTEST, EVIDENCE   where the study asks for evidence: see `evidence_exchange.py`
+    ATTEST, EVIDENCE   where the study asks for evidence: see `attestation_exchange.py`
     COMMIT       all commitments                          ->  the hash of a share of the seed
     REVEAL       all hashes                               ->  the share: the seed draws the graph
     CONTRIBUTE   all shares                               ->  a sealed secret for each neighbour
@@ -37,7 +37,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
-from hubbub.session.evidence_exchange import AttestedSession, Attests, digest_of
+from hubbub.session.attestation_exchange import AttestedSession, Attests, digest_of
 from hubbub.session.layout import Layout, confirmers_of
 
 

@@ -5,7 +5,7 @@ of an attempt is written down when its MODEL is taken, and the work that is left
 
 Of a silo there are five: `SiloParty` here keeps the order and the charge; `protocol.Masking` checks
 a model and masks; `protocol.Silo` draws the batch, sums, adds noise; a `Contributor` is that or a
-vector that is given (`sums.py`); among machines `network.SiloEndpoint` carries its calls.
+vector that is given (`secure_sums.py`); among machines `network.SiloEndpoint` carries its calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MakeSilo = Callable[[party.Membership, Masking, JointSeed | None], "Contributor"
 
 
 class Contributor(Protocol):
-    """What a silo does in a round: `Silo`, or one whose vector is given (`sums.py`)."""
+    """What a silo does in a round: `Silo`, or one whose vector is given (`secure_sums.py`)."""
 
     def accept(self, model: bytes) -> Charge:
         """Check a model; what answering it costs."""

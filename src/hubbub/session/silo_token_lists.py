@@ -23,12 +23,12 @@ from dataclasses import dataclass, field, replace
 from hubbub.errors import ProtocolError
 from hubbub.protocol import (
     SIGNATURE_BYTES,
-    Evidence,
     Executor,
     Keys,
     ListContext,
     Mixer,
     Owned,
+    PublishedFrames,
     Silo,
     Tag,
     process_pool,
@@ -51,7 +51,7 @@ class OpenedList:
         keys: the MIX_OPENED frames of all silos.
     """
 
-    evidence: Evidence
+    evidence: PublishedFrames
     complaint: bytes
     keys: Sequence[bytes] = field(repr=False)
 
@@ -78,7 +78,7 @@ class OpenedList:
         needed = (Tag.MIX_KEY, Tag.MIX_NAMES, Tag.MIX_FORMS, Tag.MIX_OPENED)
         if len(complaints) != 1 or any(len(found[tag][0]) != len(counts) for tag in needed):
             raise ProtocolError("expected all that was published of a list, got some of it")
-        evidence = Evidence(
+        evidence = PublishedFrames(
             list_context=list_context,
             counts=counts,
             keys=found[Tag.MIX_KEY][0],

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol import (
-    Evidence,
     ListContext,
     Payload,
     Posts,
     Publications,
+    PublishedFrames,
     Sizes,
     Tag,
     list_places,
@@ -210,7 +210,7 @@ class _Making:
             )
         self._peers.warn("complaint", whom=self._roster.name(sender))
         keys = self._all(Call.GIVE_UP, [complaint], {Tag.MIX_OPENED: self._rules.key_bytes})
-        evidence = Evidence(
+        evidence = PublishedFrames(
             list_context=self._list_context,
             counts=list(self._counts.values()),
             keys=self._keys,

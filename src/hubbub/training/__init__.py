@@ -4,7 +4,7 @@ All I/O, clocks and disks of a run are in here. `loop.py` knows no parties, `fed
 machines, `run_sessions.py` no model; `run_study.py` puts them together in one process.
 """
 
-from hubbub.training.checkpoint import Saver
+from hubbub.training.checkpoint import CheckpointWriter
 from hubbub.training.comparison import MODES, Comparison, compare
 from hubbub.training.federated import standardised, train_federated
 from hubbub.training.in_memory import fit

@@ -55,12 +55,12 @@ REHEARSAL = "rehearsal"
 _WORD_BITS = 64  # of a rehearsed sum, which nobody sends
 
 
-def central(setting: prepared_study.PreparedStudy, baseline: str) -> loop.Summation:
+def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summation:
     """The sum over all silos; the noise depends on who adds it (P17).
 
     Independent noise of N silos, added up, is one draw of sqrt(N) times the deviation.
     """
-    plan, sums = setting.plan, _Sums.of(setting, projects=baseline != "non-private")
+    plan, sums = prepared.plan, _Sums.of(prepared, projects=baseline != "non-private")
     if baseline == REHEARSAL:
         return _rehearsed(sums)
     sigma = plan.noise_multiplier * plan.clip
@@ -92,9 +92,9 @@ def _rehearsed(sums: _Sums) -> loop.Summation:
     return summation
 
 
-def alone(setting: prepared_study.PreparedStudy, progress: loop.Progress) -> loop.State:
+def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> loop.State:
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
-    plan, tasks, sums = setting.plan, setting.tasks, _Sums.of(setting, projects=True)
+    plan, tasks, sums = prepared.plan, prepared.tasks, _Sums.of(prepared, projects=True)
     sigma = plan.noise_multiplier * plan.clip
     share = max(1.0, plan.divisor / len(tasks))
     runs = []
@@ -114,7 +114,7 @@ def alone(setting: prepared_study.PreparedStudy, progress: loop.Progress) -> loo
             total = clipped_sum(sums.terms, task, parameters, rows, chance.draw) + noise(step)
             return loop.Summed(gradient=sums.lifted(total, chance))
 
-        runs.append(loop.train(setting, summation, progress, divisor=share))
+        runs.append(loop.train(prepared, summation, progress, divisor=share))
     rows = tuple(
         {
             key: float(np.mean([row[key] for row in at_once]))
@@ -160,18 +160,20 @@ class _Sums:
     groups: Sequence[Groups] = ()
 
     @classmethod
-    def of(cls, setting: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
-        terms = round_parameters_of(setting.plan, setting.numbers, parameters=setting.initial.size)
+    def of(cls, prepared: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
+        terms = round_parameters_of(
+            prepared.plan, prepared.numbers, parameters=prepared.initial.size
+        )
         if not projects:
-            terms = replace(terms, projection="", dimension=setting.numbers)
-        source, capacities = SecureSource(), setting.capacities
+            terms = replace(terms, projection="", dimension=prepared.numbers)
+        source, capacities = SecureSource(), prepared.capacities
         correlated = capacities if terms.correlation else ()
         return cls(
             terms=terms,
-            task=setting.pooled_task,
-            counts=setting.counts,
+            task=prepared.pooled_task,
+            counts=prepared.counts,
             capacities=capacities,
-            lift=setting.lift(terms),
+            lift=prepared.lift(terms),
             source=source,
             order=source.bytes(SEED_BYTES),
             groups=[Groups(source, capacity, terms.bands) for capacity in correlated],

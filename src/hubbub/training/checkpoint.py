@@ -45,7 +45,7 @@ class Checkpoint:
     heads: Mapping[str, bytes] = field(default_factory=dict)
 
 
-class Saver:
+class CheckpointWriter:
     """Puts the states of a run on disk, one after the other, on a thread of its own.
 
     A state that is not on disk when the process dies is lost with its step, whose attempt stays

@@ -113,11 +113,11 @@ def compare(
     finals: dict[str, list[Mapping[str, float]]] = {mode: [] for mode in wanted}
     first: Result | None = None
     for repeat in range(repeats):
-        setting = _setting(study, repeat if is_split else None, first)
-        only_final = replace(setting, looks=0)
+        prepared = _prepared(study, repeat if is_split else None, first)
+        only_final = replace(prepared, looks=0)
         for mode in wanted:
             if mode == "federated" and first is None:
-                result = first = run_study.carried_out(setting, out, ledgers=ledgers)
+                result = first = run_study.carried_out(prepared, out, ledgers=ledgers)
             else:
                 how = baselines.REHEARSAL if mode == "federated" else mode
                 result = run_study.carried_out(only_final, None, baseline=how)
@@ -149,7 +149,9 @@ def _check_metric(metric: str | None, row: Mapping[str, float]) -> None:
         )
 
 
-def _setting(study: Study, split: int | None, first: Result | None) -> prepared_study.PreparedStudy:
+def _prepared(
+    study: Study, split: int | None, first: Result | None
+) -> prepared_study.PreparedStudy:
     """The study ready to run, on a split of its own where there is one."""
     if split is not None:
         options = {**dict(study.data.options), "split": split}
@@ -160,9 +162,9 @@ def _setting(study: Study, split: int | None, first: Result | None) -> prepared_
             "expected a study that trains a model, whose arrangements are compared, got one of "
             "statistics alone; hubbub plan says how exact they will be"
         )
-    setting = prepared_study.PreparedStudy.of(study, first.plan if first else None, "auto")
-    if setting.test is None:
+    prepared = prepared_study.PreparedStudy.of(study, first.plan if first else None, "auto")
+    if prepared.test is None:
         raise StudyError(
             "expected a public test set to compare by, got a study without; state data.test"
         )
-    return setting
+    return prepared

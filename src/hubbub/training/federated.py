@@ -37,7 +37,7 @@ Opened = Callable[[PlannedQuery, Sequence[LocalTask]], Ask]
 
 
 def train_federated(
-    setting: prepared_study.PreparedStudy,
+    prepared: prepared_study.PreparedStudy,
     sessions: run_sessions.RunSessions,
     *,
     start: loop.State | None,
@@ -49,7 +49,7 @@ def train_federated(
     """Train through the protocol: every silo adds its share of the noise, only the sum is seen.
 
     Args:
-        setting: the study, ready to run.
+        prepared: the study, ready to run.
         sessions: where sums are asked for.
         start: where to go on; the beginning if None.
         progress, keep: see `train`.
@@ -57,23 +57,25 @@ def train_federated(
         begin: what more counts as spent before the first step.
     """
     ask = through(sessions)
-    setting = standardise(setting, ask, sessions.folder)
-    setting = statistics(setting, ask, sessions.folder)
-    offer(setting.standardisation)
-    look = evaluation(setting, ask)
-    sums = sessions.open(TRAINING, setting.plan, setting.tasks, setting.numbers, lift=setting.lift)
-    state = start or loop.State(parameters=setting.initial)
+    prepared = standardise(prepared, ask, sessions.folder)
+    prepared = statistics(prepared, ask, sessions.folder)
+    offer(prepared.standardisation)
+    look = evaluation(prepared, ask)
+    sums = sessions.open(
+        TRAINING, prepared.plan, prepared.tasks, prepared.numbers, lift=prepared.lift
+    )
+    state = start or loop.State(parameters=prepared.initial)
     state = begin(replace(state, attempts=max(state.attempts, sessions.charged(TRAINING))))
 
     def summation(step: int, parameters: prepared_study.Parameters, left: int) -> loop.Summed:
         gradient, made = sums.round(step, parameters, left)
         return loop.Summed(gradient=gradient, attempts=made)
 
-    return setting, loop.train(
-        setting,
+    return prepared, loop.train(
+        prepared,
         summation,
         progress,
-        divisor=setting.plan.divisor,
+        divisor=prepared.plan.divisor,
         start=state,
         keep=keep,
         look=look,
@@ -81,29 +83,29 @@ def train_federated(
 
 
 def standardised(
-    setting: prepared_study.PreparedStudy, found: Standardisation
+    prepared: prepared_study.PreparedStudy, found: Standardisation
 ) -> prepared_study.PreparedStudy:
     """The study with everybody's features standardised."""
     return replace(
-        setting,
-        records=tuple(found.of(one) for one in setting.records),
-        held_back=tuple(found.of(one) for one in setting.held_back),
-        test=found.of(setting.test) if setting.test is not None else None,
+        prepared,
+        records=tuple(found.of(one) for one in prepared.records),
+        held_back=tuple(found.of(one) for one in prepared.held_back),
+        test=found.of(prepared.test) if prepared.test is not None else None,
         standardisation=found,
     )
 
 
 def standardise(
-    setting: prepared_study.PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
+    prepared: prepared_study.PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
 ) -> prepared_study.PreparedStudy:
     """Standardise the features, if the study asks for it, with what was kept or with a new sum."""
-    asked, planned = setting.study.data.standardise, setting.plan.query(STANDARDISATION)
+    asked, planned = prepared.study.data.standardise, prepared.plan.query(STANDARDISATION)
     if asked is None or planned is None:
-        return setting
+        return prepared
     features = planned.query.numbers // 2  # 1 + 2 features are summed
     found = folder.standardisation(features) if folder else None
     if found is None:
-        total = opened(planned, setting.feature_sums)(1, setting.initial)
+        total = opened(planned, prepared.feature_sums)(1, prepared.initial)
         if total is None:
             raise IntegrityError(
                 "expected the sums that standardise the features, they were charged and lost in "
@@ -112,20 +114,20 @@ def standardise(
         found = standardisation_from(total, asked.bound)
         if folder is not None:
             folder.keep_standardisation(found)
-    return standardised(setting, found)
+    return standardised(prepared, found)
 
 
 def statistics(
-    setting: prepared_study.PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
+    prepared: prepared_study.PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
 ) -> prepared_study.PreparedStudy:
     """The sums of statistics beside the training, kept or made now (docs/privacy.md P23)."""
-    planned = setting.plan.query(STATISTICS)
+    planned = prepared.plan.query(STATISTICS)
     if planned is None:
-        return setting
-    layout, sigma = layout_of_sums(setting.study), sigma_of_sums(setting.plan)
+        return prepared
+    layout, sigma = layout_of_sums(prepared.study), sigma_of_sums(prepared.plan)
     kept = folder.kept_sums(layout) if folder else layout.start
     if layout.made(kept) < layout.rounds:
-        ask = opened(planned, setting.statistic_tasks)
+        ask = opened(planned, prepared.statistic_tasks)
         for number in range(layout.made(kept) + 1, layout.rounds + 1):
             total = ask(number, kept)
             if total is not None:
@@ -133,7 +135,7 @@ def statistics(
             if folder is not None and total is not None:
                 folder.keep_sums(kept)
     check_sums(layout, kept)
-    return replace(setting, kept_sums=kept)
+    return replace(prepared, kept_sums=kept)
 
 
 def check_sums(layout: SumLayout, kept: prepared_study.Parameters) -> None:
@@ -150,17 +152,17 @@ def check_sums(layout: SumLayout, kept: prepared_study.Parameters) -> None:
         )
 
 
-def evaluation(setting: prepared_study.PreparedStudy, opened: Opened) -> loop.Look | None:
+def evaluation(prepared: prepared_study.PreparedStudy, opened: Opened) -> loop.Look | None:
     """Evaluations on held-back records, if the study asks for them."""
-    planned = setting.plan.query(EVALUATION)
+    planned = prepared.plan.query(EVALUATION)
     if planned is None:
         return None
-    every, steps = planned.query.every, setting.study.training.steps
-    ask = opened(planned, setting.evaluation_tasks)
+    every, steps = planned.query.every, prepared.study.training.steps
+    ask = opened(planned, prepared.evaluation_tasks)
 
     def at(step: int, parameters: prepared_study.Parameters) -> loop.Row:
         total = ask(step // every, parameters)
-        return {} if total is None else _told(total, learning.goal_of(setting.study))
+        return {} if total is None else _told(total, learning.goal_of(prepared.study))
 
     return loop.Look(after=frozenset(range(every, steps + 1, every)), at=at)
 

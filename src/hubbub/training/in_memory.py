@@ -10,17 +10,17 @@ from hubbub.errors import DataError, ModelError, StudyError
 from hubbub.study import IN_MEMORY, Study, sources, tabular
 from hubbub.study.section import Section
 from hubbub.study.target import target_from
-from hubbub.training import handed_over, loop, prepared_study, result, run_study
+from hubbub.training import array_inputs, loop, prepared_study, result, run_study
 
 
 def fit(
-    silos: Mapping[str, handed_over.Table],
+    silos: Mapping[str, array_inputs.Table],
     *,
     epsilon: float,
     delta: float = 1e-5,
     colluders: int = 1,
     model: Any = "logistic",
-    test: handed_over.Table | None = None,
+    test: array_inputs.Table | None = None,
     classes: Sequence[object] | None = None,
     target: Mapping[str, Any] | None = None,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
@@ -106,21 +106,21 @@ def fit(
     >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
     (True, (3,))
     """
-    handed_over.refuse_fewer(silos, "(X, y)", "deal the records to silos")
-    stated = handed_over.declared(columns)
+    array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
+    stated = array_inputs.declared(columns)
     encoded = tabular.columns_from(stated) if stated else ()
     _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
-        handed_over.refuse_other_columns(tables)
+        array_inputs.refuse_other_columns(tables)
     outcome = _outcome(target, classes)
-    known = () if outcome else handed_over.classes_of(silos, classes)
+    known = () if outcome else array_inputs.classes_of(silos, classes)
     parts = {
-        who: handed_over.records_of(who, table, known, encoded, outcome)
+        who: array_inputs.records_of(who, table, known, encoded, outcome)
         for who, table in tables.items()
     }
     parts |= {
-        who: handed_over.with_patients(who, parts[who], patients)
+        who: array_inputs.with_patients(who, parts[who], patients)
         for who in silos
         if patients is not None
     }
@@ -129,7 +129,7 @@ def fit(
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     study = Study.from_table(
-        handed_over.plain(
+        array_inputs.plain(
             {
                 "study": {"name": name},
                 "parties": {
@@ -182,7 +182,7 @@ def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
             "expected target to be a mapping such as {'kind': 'amount', 'low': 0, 'high': 30}, "
             "without classes beside it, got something else; write one"
         )
-    section = Section("data", {"target": handed_over.plain(dict(target))}, ("target",))
+    section = Section("data", {"target": array_inputs.plain(dict(target))}, ("target",))
     return target_from(section, "target", files=False)[1]
 
 

@@ -15,7 +15,7 @@ from hubbub.assurance import (
     Kind,
     Ledger,
     MachineAttester,
-    StudyEvidence,
+    StudyAttestation,
     attempts_of,
     collect,
     entry_of,
@@ -109,7 +109,7 @@ class LocalVenue:
         asked = self.study.attestation
         if asked is None:
             return None
-        return lambda _: StudyEvidence(asked=asked, attester=self.attester)
+        return lambda _: StudyAttestation(asked=asked, attester=self.attester)
 
     def lost(self, _number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Nobody of this process comes back: what its ledger said is raised."""

@@ -63,7 +63,7 @@ class State:
     row_due: int = 0
 
 
-class RowsBeside:
+class BackgroundEvaluation:
     """Rows of metrics, made on a thread of its own while the next step goes on.
 
     A row is a function of public things: the model, the test set and the attempts so far. One that
@@ -95,7 +95,7 @@ class RowsBeside:
 
 
 def train(
-    setting: PreparedStudy,
+    prepared: PreparedStudy,
     summation: Summation,
     progress: Progress,
     *,
@@ -111,7 +111,7 @@ def train(
     attempts: training ends when they are used up, and never spends more than was promised.
 
     Args:
-        setting: the study, ready to run.
+        prepared: the study, ready to run.
         summation: see `Summation`.
         progress: called after every step.
         divisor: the public constant.
@@ -120,23 +120,23 @@ def train(
         look: besides the metrics of the public test set.
         private: whether the rows say the epsilon so far.
     """
-    steps = setting.study.training.steps
+    steps = prepared.study.training.steps
     looked = look.after if look else frozenset()
-    due = evaluated_after(steps, setting.looks) | looked
-    state = start or State(parameters=setting.initial)
-    optimizer = setting.optimizer()
+    due = evaluated_after(steps, prepared.looks) | looked
+    state = start or State(parameters=prepared.initial)
+    optimizer = prepared.optimizer()
     if state.optimizer:
         optimizer.load_state(state.optimizer)
-    evaluator = setting.with_own_model()
+    evaluator = prepared.with_own_model()
 
     def spent(step: int, attempts: int) -> Row:
-        epsilon = {"epsilon": setting.plan.epsilon_after(attempts)} if private else {}
+        epsilon = {"epsilon": prepared.plan.epsilon_after(attempts)} if private else {}
         return {"step": step, **epsilon}
 
     def row(step: int, attempts: int, parameters: Parameters) -> Row:
         return spent(step, attempts) | evaluator.evaluate(parameters)
 
-    with RowsBeside(row) as beside:
+    with BackgroundEvaluation(row) as beside:
         beside.begin(state)
         for step in range(state.step + 1, steps + 1):
             if state.attempts >= steps:

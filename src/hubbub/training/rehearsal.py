@@ -57,10 +57,10 @@ def rehearse(
     [2, 2]
     """
     Study.expect(study)
-    setting = prepared_study.PreparedStudy.of(study, device=device)
+    prepared = prepared_study.PreparedStudy.of(study, device=device)
     found = []
     for _ in range(repeats):
-        found.append(run_study.carried_out(setting, None, baseline=REHEARSAL))
+        found.append(run_study.carried_out(prepared, None, baseline=REHEARSAL))
         if progress is not None:
             progress()
     return tuple(found)

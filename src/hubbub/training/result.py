@@ -183,18 +183,18 @@ class Result:
 
 
 def _kept_sums(
-    setting: prepared_study.PreparedStudy, trained: loop.State
+    prepared: prepared_study.PreparedStudy, trained: loop.State
 ) -> prepared_study.Parameters | None:
     """What is kept of the sums of statistics; None if the study, or this baseline, has none."""
-    study = setting.study
+    study = prepared.study
     if study.trains:
-        return setting.kept_sums
+        return prepared.kept_sums
     federated.check_sums(layout_of_sums(study), trained.parameters)
     return trained.parameters
 
 
 def conclude(
-    setting: prepared_study.PreparedStudy,
+    prepared: prepared_study.PreparedStudy,
     trained: loop.State,
     folder: run_folder.RunFolder | None,
     *,
@@ -209,23 +209,23 @@ def conclude(
     Raises:
         IntegrityError: sums of statistics were charged, and lost in an interruption.
     """
-    kept = _kept_sums(setting, trained)
+    kept = _kept_sums(prepared, trained)
     result = Result(
-        model=copy.deepcopy(setting.trained(trained.parameters)),
+        model=copy.deepcopy(prepared.trained(trained.parameters)),
         metrics=trained.rows,
         epsilon=epsilon,
-        plan=setting.plan,
+        plan=prepared.plan,
         folder=folder.path if folder else None,
-        standardisation=setting.standardisation,
+        standardisation=prepared.standardisation,
         is_copied=is_copied,
         baseline=baseline,
-        shape=setting.shape,
-        statistics={} if kept is None else answers_of(setting.plan, kept),
+        shape=prepared.shape,
+        statistics={} if kept is None else answers_of(prepared.plan, kept),
     )
     if folder is not None and kept is not None:
-        write_statistics(folder.path, setting.plan, kept)
+        write_statistics(folder.path, prepared.plan, kept)
     if folder is not None:
-        run_folder.write_model(folder.path, setting.plan, result.model, setting.shape)
+        run_folder.write_model(folder.path, prepared.plan, result.model, prepared.shape)
         if evidence is not None:
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)

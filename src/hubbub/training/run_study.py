@@ -100,15 +100,15 @@ def run(
     """
     Study.expect(study)
     check_wanted(study, out, baseline, audit)
-    setting = prepared_study.PreparedStudy.of(study, plan, device)
+    prepared = prepared_study.PreparedStudy.of(study, plan, device)
     return carried_out(
-        setting,
+        prepared,
         out,
         baseline=baseline,
         ledgers=ledgers,
         progress=progress,
         notice=notice,
-        audit=None if audit is None else read_audit(Path(audit), setting.plan),
+        audit=None if audit is None else read_audit(Path(audit), prepared.plan),
     )
 
 
@@ -142,7 +142,7 @@ def check_wanted(
 
 
 def carried_out(
-    setting: prepared_study.PreparedStudy,
+    prepared: prepared_study.PreparedStudy,
     out: str | Path | None,
     *,
     baseline: str | None = None,
@@ -152,7 +152,7 @@ def carried_out(
     audit: Mapping[str, Any] | None = None,
 ) -> result.Result:
     """Train a study that is ready to run; see `run`."""
-    study = setting.study
+    study = prepared.study
     with ExitStack() as stack:
         home = Path(ledgers) if ledgers is not None else None
         if out is not None:
@@ -164,14 +164,14 @@ def carried_out(
             folder = stack.enter_context(
                 run_folder.RunFolder.fresh(
                     Path(out),
-                    setting.plan,
+                    prepared.plan,
                     baseline=baseline,
                     ledgers=home.absolute() if home else None,
                     audit=audit,
                 )
             )
             folder.begin(_heads(study, books))
-        return _finished(setting, baseline, progress, notice, books, folder, None)
+        return _finished(prepared, baseline, progress, notice, books, folder, None)
 
 
 def resume(
@@ -233,20 +233,20 @@ def resume(
                 f"expected a run in one process in {folder}, got one whose parties run apart; go "
                 "on with hubbub serve"
             )
-        setting = prepared_study.PreparedStudy.of(study, device=device)
+        prepared = prepared_study.PreparedStudy.of(study, device=device)
         books = local_venue.opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
         opened.begin(_heads(study, books))
-        check_plan(opened.path / "plan.json", setting.plan)
+        check_plan(opened.path / "plan.json", prepared.plan)
         if (opened.path / AUDIT).exists():
-            opened.keep_audit(read_audit(opened.path / AUDIT, setting.plan))
+            opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
         start = found.state if found else None
-        return _finished(setting, None, progress, notice, books, opened, start)
+        return _finished(prepared, None, progress, notice, books, opened, start)
 
 
 def _finished(
-    setting: prepared_study.PreparedStudy,
+    prepared: prepared_study.PreparedStudy,
     baseline: str | None,
     progress: loop.Progress | None,
     notice: Notice | None,
@@ -256,40 +256,40 @@ def _finished(
 ) -> result.Result:
     """Train, and put the results where they belong."""
     began, progress = time.perf_counter(), progress or _tell_nobody
-    asks = baseline is None or bool(setting.plan.queries)
-    saver = None if folder is None else checkpoint.Saver(folder.keep)
+    asks = baseline is None or bool(prepared.plan.queries)
+    saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
     venue = local_venue.LocalVenue(
-        study=setting.study,
-        keys=layout_of(setting.plan).keys() if asks else (),  # made for the run
+        study=prepared.study,
+        keys=layout_of(prepared.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
         folder=folder,
         notice=notice or _tell_nobody,
-        plan=setting.plan if baseline is None else None,
+        plan=prepared.plan if baseline is None else None,
         saved=saver.wait if saver else _tell_nobody,
     )
 
     def keep(state: loop.State) -> None:
         if saver is not None:
-            saver.keep(state, _heads(setting.study, ledgers))
+            saver.keep(state, _heads(prepared.study, ledgers))
 
-    with learning.threads_for(setting.initial.size), ExitStack() as stack:
+    with learning.threads_for(prepared.initial.size), ExitStack() as stack:
         if saver is not None:
             stack.enter_context(saver)
         sessions = run_sessions.RunSessions(
-            venue=venue, folder=folder, parameters=setting.initial.size, stack=stack
+            venue=venue, folder=folder, parameters=prepared.initial.size, stack=stack
         )
         if baseline is None:
-            setting, trained = federated.train_federated(
-                setting, sessions, start=start, progress=progress, keep=keep
+            prepared, trained = federated.train_federated(
+                prepared, sessions, start=start, progress=progress, keep=keep
             )
         else:
-            setting, trained = _compared(setting, baseline, sessions, progress)
+            prepared, trained = _compared(prepared, baseline, sessions, progress)
         if saver is not None:
             saver.wait()
-    spent = inf if baseline == "non-private" else setting.plan.epsilon_after(trained.attempts)
-    text = partial(venue.evidence, setting.plan, trained.attempts) if folder and ledgers else None
+    spent = inf if baseline == "non-private" else prepared.plan.epsilon_after(trained.attempts)
+    text = partial(venue.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
     return result.conclude(
-        setting,
+        prepared,
         trained,
         folder,
         epsilon=spent,
@@ -301,7 +301,7 @@ def _finished(
 
 
 def _compared(
-    setting: prepared_study.PreparedStudy,
+    prepared: prepared_study.PreparedStudy,
     baseline: str,
     sessions: run_sessions.RunSessions,
     progress: loop.Progress,
@@ -309,19 +309,19 @@ def _compared(
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
     ask = federated.exactly if baseline == "non-private" else federated.through(sessions)
-    setting = federated.standardise(setting, ask, folder)
+    prepared = federated.standardise(prepared, ask, folder)
     if baseline == "alone":
-        trained = baselines.alone(setting, progress)
+        trained = baselines.alone(prepared, progress)
         if folder is not None:
             folder.append_rows(trained)
-        return setting, trained
-    return setting, loop.train(
-        setting,
-        baselines.central(setting, baseline),
+        return prepared, trained
+    return prepared, loop.train(
+        prepared,
+        baselines.central(prepared, baseline),
         progress,
-        divisor=setting.plan.divisor,
+        divisor=prepared.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,
-        look=federated.evaluation(setting, ask),
+        look=federated.evaluation(prepared, ask),
         private=baseline != "non-private",
     )
 

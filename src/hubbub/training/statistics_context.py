@@ -16,7 +16,7 @@ from hubbub.estimation import Expectation
 from hubbub.planning import Plan, expected_answers
 from hubbub.planning import plan as plan_study
 from hubbub.study import IN_MEMORY, CodedCells, Study, tabular
-from hubbub.training import handed_over, prepared_study, run_study
+from hubbub.training import array_inputs, prepared_study, run_study
 from hubbub.training.result import Result
 
 Questions = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
@@ -83,8 +83,8 @@ def statistics(
     >>> bool(50 < mean < 60), asked.remaining()
     (True, 1.0)
     """
-    handed_over.refuse_fewer(silos, "table", "hand them over")
-    declared = tabular.columns_from(handed_over.declared(columns))
+    array_inputs.refuse_fewer(silos, "table", "hand them over")
+    declared = tabular.columns_from(array_inputs.declared(columns))
     cells = {
         who: tabular.coded_cells(tabular.cells_of(table), declared, who)
         for who, table in silos.items()
@@ -97,7 +97,7 @@ def statistics(
             "data": {
                 "source": IN_MEMORY,
                 "records": known,
-                "columns": handed_over.declared(columns),
+                "columns": array_inputs.declared(columns),
             },
             "privacy": {"delta": delta, "relation": relation},
         },
@@ -146,7 +146,7 @@ class StatisticsContext:
         privacy = dict(self.tables["privacy"])
         privacy |= {"epsilon": part, "delta": float(privacy["delta"]) * part / self.epsilon}
         head = {"study": {"name": _NAME}, _NAME: asked}
-        study = Study.from_table(handed_over.plain({**self.tables, **head, "privacy": privacy}))
+        study = Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))
         return StatisticsQuery(context=self, study=study)
 
     def charge(self, epsilon: float) -> None:
@@ -190,9 +190,9 @@ class StatisticsQuery:
             StudyError: an answer would not stand out from the noise; nothing is spent.
         """
         handed = prepared_study.InMemory(cells=self.context.cells)
-        setting = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
+        prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
         self.context.charge(self.study.privacy.epsilon)
-        return run_study.carried_out(setting, None)
+        return run_study.carried_out(prepared, None)
 
 
 def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:

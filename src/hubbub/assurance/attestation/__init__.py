@@ -2,13 +2,12 @@
 
 `snp`, `nitro`, `dcap` and `software` verify a platform's evidence, pure functions over bytes with
 the time as an argument; `attested_claims` is what they find, `platforms` picks one of them, and
-`policy` says what is enough. `devices` makes this machine's evidence, and `study_evidence` is what
-a session asks.
+`policy` says what is enough. `devices` makes this machine's evidence, and `study_attestation` is
+what a session asks.
 """
 
 from hubbub.assurance.attestation.attested_claims import REPORT_DATA_BYTES, AttestedClaims
 from hubbub.assurance.attestation.devices import MachineAttester
-from hubbub.assurance.attestation.measuring import of_build, of_machine
 from hubbub.assurance.attestation.platforms import VERIFIERS, PlatformEvidence
 from hubbub.assurance.attestation.policy import (
     AllOf,
@@ -20,10 +19,11 @@ from hubbub.assurance.attestation.policy import (
     ReportDataIs,
     policy_of,
 )
+from hubbub.assurance.attestation.reference_values import of_build, of_machine
 from hubbub.assurance.attestation.software import SoftwareAttester, own_code
-from hubbub.assurance.attestation.study_evidence import (
+from hubbub.assurance.attestation.study_attestation import (
     Attester,
-    StudyEvidence,
+    StudyAttestation,
     clock,
     judge,
     policy_digest,

@@ -7,4 +7,4 @@ guarantee (docs/privacy.md P18).
 """
 
 from hubbub.assurance.audit.canary_audit import Audit, audit
-from hubbub.assurance.audit.foreseen import size_of
+from hubbub.assurance.audit.expected_power import size_of

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.assurance.audit.foreseen import joint_part
+from hubbub.assurance.audit.expected_power import joint_part
 from hubbub.planning import SUM_MARGIN, Plan
 from hubbub.protocol import (
     Groups,

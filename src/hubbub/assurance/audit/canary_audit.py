@@ -14,7 +14,7 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub import VERSION
 from hubbub.assurance.audit.canary_runs import AuditRun, Progress, played
-from hubbub.assurance.audit.foreseen import Foreseen, size_of
+from hubbub.assurance.audit.expected_power import ExpectedPower, size_of
 from hubbub.assurance.evidence import (
     SIDES,
     Choice,
@@ -180,7 +180,7 @@ def audit(
     with learning.threads_for(canaries):
         seen = [played(made, canaries, number * steps, show) for number in range(runs)]
     choosing = choosing_runs(runs)
-    foreseen = Foreseen(made, canaries, confidence)
+    foreseen = ExpectedPower(made, canaries, confidence)
     expected = foreseen.best((runs - choosing) * canaries)
     kind, rule = _chosen(foreseen.choice, expected.rule, seen[:choosing], confidence)
     rates = rates_of(rule, _joined(seen[choosing:], kind))

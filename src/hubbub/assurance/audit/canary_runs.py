@@ -3,12 +3,12 @@
 Everything of a step but the model is the study's own: silos make their lists, sample, clip,
 project, add their shares of the noise, round, mask and sign; the aggregator adds up and decodes.
 The adversary is the stated one. It looks at the sums (scores.py), and at what else messages tell
-(messages.py). It knows the shares of its own silos, and may do without others', so those send no
-noise; the seeds of the projections, and which places of its list a joint batch has; and it chooses
-the model (canaries.py). Nobody has other records: what those are, the adversary of the definition
-knows. Where a list serves for several batches, it knows whose places are whose, too, and where
-noise is correlated, who is in which group: the account does without these secrets (docs/privacy.md
-P9, P25).
+(freshness_checks.py). It knows the shares of its own silos, and may do without others', so those
+send no noise; the seeds of the projections, and which places of its list a joint batch has; and it
+chooses the model (canaries.py). Nobody has other records: what those are, the adversary of the
+definition knows. Where a list serves for several batches, it knows whose places are whose, too, and
+where noise is correlated, who is in which group: the account does without these secrets
+(docs/privacy.md P9, P25).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.assurance.audit.canaries import Canaries
-from hubbub.assurance.audit.foreseen import share_of_others
-from hubbub.assurance.audit.messages import MaskedFrames, Matrices, of_lists
+from hubbub.assurance.audit.expected_power import share_of_others
+from hubbub.assurance.audit.freshness_checks import MaskedFrames, Matrices, of_lists
 from hubbub.assurance.audit.scores import kinds_of, scores_of
 from hubbub.assurance.evidence import Seen
 from hubbub.planning import Plan, attempts_of_list, mechanism_of

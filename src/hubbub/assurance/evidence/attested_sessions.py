@@ -101,7 +101,7 @@ def _replayed(one: evidence_file.Plain, asked: Attestation, study: Study, roster
         raise ProtocolError("expected the aggregator's offer first, got another frame")
     offer = SessionOffer.read(opening.payload, roster.name(0))
     attested = AttestedSession(
-        attests=attestation.StudyEvidence(asked=asked, attester=attestation.MachineAttester()),
+        attests=attestation.StudyAttestation(asked=asked, attester=attestation.MachineAttester()),
         roster=roster,
         study=study.id,
         session=session,

@@ -9,9 +9,9 @@ round and no records.
 
 from hubbub.assurance.ledger.entry import Cap, Entry, Kind
 from hubbub.assurance.ledger.hash_chain import Progress
+from hubbub.assurance.ledger.head_statement import HeadStatement, Witnessed
 from hubbub.assurance.ledger.privacy_filter import PrivacyFilter
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.ledger.row_cost import attempts_of, entry_of, kind_of
-from hubbub.assurance.ledger.statement import Statement, Witnessed
 from hubbub.assurance.ledger.tally import Tally
 from hubbub.assurance.ledger.witness import Witness

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import isclose
 from typing import Any
 
-from hubbub.privacy import Certificate, Residue, Step, arguments
+from hubbub.privacy import Certificate, RemainingBudget, Step, arguments
 
 UNITS = (RECORD, PATIENT) = ("record", "patient")
 _PROJECTIONS = ("gaussian", "sign", "layers")
@@ -197,7 +197,7 @@ class Admission:
 
     study: bytes
     counts: tuple[tuple[Kind, int], ...]
-    left: Residue | None
+    left: RemainingBudget | None
 
     def __post_init__(self) -> None:
         for _, count in self.counts:
@@ -218,7 +218,7 @@ class Admission:
         return cls(
             study=bytes.fromhex(plain["study"]),
             counts=tuple(_counted(**one) for one in plain["counts"]),
-            left=None if left is None else Residue(**left),
+            left=None if left is None else RemainingBudget(**left),
         )
 
 

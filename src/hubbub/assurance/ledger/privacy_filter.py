@@ -21,7 +21,7 @@ from hubbub.assurance.ledger.tally import Certified, Tally, rounded_up, spent
 from hubbub.errors import BudgetError, StudyError
 from hubbub.privacy import (
     Certificate,
-    Residue,
+    RemainingBudget,
     StudyLaw,
     kept_for_certificates,
     least_epsilon,
@@ -142,13 +142,13 @@ class PrivacyFilter:
         return sum(n for block in blocks for one, n in block if one.covers(kind))
 
     @cached_property
-    def _standing(self) -> Residue | None:
+    def _standing(self) -> RemainingBudget | None:
         """What the cap leaves after what it has let in; None if nothing, or before the first."""
         if self.left is not None:
             return self.left.left
         return self._remaining(self._blocks)
 
-    def _left_after(self, counts: Counts) -> Residue | None:
+    def _left_after(self, counts: Counts) -> RemainingBudget | None:
         """What the cap leaves after one more study; None if it has no room for others beside it."""
         if not self._blocks:
             return self._remaining([counts])
@@ -157,7 +157,7 @@ class PrivacyFilter:
         except StudyError:  # no account, or more steps than can be counted
             return None
 
-    def _remaining(self, blocks: Sequence[Counts]) -> Residue | None:
+    def _remaining(self, blocks: Sequence[Counts]) -> RemainingBudget | None:
         """What is left after these, one after the other."""
         try:
             laws = [self._law(block) for block in blocks]

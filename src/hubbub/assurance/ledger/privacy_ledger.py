@@ -21,9 +21,9 @@ from typing import Self
 
 from hubbub.assurance.ledger.entry import Admission, Cap, Entry, Kind
 from hubbub.assurance.ledger.hash_chain import Chain, Progress
+from hubbub.assurance.ledger.head_statement import HeadStatement
 from hubbub.assurance.ledger.privacy_filter import PrivacyFilter
 from hubbub.assurance.ledger.row import Row
-from hubbub.assurance.ledger.statement import Statement
 from hubbub.assurance.ledger.tally import Tally
 from hubbub.errors import IntegrityError
 
@@ -178,16 +178,16 @@ class Ledger:
         """How many rows there are: the genesis, charges and caps."""
         return self._catch_up().number + 1
 
-    def statement(self, time: str) -> Statement:
+    def statement(self, time: str) -> HeadStatement:
         """What the ledger says of itself, signed, for others to witness; it looks at no clock."""
         head = self._catch_up().head
-        return Statement.made(self._chain.public, head, time, self._chain.sign)
+        return HeadStatement.made(self._chain.public, head, time, self._chain.sign)
 
     def verify(
         self,
         *,
         head: bytes | None = None,
-        witnessed: Iterable[Statement] = (),
+        witnessed: Iterable[HeadStatement] = (),
         progress: Progress | None = None,
     ) -> int:
         """Recompute the chain and check every signature; the number of entries.
@@ -212,7 +212,7 @@ class Ledger:
             self._check_statement(statement, rows)
         return len(self)
 
-    def _check_statement(self, statement: Statement, rows: list[Row]) -> None:
+    def _check_statement(self, statement: HeadStatement, rows: list[Row]) -> None:
         """What somebody witnessed is still there."""
         if statement.ledger != self._chain.public:
             raise IntegrityError(

@@ -2,7 +2,7 @@
 
 A statement is on disk before the signature under it is handed out, so that no crash makes a witness
 forget what it vouched for. The list is a chain like a ledger (`hash_chain.py`); what is signed, and
-what is refused, is the business of `statement.py`.
+what is refused, is the business of `head_statement.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Self
 
 from hubbub.assurance.ledger.hash_chain import Chain
+from hubbub.assurance.ledger.head_statement import HeadStatement, Witnessed, countersign
 from hubbub.assurance.ledger.row import Row
-from hubbub.assurance.ledger.statement import Statement, Witnessed, countersign
 
 
 class Witness:
@@ -23,7 +23,7 @@ class Witness:
     def __init__(self, path: Path) -> None:
         self._chain = Chain(path, "witness")
         self._last: Row | None = None
-        self._known: dict[bytes, Statement] = {}
+        self._known: dict[bytes, HeadStatement] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -41,12 +41,12 @@ class Witness:
         return self._chain.public
 
     @property
-    def known(self) -> Mapping[bytes, Statement]:
+    def known(self) -> Mapping[bytes, HeadStatement]:
         """The last statement of every ledger, by its public key."""
         self._catch_up()
         return dict(self._known)
 
-    def sign(self, statement: Statement) -> Witnessed:
+    def sign(self, statement: HeadStatement) -> Witnessed:
         """Sign a statement, which is on disk then; IntegrityError if it contradicts others."""
         with self._chain.writing():
             last = self._catch_up()
@@ -69,5 +69,5 @@ class Witness:
         return self._last
 
 
-def _content(text: str) -> Statement:
-    return Statement.of(json.loads(text))
+def _content(text: str) -> HeadStatement:
+    return HeadStatement.of(json.loads(text))

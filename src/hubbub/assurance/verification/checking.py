@@ -1,9 +1,10 @@
 """`hubbub verify DIR`: everything about a run that can be done again is done again.
 
-First the bytes (`damage.py`): what was altered is named, and nothing is built on it. Then the study
-and its plan; then every session of the transcript is played (`replay.py`), which gives the model
-bit for bit; then the attempts are counted, and at last come the claims of the evidence itself. This
-file knows where a run keeps what; it holds no data of any silo and runs no code that a study names.
+First the bytes (`integrity_check.py`): what was altered is named, and nothing is built on it. Then
+the study and its plan; then every session of the transcript is played (`replay.py`), which gives
+the model bit for bit; then the attempts are counted, and at last come the claims of the evidence
+itself. This file knows where a run keeps what; it holds no data of any silo and runs no code that a
+study names.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ from hubbub.assurance.evidence import (
     wrong,
 )
 from hubbub.assurance.transcript import FOLDER, Header, files, plain_roster, read_header
-from hubbub.assurance.verification.damage import METRICS, RESTORE, check_rows, damage
+from hubbub.assurance.verification.integrity_check import (
+    METRICS,
+    RESTORE,
+    check_rows,
+    integrity_findings,
+)
 from hubbub.assurance.verification.model_course import (
     course_of,
     initial_of,
@@ -83,7 +89,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
             f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
             "that --out named"
         )
-    found = list(damage(folder))
+    found = list(integrity_findings(folder))
     if found:
         return found
     content = load(folder / FILE) if (folder / FILE).exists() else None

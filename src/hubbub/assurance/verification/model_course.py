@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 import hubbub.learning as learning
 from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
-from hubbub.assurance.verification.damage import RESTORE
+from hubbub.assurance.verification.integrity_check import RESTORE
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.planning import Plan, told_shape
 from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters

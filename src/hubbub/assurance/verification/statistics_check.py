@@ -24,7 +24,7 @@ from hubbub.assurance.evidence import (
     sums_in,
     wrong,
 )
-from hubbub.assurance.verification.damage import RESTORE
+from hubbub.assurance.verification.integrity_check import RESTORE
 from hubbub.planning import Plan, layout_of_sums, sigma_of_sums
 
 Kept = NDArray[np.float32]

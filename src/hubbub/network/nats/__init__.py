@@ -9,7 +9,7 @@ what it is told, and how it is kept up. `carrier` is the aggregator's phase over
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.answering import Answering
 from hubbub.network.nats.carrier import Carrier
-from hubbub.network.nats.line import Line
+from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.server import Server, write_server
 from hubbub.network.nats.tls import TELL_DAYS, RelayCertificate
 from hubbub.network.nats.trial import LoginTrial, ShownCertificate, tried

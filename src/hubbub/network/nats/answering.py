@@ -16,8 +16,8 @@ from typing import Any
 from hubbub.network.clock import Clock
 from hubbub.network.envelope import is_bare
 from hubbub.network.nats.address import Relay
-from hubbub.network.nats.line import Line, Told
-from hubbub.network.nats.link import Message
+from hubbub.network.nats.message_delivery import Message
+from hubbub.network.nats.relay_connection import RelayConnection, Told
 from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
 from hubbub.protocol import Keys
 
@@ -70,7 +70,7 @@ class Answering:
     ) -> None:
         me = keys.identity
         ends = {_AGGREGATOR: (asked_of(me), answers_of(me))}
-        self._line = Line(
+        self._line = RelayConnection(
             relay,
             seed_of(keys),
             ends,

@@ -15,8 +15,8 @@ from typing import Any
 from hubbub.network.clock import Clock
 from hubbub.network.engine import Missing
 from hubbub.network.nats.address import Relay
-from hubbub.network.nats.line import Line, Told
-from hubbub.network.nats.link import Message
+from hubbub.network.nats.message_delivery import Message
+from hubbub.network.nats.relay_connection import RelayConnection, Told
 from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
 from hubbub.protocol import Keys, Roster
 
@@ -39,7 +39,7 @@ class Carrier:
     ) -> None:
         self._clock = clock or Clock()
         ends = {one.name: (answers_of(one), asked_of(one)) for one in roster.parties[1:]}
-        self._line = Line(
+        self._line = RelayConnection(
             relay,
             seed_of(keys),
             ends,

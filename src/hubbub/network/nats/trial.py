@@ -15,7 +15,7 @@ from functools import partial
 from cryptography import x509
 
 from hubbub.network.nats.address import Relay
-from hubbub.network.nats.line import Line
+from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.subjects import seed_of
 from hubbub.network.nats.tls import pin_of
 from hubbub.protocol import Keys
@@ -75,7 +75,7 @@ def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:
 
 def _tried(relay: Relay, seed: str, url: str) -> LoginTrial:
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
-    line = Line(
+    line = RelayConnection(
         replace(relay, urls=(url,)),
         seed,
         {},

@@ -25,4 +25,4 @@ from hubbub.protocol.token_lists.onion_layers import Executor
 from hubbub.protocol.token_lists.process_pool import cores, process_pool
 from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
 from hubbub.protocol.token_lists.token_list import Owned, Publication, TokenList, list_places
-from hubbub.protocol.token_lists.verdict import Evidence, Verdict, verdict
+from hubbub.protocol.token_lists.verdict import PublishedFrames, Verdict, verdict

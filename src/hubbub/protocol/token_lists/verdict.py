@@ -28,7 +28,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class PublishedFrames:
     """The frames that were published about one list, as all silos saw them.
 
     List 0 is one that `Mixer.look` took: what was committed to, and the same for everybody.
@@ -81,7 +81,7 @@ _MISNAMED = "its forms are not those that it named"
 
 
 def verdict(
-    evidence: Evidence,
+    evidence: PublishedFrames,
     complaint: bytes,
     opened: Sequence[bytes],
     executor: onion_layers.Executor = onion_layers.in_this_thread,
@@ -125,7 +125,7 @@ def verdict(
     return evidence.blamed("it complained about a list that is as it should be", complained.sender)
 
 
-def _compared(evidence: Evidence, complaint: Frame) -> None:
+def _compared(evidence: PublishedFrames, complaint: Frame) -> None:
     """See that the complaint is about a list that is here, and is the one that its sender saw."""
     step, list_context = complaint.attempt, evidence.list_context
     if step >= len(evidence.names):
@@ -138,7 +138,7 @@ def _compared(evidence: Evidence, complaint: Frame) -> None:
     list_context.compare(posts, complaint.payload, complaint.sender)
 
 
-def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
+def _input(evidence: PublishedFrames, place: bytes) -> _List | Verdict:
     """List 0, or whose forms are not those that it named, or are there twice."""
     silos, rules = evidence.list_context.roster.silos, evidence.rules
     size = onion_layers.form_bytes(len(silos))
@@ -156,7 +156,7 @@ def _input(evidence: Evidence, place: bytes) -> _List | Verdict:
 
 
 def _peeled(
-    evidence: Evidence,
+    evidence: PublishedFrames,
     before: _List,
     layer: int,
     private: bytes,
@@ -178,7 +178,7 @@ def _peeled(
     return _differs(evidence, right, layer) or right
 
 
-def _differs(evidence: Evidence, right: _List, layer: int) -> Verdict | None:
+def _differs(evidence: PublishedFrames, right: _List, layer: int) -> Verdict | None:
     """The mixer's guilt, if it published anything but this list."""
     if layer >= len(evidence.names):
         return None

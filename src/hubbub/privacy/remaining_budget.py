@@ -1,8 +1,8 @@
 """What a budget still allows after a study, whatever is chosen next (docs/privacy.md P24).
 
-A budget is kept as a `Residue`: later studies together may cost as much as one Gaussian step of its
-shift, and its delta beside. A study is let in if it and a smaller residue come to no more than the
-residue before it, at every threshold and in both directions. This file knows no ledger.
+A `RemainingBudget` says that later studies together may cost as much as one Gaussian step of its
+shift, and its delta beside. A study is let in if it and a smaller one come to no more than the one
+before it, at every threshold and in both directions. This file knows no ledger.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import exp, inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy import accountant, arguments, certificate, mechanism
+from hubbub.privacy import accountant, arguments, certificate, dominating_pairs
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _CAREFUL = 1 + 1e-9  # for round-off in sums of about 500 positive terms
 
 
 @dataclass(frozen=True, kw_only=True)
-class Residue:
+class RemainingBudget:
     """What later studies may cost: a Gaussian step of `shift`, and `delta` beside it.
 
     Args:
@@ -45,11 +45,11 @@ class Residue:
         arguments.within("shift", self.shift, least=0.0, most=1e6)
         arguments.within("delta", self.delta, least=0.0, most=1.0)
 
-    def after(self, study: StudyLaw) -> Residue | None:
+    def after(self, study: StudyLaw) -> RemainingBudget | None:
         """What is left once a study is let in; None if there is no room for it (P24)."""
         if study.is_gaussian:
             square = self.shift**2 - study.shift**2
-            return Residue(shift=sqrt(square), delta=self.delta) if square >= 0 else None
+            return RemainingBudget(shift=sqrt(square), delta=self.delta) if square >= 0 else None
         share = _SHARE * self.delta
         levels = study.levels(self.shift, share)
         if levels is None:
@@ -61,7 +61,7 @@ class Residue:
             return room.is_above(study.deltas(shift, levels), steps)
 
         left = _largest(fits, self.shift, _HALVINGS)
-        return None if left is None else Residue(shift=left, delta=self.delta - share)
+        return None if left is None else RemainingBudget(shift=left, delta=self.delta - share)
 
 
 def kept_for_certificates(epsilon: float, delta: float) -> certificate.Certificate:
@@ -70,7 +70,7 @@ def kept_for_certificates(epsilon: float, delta: float) -> certificate.Certifica
     return certificate.Certificate(epsilon=part, failure=share, delta_factor=exp(part))
 
 
-def first_residue(study: StudyLaw, epsilon: float, delta: float) -> Residue | None:
+def first_remaining_budget(study: StudyLaw, epsilon: float, delta: float) -> RemainingBudget | None:
     """What is left of (epsilon, delta) after what was fixed before any output; None if nothing is.
 
     Only this one point of the curve has to be kept: nothing was chosen because of outputs.
@@ -89,7 +89,7 @@ def first_residue(study: StudyLaw, epsilon: float, delta: float) -> Residue | No
     most = 1.0
     while fits(most):
         most *= 2
-    return Residue(shift=_largest(fits, most, 40) or 0.0, delta=kept)
+    return RemainingBudget(shift=_largest(fits, most, 40) or 0.0, delta=kept)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,7 +105,7 @@ class StudyLaw:
     ways: tuple[tuple[Array, Array, float], ...]
 
     @classmethod
-    def of(cls, releases: Iterable[mechanism.Release], delta: float) -> StudyLaw:
+    def of(cls, releases: Iterable[dominating_pairs.Release], delta: float) -> StudyLaw:
         """The law of releases, as far out as a budget of this delta needs it."""
         return _law_of(tuple(releases), _FINEST * delta)
 
@@ -138,7 +138,7 @@ class StudyLaw:
 
 
 @lru_cache(maxsize=256)
-def _law_of(releases: tuple[mechanism.Release, ...], finest: float) -> StudyLaw:
+def _law_of(releases: tuple[dominating_pairs.Release, ...], finest: float) -> StudyLaw:
     """See `StudyLaw.of`."""
     square = sum(one.count * one.gaussian**2 for one in releases if one.gaussian is not None)
     sampled = [one for one in releases if one.gaussian is None]
@@ -247,9 +247,9 @@ def _largest(fits: Callable[[float], bool], most: float, halvings: int) -> float
     return sqrt(low)
 
 
-def remaining(laws: Sequence[StudyLaw], epsilon: float, delta: float) -> Residue | None:
+def remaining(laws: Sequence[StudyLaw], epsilon: float, delta: float) -> RemainingBudget | None:
     """What a budget leaves after these studies, one after the other; None if it has no room."""
-    left = first_residue(laws[0], epsilon, delta)
+    left = first_remaining_budget(laws[0], epsilon, delta)
     for law in laws[1:]:
         left = None if left is None else left.after(law)
     return left

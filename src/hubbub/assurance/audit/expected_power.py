@@ -64,7 +64,7 @@ class ForeseenRule:
         return Rates(true=true, positives=half, false=false, negatives=half)
 
 
-class Foreseen:
+class ExpectedPower:
     """What so many canaries a run are expected to show of a study as it is planned.
 
     Args:
@@ -158,7 +158,7 @@ def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     study, few = plan.study, _has_fewer(plan.study)
     affordable = min(_wrapped(study) // canaries, int(_STEPS / _dear(study, canaries)))
     least = max(_LEAST_RUNS[few], min(ceil(_TRIALS / canaries), affordable))
-    foreseen = Foreseen(plan, canaries, confidence)
+    foreseen = ExpectedPower(plan, canaries, confidence)
 
     def enough(runs: int) -> bool:
         return foreseen.share((runs - choosing_runs(runs)) * canaries) >= _ENOUGH

@@ -214,7 +214,7 @@ def private_sum(
                 "colluders": colluders,
                 "compute_nodes": compute_nodes,
             },
-            "data": {"source": "python:hubbub.session.sums:private_sum"},
+            "data": {"source": "python:hubbub.session.secure_sums:private_sum"},
             "model": {"kind": "logistic"},
             "training": {"steps": 1, "sampling": "none", "clip": sensitivity},
             "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},

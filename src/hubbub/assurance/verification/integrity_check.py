@@ -35,7 +35,7 @@ _CLAIM = "metrics.jsonl tells no less epsilon than was spent by each step, and i
 RESTORE = "restore it from a backup, and rely on no result that rests on it until then"
 
 
-def damage(folder: Path) -> Iterator[Finding]:
+def integrity_findings(folder: Path) -> Iterator[Finding]:
     """Files and transcripts of a run that are not what was written; nothing is made again."""
     path = folder / FILE
     try:

@@ -1,8 +1,8 @@
 """A party's one connection to the relay, outward, made again for as long as the party lives.
 
 It lives on a thread of its own. The client library connects once; what is lost is connected to
-again here, so that there is one rule for it. A party at the other end is a `Link`, which knows what
-has come of what was sent.
+again here, so that there is one rule for it. To each party at the other end there is a
+`MessageDelivery`, which knows what has come of what was sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from hubbub.errors import ProtocolError
 from hubbub.network.clock import Clock
 from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
-from hubbub.network.nats.link import BEAT_SECONDS, Link, Message
+from hubbub.network.nats.message_delivery import BEAT_SECONDS, Message, MessageDelivery
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
 from hubbub.network.nats.transports import proxied, watch, without_web
@@ -45,7 +45,7 @@ class End:
 
     hears: str
     says: str
-    link: Link
+    link: MessageDelivery
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -55,7 +55,7 @@ Arrived = Callable[[str, Message | None], None]
 Told = Callable[[bool, str], None]
 
 
-class Line:
+class RelayConnection:
     """A connection to the relay.
 
     Args:
@@ -82,7 +82,7 @@ class Line:
         self._relay, self._seed, self._clock = relay, seed, clock or Clock()
         self._arrived, self._told = arrived, told
         self._ends = {
-            name: End(hears=hears, says=says, link=Link(replies=replies))
+            name: End(hears=hears, says=says, link=MessageDelivery(replies=replies))
             for name, (hears, says) in ends.items()
         }
         self._context = client_context(relay.pin)

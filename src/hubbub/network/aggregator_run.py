@@ -24,12 +24,12 @@ from hubbub.network.coordinator import Coordinator
 from hubbub.planning import TRAINING
 from hubbub.study import sources
 from hubbub.training import (
+    CheckpointWriter,
     PreparedStudy,
     Progress,
     Result,
     RunFolder,
     RunSessions,
-    Saver,
     State,
     check_plan,
     conclude,
@@ -68,36 +68,36 @@ def serve(
     began = time.perf_counter()
     site, study, requests = coordinator.site, coordinator.study, coordinator.requests
     whose = [sources.TEST] if sources.has_test_set(study) else []
-    setting = PreparedStudy.of(study, whose=whose, folder=data or site.home)
+    prepared = PreparedStudy.of(study, whose=whose, folder=data or site.home)
     with ExitStack() as stack:
         kept = site.audit(study.id)
-        audit = None if kept is None else read_audit(kept, setting.plan)
-        folder, start = stack.enter_context(_folder(out, setting, audit, coordinator))
+        audit = None if kept is None else read_audit(kept, prepared.plan)
+        folder, start = stack.enter_context(_folder(out, prepared, audit, coordinator))
         sessions = RunSessions(
-            venue=coordinator, folder=folder, parameters=setting.initial.size, stack=stack
+            venue=coordinator, folder=folder, parameters=prepared.initial.size, stack=stack
         )
-        stack.enter_context(learning.threads_for(setting.initial.size))
-        saver = stack.enter_context(Saver(folder.keep))
-        setting, trained = train_federated(
-            setting,
+        stack.enter_context(learning.threads_for(prepared.initial.size))
+        saver = stack.enter_context(CheckpointWriter(folder.keep))
+        prepared, trained = train_federated(
+            prepared,
             sessions,
             start=start,
             progress=progress,
-            keep=_keeper(coordinator, setting, saver),
+            keep=_keeper(coordinator, prepared, saver),
             offer=coordinator.standardise,
             begin=lambda state: _begun(state, coordinator, folder),
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
     result = conclude(
-        setting,
+        prepared,
         trained,
         folder,
-        epsilon=setting.plan.epsilon_after(trained.attempts),
+        epsilon=prepared.plan.epsilon_after(trained.attempts),
         evidence=lambda: evidence.collect(
             site.keys,
             folder.path,
-            plan=setting.plan,
+            plan=prepared.plan,
             roster=site.roster,
             parts=parts,
             attempts=trained.attempts,
@@ -145,20 +145,20 @@ def _closed(
 
 @contextmanager
 def _folder(
-    out: Path, setting: PreparedStudy, audit: Mapping[str, Any] | None, coordinator: Coordinator
+    out: Path, prepared: PreparedStudy, audit: Mapping[str, Any] | None, coordinator: Coordinator
 ) -> Iterator[tuple[RunFolder, State | None]]:
     """The run's folder, and where an interrupted run stood."""
     if not (out / "run.json").is_file():
-        fresh = RunFolder.fresh(out, setting.plan, baseline=None, ledgers=None, audit=audit)
+        fresh = RunFolder.fresh(out, prepared.plan, baseline=None, ledgers=None, audit=audit)
         with fresh as folder:
             yield folder, None
         return
     with RunFolder.again(out) as (folder, study):
-        if study.id != setting.study.id or folder.ledgers is not None:
+        if study.id != prepared.study.id or folder.ledgers is not None:
             raise UserError(
                 f"expected this networked study's run in {out}, got another; choose another --out"
             )
-        check_plan(out / "plan.json", setting.plan)
+        check_plan(out / "plan.json", prepared.plan)
         folder.keep_audit(audit)
         found = folder.last_checkpoint()
         if found is not None:
@@ -167,20 +167,20 @@ def _folder(
 
 
 def _keeper(
-    coordinator: Coordinator, setting: PreparedStudy, saver: Saver
+    coordinator: Coordinator, prepared: PreparedStudy, saver: CheckpointWriter
 ) -> Callable[[State], None]:
     """Where a state goes after every step: to disk, and into the event log, beside the next step.
 
     The event log's epsilon is what is reached some attempts later: it takes a while to compute, and
     must not be too small.
     """
-    requests, study, last = coordinator.requests, setting.study, time.monotonic()
+    requests, study, last = coordinator.requests, prepared.study, time.monotonic()
     steps = study.training.steps
     every = max(1, steps // _TOLD_EPSILONS)
 
     def tell(state: State, seconds: float) -> None:
         due = min(steps, -(-state.attempts // every) * every)
-        epsilon = setting.plan.epsilon_after(due)
+        epsilon = prepared.plan.epsilon_after(due)
         requests.note("step", step=state.step, steps=steps, epsilon=epsilon, seconds=seconds)
         requests.event_log.progress(
             state.step,

@@ -34,7 +34,7 @@ _MOST_ROWS = 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statement:
+class HeadStatement:
     """What a ledger says of itself; IntegrityError unless it is signed by the ledger's key."""
 
     ledger: bytes  # its public key, 32 bytes
@@ -92,7 +92,7 @@ class Statement:
 class Witnessed:
     """A statement signed by another party, its witness; IntegrityError if that is not so."""
 
-    statement: Statement
+    statement: HeadStatement
     witness: bytes
     signature: bytes
 
@@ -116,11 +116,11 @@ class Witnessed:
         """What `plain` gave."""
         with _parsing("a witnessed statement of a ledger"):
             keys = {key: bytes.fromhex(plain[key]) for key in ("witness", "signature")}
-            return cls(**{**plain, **keys, "statement": Statement.of(plain["statement"])})
+            return cls(**{**plain, **keys, "statement": HeadStatement.of(plain["statement"])})
 
 
 def countersign(
-    statement: Statement, earlier: Statement | None, *, witness: bytes, sign: Sign
+    statement: HeadStatement, earlier: HeadStatement | None, *, witness: bytes, sign: Sign
 ) -> Witnessed:
     """Sign a statement of another party's ledger, or refuse it.
 
@@ -154,7 +154,7 @@ def _parsing(wanted: str) -> Iterator[None]:
         raise IntegrityError(f"expected {wanted}, found something else; ask for it again") from None
 
 
-def _check_agreement(statement: Statement, earlier: Statement) -> None:
+def _check_agreement(statement: HeadStatement, earlier: HeadStatement) -> None:
     """Both can be true of one ledger that only grows."""
     if statement.rows < earlier.rows or (
         statement.rows == earlier.rows and statement.head != earlier.head
@@ -172,7 +172,7 @@ def _content(ledger: bytes, rows: int, head: bytes, time: str) -> bytes:
     return _STATEMENT + ledger + rows.to_bytes(8, "big") + head + time.encode()
 
 
-def _witnessed(statement: Statement) -> bytes:
+def _witnessed(statement: HeadStatement) -> bytes:
     """What a witness signs: the statement, the ledger's signature included."""
     return _WITNESS + statement.signature + statement.content
 

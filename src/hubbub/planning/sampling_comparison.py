@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from hubbub.planning import auxiliary_queries, exposure, pairing
+from hubbub.planning import auxiliary_queries, exposure, mechanisms
 from hubbub.privacy import Certificate
 from hubbub.study import Study
 
@@ -36,7 +36,7 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointBatches:
+class SamplingComparison:
     """The same adversary, noise and delta under other accounts and under Poisson sampling.
 
     Args:
@@ -65,29 +65,29 @@ def joint_batches(
     stated: exposure.Exposure,
     certificate: Certificate,
     queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
-) -> JointBatches | None:
+) -> SamplingComparison | None:
     """The comparison, or None if batches are not joint; what `queries` spend is in all of it."""
-    mechanism = pairing.mechanism_of(study)
-    if mechanism.sampling != pairing.WITHOUT_REPLACEMENT:
+    mechanism = mechanisms.mechanism_of(study)
+    if mechanism.sampling != mechanisms.WITHOUT_REPLACEMENT:
         return None
     steps, noise, known = study.training.steps, stated.noise_multiplier, stated.known_records
     delta = certificate.ideal_delta(study.privacy.delta, study.privacy.epsilon)
     slack = _SLACK_SHARE * delta / steps
     poisson = replace(mechanism, sampling="poisson")
     beside = tuple(auxiliary_queries.released(queries, steps, 1.0, mechanism.relation))
-    nobody = pairing.epsilon_of([*pairing.releases(mechanism, noise, steps), *beside], delta)
-    quantile = pairing.epsilon_of(
-        [*pairing.releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta
+    nobody = mechanisms.epsilon_of([*mechanisms.releases(mechanism, noise, steps), *beside], delta)
+    quantile = mechanisms.epsilon_of(
+        [*mechanisms.releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta
     )
-    other = pairing.epsilon_of([*pairing.releases(poisson, noise, steps), *beside], delta)
-    return JointBatches(
+    other = mechanisms.epsilon_of([*mechanisms.releases(poisson, noise, steps), *beside], delta)
+    return SamplingComparison(
         known_records=known,
         epsilon=stated.epsilon,
         epsilon_nobody=nobody.upper + certificate.epsilon if nobody else None,
         epsilon_slack=quantile.upper + certificate.epsilon if quantile else None,
         slack=slack,
         epsilon_poisson=other.upper + certificate.epsilon if other else None,
-        noise_poisson=pairing.least_noise(
+        noise_poisson=mechanisms.least_noise(
             poisson, steps, 0, study.privacy.epsilon - certificate.epsilon, delta, beside
         ),
         colluders=tuple(
@@ -105,7 +105,7 @@ def _numbers(colluders: int) -> list[int]:
 
 def _against(
     study: Study,
-    mechanism: pairing.Mechanism,
+    mechanism: mechanisms.Mechanism,
     stated: exposure.Exposure,
     certificate: Certificate,
     queries: tuple[auxiliary_queries.PricedQuery, ...],
@@ -118,7 +118,7 @@ def _against(
     )
     owned = exposure.owned_records(study, colluding + 1)
 
-    def spent(how: pairing.Mechanism, known: int) -> float | None:
+    def spent(how: mechanisms.Mechanism, known: int) -> float | None:
         found = exposure.epsilon_against(
             how,
             certificate,
@@ -141,7 +141,7 @@ def _against(
     )
 
 
-def as_table(found: JointBatches) -> list[tuple[str, str, str, str]]:
+def as_table(found: SamplingComparison) -> list[tuple[str, str, str, str]]:
     """For people: who looks, records they own, epsilon of joint batches, epsilon of Poisson."""
 
     def cell(epsilon: float | None) -> str:
@@ -158,7 +158,7 @@ def as_table(found: JointBatches) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def advice(found: JointBatches, noise_multiplier: float) -> str | None:
+def advice(found: SamplingComparison, noise_multiplier: float) -> str | None:
     """What to say if Poisson sampling is better, and by how much."""
     saved = 1 - found.noise_poisson / noise_multiplier
     if found.epsilon_poisson is None or saved < 0.005:

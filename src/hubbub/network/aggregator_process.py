@@ -61,8 +61,8 @@ def host(
         with _relayed(site, relay, url, event_log) as reached:
             carrier = Carrier(reached, site.keys, site.roster, told)
             with carrier:
+                from hubbub.network.aggregator_run import serve
                 from hubbub.network.coordinator import Coordinator
-                from hubbub.network.serve import serve
 
                 requests = Requests(
                     site.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()

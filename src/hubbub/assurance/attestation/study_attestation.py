@@ -1,6 +1,6 @@
 """A study's evidence at one party: how it is made here, and how everybody's is judged.
 
-This is what a session asks (`session/evidence_exchange.py`); platforms and rules are behind it.
+This is what a session asks (`session/attestation_exchange.py`); platforms and rules are behind it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def clock() -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyEvidence:
+class StudyAttestation:
     """Evidence as a study asks for it.
 
     Args:

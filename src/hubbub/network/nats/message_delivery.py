@@ -31,7 +31,7 @@ class Message:
 
 
 @dataclass(kw_only=True)
-class Link:
+class MessageDelivery:
     """One end's view of the other.
 
     Args:

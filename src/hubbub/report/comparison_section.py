@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hubbub.report import adversary_words, charts, markup, modes, scales
-from hubbub.report.arrangements import Arrangement, ArrangementTable
+from hubbub.report import adversary_words, charts, markup, scales, trust_models
+from hubbub.report.comparison_table import Arrangement, ArrangementTable
 from hubbub.report.metric_words import MetricWords, words_of
 from hubbub.report.number_format import NOT_KNOWN, at_most
 
@@ -58,7 +58,7 @@ def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
 def _interval(one: Arrangement) -> charts.Interval:
     bound = "no ε" if one.epsilon is None else f"ε ≤ {at_most(one.epsilon)}"
     return charts.Interval(
-        label=f"{modes.called(one.name)} · {bound}",
+        label=f"{trust_models.called(one.name)} · {bound}",
         value=one.mean,
         ends=None if one.low is None or one.high is None else (one.low, one.high),
         first=one.name == "federated",
@@ -81,7 +81,7 @@ def _in_words(one: Arrangement, metric: MetricWords) -> str:
 def _scores(found: ArrangementTable, metric: MetricWords) -> markup.Html:
     rows = [
         (
-            modes.called(one.name),
+            trust_models.called(one.name),
             metric.shown(one.mean),
             _range(one, metric),
             "none" if one.epsilon is None else at_most(one.epsilon),
@@ -96,7 +96,9 @@ def _scores(found: ArrangementTable, metric: MetricWords) -> markup.Html:
 
 def _meanings(found: ArrangementTable) -> list[markup.Html]:
     """What the arrangements are, for those that have a name here."""
-    known = [modes.MODES[one.name] for one in found.arrangements if one.name in modes.MODES]
+    known = [
+        trust_models.MODES[one.name] for one in found.arrangements if one.name in trust_models.MODES
+    ]
     rows = [(mode.label, mode.meaning, mode.trust) for mode in known]
     head = ("Arrangement", "what happens", "who must be trusted")
     return [markup.table("What the arrangements are", head, rows)] if rows else []

@@ -177,7 +177,7 @@ def digest_of(nonces: dict[int, bytes]) -> bytes:
     return whole.digest()
 
 
-class EvidenceExchange:
+class AttestationExchange:
     """One party's part in it.
 
     Args:

@@ -46,7 +46,7 @@ _HUGE = 1e30
 _SEED = 1
 
 
-class RecordRows:
+class PaddedBatches:
     """A silo's records, and sums over pieces of batches of them.
 
     Args:
@@ -81,7 +81,7 @@ class RecordRows:
         self._raising = np.zeros(self.count + 1, dtype=bool)
 
     def __repr__(self) -> str:
-        return "RecordRows(<private>)"
+        return "PaddedBatches(<private>)"
 
     @property
     def count(self) -> int:

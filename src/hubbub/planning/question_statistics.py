@@ -11,7 +11,9 @@ from hubbub.study import NUMBER, Column, Question
 Columns = Mapping[str, Column]
 
 
-def kind_of_question(asked: Question, columns: Columns) -> estimation.OneSum | estimation.Iterated:
+def statistic_of_question(
+    asked: Question, columns: Columns
+) -> estimation.OneSum | estimation.Iterated:
     """The statistic, by the study's columns.
 
     Raises:
