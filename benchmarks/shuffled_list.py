@@ -108,7 +108,7 @@ def shuffled_list(
                 roster=roster, study=study, session=session, number=number - 1
             ),
             counts=counts,
-            every=1,
+            attempts_per_list=1,
             epoch=1,
             pool=pool,
         )
@@ -117,7 +117,7 @@ def shuffled_list(
         study=study,
         session=session,
         counts=counts,
-        every=1,
+        attempts_per_list=1,
         number=number - 1,
     ).prepare()
     owned = {index: one.newest for index, one in lists.items()}

@@ -90,7 +90,7 @@ class DealtVenue(LocalVenue):
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up."""
-        rounds = self.federated(wanted, every=0).rounds
+        rounds = self.federated(wanted, attempts_per_list=0).rounds
         parties = cast(LocalPeers, rounds.peers).parties
         silos = {i: one.silo for i, one in parties.items() if isinstance(one, SiloParty)}
         counts = [task.count for task in wanted.tasks]

@@ -236,7 +236,7 @@ def times_drawn(drawn: Drawn) -> np.ndarray:
 def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn, rounds: int) -> None:
     numbers = terms(rounds)
     tasks = [Nothing(n) for n in COUNTS]
-    parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, every=1)
+    parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, attempts_per_list=1)
     for number in range(1, rounds + 1):
         parties.rounds.round(number, np.zeros(2, dtype=np.float32))
     assert set(drawn.sizes()) == {BATCH}

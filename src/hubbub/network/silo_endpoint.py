@@ -154,7 +154,8 @@ class SiloEndpoint(Endpoint):
     def party(self, study: Study, offer: SessionOffer, plan: Plan, membership: Membership) -> Party:
         """The silo in a new session."""
         kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
-        every, most = attempts_of_list(plan.study), ceil(membership.terms.steps / epoch)
+        attempts_per_list = attempts_of_list(plan.study)
+        most = ceil(membership.terms.steps / epoch)
 
         def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
             # Made once the set-up has succeeded: an OPEN may be repeated for an hour.
@@ -172,7 +173,9 @@ class SiloEndpoint(Endpoint):
             membership,
             silo,
             record=record,
-            lists=lists_of(membership, counts, every, epoch, process_pool) if every else None,
+            lists=lists_of(membership, counts, attempts_per_list, epoch, process_pool)
+            if attempts_per_list
+            else None,
             permit=partial(self._permit, study),
         )
 

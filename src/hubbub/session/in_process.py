@@ -164,7 +164,7 @@ def federate(
     *,
     study: bytes,
     noiseless: Collection[int] = (),
-    every: int = 0,
+    attempts_per_list: int = 0,
     epoch: int = 1,
     **options: Any,
 ) -> Federation:
@@ -176,7 +176,7 @@ def federate(
         tasks: the silos' tasks, in the order of the names.
         study: the study id.
         noiseless: silos that add no noise, as an adversary's may.
-        every: attempts that a shuffled token list serves, where batches are joint.
+        attempts_per_list: attempts that a shuffled token list serves, where batches are joint.
         epoch: attempts that one row in a ledger pays for.
         options: see `assemble`.
     """
@@ -190,9 +190,16 @@ def federate(
             seeds=seeds,
         )
 
-    counts = [task.count for task in tasks] if every else []
+    counts = [task.count for task in tasks] if attempts_per_list else []
     return assemble(
-        layout, terms, silo, study=study, counts=counts, every=every, epoch=epoch, **options
+        layout,
+        terms,
+        silo,
+        study=study,
+        counts=counts,
+        attempts_per_list=attempts_per_list,
+        epoch=epoch,
+        **options,
     )
 
 
@@ -203,7 +210,7 @@ def assemble(
     *,
     study: bytes,
     counts: Sequence[int] = (),
-    every: int = 0,
+    attempts_per_list: int = 0,
     epoch: int = 1,
     keys: Sequence[Keys] | None = None,
     source: Callable[[int], SecureSource] | None = None,
@@ -222,7 +229,7 @@ def assemble(
         silo: what a silo does in rounds.
         study: the study id.
         counts: records of each silo, where batches are joint.
-        every: attempts that a shuffled token list serves; 0 where there are none.
+        attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
         epoch: attempts that one row in a ledger pays for.
         keys: everybody's, in the order of the roster; fresh ones if None.
         source: a party's randomness by its index; the operating system's if None.
@@ -270,7 +277,9 @@ def assemble(
             membership,
             silo,
             record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
-            lists=silo_party.lists_of(membership, counts, every, epoch, pool) if every else None,
+            lists=silo_party.lists_of(membership, counts, attempts_per_list, epoch, pool)
+            if attempts_per_list
+            else None,
         )
 
     payload = offer.payload()
@@ -283,7 +292,7 @@ def assemble(
         terms=terms,
         offer=offer,
         counts=counts,
-        every=every,
+        attempts_per_list=attempts_per_list,
         session=session,
         attests=attests(0) if attests else None,
     ).open_session()

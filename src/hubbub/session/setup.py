@@ -58,7 +58,7 @@ class SetUp:
         terms: the numbers of the rounds.
         offer: what everybody is told of the session first.
         counts: records of each silo, where batches are joint.
-        every: attempts that a shuffled token list serves; 0 where there are none.
+        attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
         session: its name.
         attests: evidence that the study asks for; None where it asks for none.
     """
@@ -70,7 +70,7 @@ class SetUp:
     terms: RoundParameters
     offer: session_offer.SessionOffer
     counts: Sequence[int] = ()
-    every: int = 0
+    attempts_per_list: int = 0
     session: bytes = field(default_factory=new_session)
     attests: Attests | None = field(default=None, repr=False)
 
@@ -225,14 +225,14 @@ class SetUp:
 
     def _lists(self) -> token_lists.TokenLists | None:
         """Who has shuffled token lists made, where batches are joint."""
-        if not self.every:
+        if not self.attempts_per_list:
             return None
         return token_lists.TokenLists(
             peers=self.peers,
             study=self.study,
             session=self.session,
             counts=self.counts,
-            every=self.every,
+            attempts_per_list=self.attempts_per_list,
         )
 
     def _delivered(self, sent: Mapping[int, Mapping[int, bytes]]) -> dict[int, list[bytes]]:

@@ -166,7 +166,7 @@ class SiloParty(party.Party):
 def lists_of(
     membership: party.Membership,
     counts: Sequence[int],
-    every: int,
+    attempts_per_list: int,
     epoch: int,
     pool: silo_token_lists.Pool,
 ) -> silo_token_lists.SiloTokenLists:
@@ -181,7 +181,7 @@ def lists_of(
             number=0,
         ),
         counts=counts,
-        every=every,
+        attempts_per_list=attempts_per_list,
         epoch=epoch,
         pool=pool,
     )

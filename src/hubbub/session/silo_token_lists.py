@@ -110,7 +110,7 @@ class SiloTokenLists:
         keys, index: the silo's own, and its place in the roster.
         list_context: of the last list that was begun; its number is 0 before the first.
         counts: records of each silo; public.
-        every: attempts that a list serves.
+        attempts_per_list: attempts that a list serves.
         epoch: attempts that one row in the ledger pays for (P9).
         pool: who does the work on the layers, for so many HPKE operations.
     """
@@ -119,7 +119,7 @@ class SiloTokenLists:
     index: int
     list_context: ListContext = field(repr=False)
     counts: Sequence[int]
-    every: int
+    attempts_per_list: int
     epoch: int
     pool: Pool = process_pool
     _mixer: Mixer | None = field(default=None, repr=False)
@@ -279,7 +279,7 @@ class SiloTokenLists:
         mixer = self._making()
         mixer.agree(parts)
         self._newest, self._is_fresh = mixer.finish(), True
-        self._mixer, self._left = None, self.every
+        self._mixer, self._left = None, self.attempts_per_list
         return []
 
     # A list that is opened ---------------------------------------------------------------------

@@ -43,7 +43,7 @@ class TokenLists:
         peers: everybody else.
         study, session: what every frame is bound to.
         counts: records of each silo, in the order of the roster; public.
-        every: attempts that a list serves.
+        attempts_per_list: attempts that a list serves.
         number: of the last list that was begun.
     """
 
@@ -51,7 +51,7 @@ class TokenLists:
     study: bytes
     session: bytes
     counts: Sequence[int]
-    every: int
+    attempts_per_list: int
     number: int = 0
     _left: int = 0
 
@@ -65,7 +65,7 @@ class TokenLists:
         if not self._left:
             began, self.number = time.monotonic(), self.number + 1
             _Making(self, self.number).make()
-            self._left, seconds = self.every, time.monotonic() - began
+            self._left, seconds = self.attempts_per_list, time.monotonic() - began
             self.peers.note("list", number=self.number, records=sum(self.counts), seconds=seconds)
         self._left -= 1
 

@@ -70,9 +70,9 @@ class LocalVenue:
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
-        return self.federated(wanted, every=wanted.every).rounds
+        return self.federated(wanted, attempts_per_list=wanted.attempts_per_list).rounds
 
-    def federated(self, wanted: run_sessions.SessionPlan, *, every: int) -> Federation:
+    def federated(self, wanted: run_sessions.SessionPlan, *, attempts_per_list: int) -> Federation:
         """Everybody in a new session, with a shuffled token list for so many attempts."""
         plan, terms = wanted.plan, wanted.terms
         kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
@@ -94,7 +94,7 @@ class LocalVenue:
             terms,
             wanted.tasks,
             study=self.study.id,
-            every=every,
+            attempts_per_list=attempts_per_list,
             epoch=epoch,
             keys=self.keys,
             record=record if self.ledgers else None,

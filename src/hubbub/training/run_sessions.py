@@ -41,7 +41,7 @@ class SessionPlan:
     tasks: Sequence[LocalTask] = field(repr=False)
 
     @property
-    def every(self) -> int:
+    def attempts_per_list(self) -> int:
         """Attempts that a shuffled token list serves; 0 where there are none."""
         return attempts_of_list(self.plan.study)
 
