@@ -159,10 +159,10 @@ def test_p24_all_mechanisms_of_a_study_are_let_in_together(place):
     whole = {training.kind: STEPS, evaluation.kind: 2}
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(BOTH))
-        ledger.charge(evaluation, attempts=2, study=whole)
+        ledger.charge(evaluation, attempts=2, study_attempts=whole)
         for number in range(1, STEPS + 1):
-            ledger.charge(entry(number, **SAMPLED), attempts=STEPS, study=whole)
-        ledger.charge(entry(2, noise_multiplier=30.0), attempts=2, study=whole)
+            ledger.charge(entry(number, **SAMPLED), attempts=STEPS, study_attempts=whole)
+        ledger.charge(entry(2, noise_multiplier=30.0), attempts=2, study_attempts=whole)
     assert rows(place) == ["cap", "admit", *["charge"] * (STEPS + 2)]
 
 

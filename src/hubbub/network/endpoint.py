@@ -160,7 +160,7 @@ class Endpoint(ABC):
         """The party in a new session."""
 
     @abstractmethod
-    def made(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+    def answer_to(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of an open session."""
 
     def close(self) -> None:  # noqa: B027 (not every party has something open)
@@ -188,10 +188,10 @@ class Endpoint(ABC):
             raise RefusedError(
                 "not-approved", "expected a study that is still approved here, it was withdrawn"
             )
-        made = self.made(found, call, parts)
+        answered = self.answer_to(found, call, parts)
         if call is Call.FINISH:
             self.event_log.note("set-up")
-        return made
+        return answered
 
     def _permit(self, study: Study) -> None:
         """A mask graph more may be drawn: so many are paid for (docs/privacy.md P4)."""

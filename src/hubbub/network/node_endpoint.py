@@ -57,7 +57,7 @@ class NodeEndpoint(Endpoint):
         """The node in a new session."""
         return NodeParty(membership, permit=partial(self._permit, study))
 
-    def made(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+    def answer_to(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of an open session."""
         made = state.party.take(call, parts)()
         if call is Call.TOTAL:

@@ -166,7 +166,7 @@ class SiloEndpoint(Endpoint):
 
         def record(session: Session, charge: Charge) -> None:
             entry = entry_of(plan, session, charge, kind)
-            self._ledger.charge(entry, attempts=most, study=whole)
+            self._ledger.charge(entry, attempts=most, study_attempts=whole)
 
         counts = study.data.counts
         return SiloParty(
@@ -179,7 +179,7 @@ class SiloEndpoint(Endpoint):
             permit=partial(self._permit, study),
         )
 
-    def made(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+    def answer_to(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of an open session, at this silo's pace if it is a sum."""
         if call is Call.CLOSE:
             return self._close(state, parts)

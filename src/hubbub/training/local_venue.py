@@ -83,9 +83,9 @@ class LocalVenue:
         def record(index: int, session: Session, charge: Charge) -> None:
             self.saved()
             entry = entry_of(plan, session, charge, kind)
-            study = {one: counts[index] for one, counts in whole.items() if index in counts}
+            beside = {one: counts[index] for one, counts in whole.items() if index in counts}
             try:
-                self.ledgers[index].charge(entry, attempts=most.get(index), study=study)
+                self.ledgers[index].charge(entry, attempts=most.get(index), study_attempts=beside)
             except BudgetError as error:
                 raise BudgetError(f"{plan.study.parties.names[index - 1]}: {error}") from None
 

@@ -69,7 +69,7 @@ class Ledger:
         entry: Entry,
         *,
         attempts: int | None = None,
-        study: Mapping[Kind, int] | None = None,
+        study_attempts: Mapping[Kind, int] | None = None,
     ) -> None:
         """Write an entry durably, or refuse it.
 
@@ -77,7 +77,8 @@ class Ledger:
             entry: what is about to be released.
             attempts: the most entries of its study and mechanism that this ledger may ever hold,
                 whichever sessions made them; None: only the cap limits them.
-            study: the same for all mechanisms of its study, which an adaptive cap lets in together.
+            study_attempts: the same for all mechanisms of its study, which an adaptive cap lets in
+                together.
 
         Raises:
             BudgetError: the study has made its attempts, or the entry would carry the data set
@@ -89,7 +90,7 @@ class Ledger:
             with self._chain.writing():
                 last = self._catch_up()
                 self._tally.check_attempts(entry, attempts, self._path)
-                let_in = self._check_cap(entry, attempts, study or {})
+                let_in = self._check_cap(entry, attempts, study_attempts or {})
                 rows: list[tuple[Row, Content]] = []
                 if let_in is not None:
                     last = self._chain.append(json.dumps({"admit": let_in.to_dict()}), last)
@@ -99,14 +100,14 @@ class Ledger:
                 self._count(row, content)
 
     def _check_cap(
-        self, entry: Entry, attempts: int | None, study: Mapping[Kind, int]
+        self, entry: Entry, attempts: int | None, study_attempts: Mapping[Kind, int]
     ) -> Admission | None:
         """The cap has room for an entry; under an adaptive one, what is to be let in before it."""
         if self._filter is None:
             if self._cap is not None:
                 self._tally.check_cap(entry, self._cap, attempts)
             return None
-        let_in = self._filter.admission(entry, attempts, study, self._tally)
+        let_in = self._filter.admission(entry, attempts, study_attempts, self._tally)
         after = self._filter if let_in is None else self._filter.with_admission(let_in)
         after.check(entry, self._tally)
         return let_in
