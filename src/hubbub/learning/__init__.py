@@ -8,7 +8,6 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from hubbub.learning.batches import on_units
 from hubbub.learning.clipped_sums import ClippedSum, clipped_sum
 from hubbub.learning.evaluation import evaluate, evaluate_records
 from hubbub.learning.frozen_features import frozen_features, through_frozen
@@ -23,6 +22,7 @@ from hubbub.learning.self_check import check_classes, checked_method, method_for
 from hubbub.learning.study_model import goal_of, lift_of, model_of, optimizer_of
 from hubbub.learning.task import EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
+from hubbub.learning.unit_model import on_units
 
 __all__ = [
     "MOST_LOSS",

@@ -1,7 +1,4 @@
-"""What is done with a trained model: predictions, and its loss and metrics on public records.
-
-This file trains nothing.
-"""
+"""The loss and metrics of a model on public records. This file trains nothing."""
 
 from __future__ import annotations
 
@@ -9,17 +6,13 @@ import copy
 import math
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.disk import write_bytes
-from hubbub.errors import DataError, StudyError, UserError
+from hubbub.errors import DataError, StudyError
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.models import outputs_of
@@ -30,7 +23,7 @@ from hubbub.learning.torch_settings import (
     is_on,
     plain_attention,
 )
-from hubbub.study import Records, Standardisation, attempted, named_object
+from hubbub.study import Records, attempted, named_object
 
 _CHUNK = 1024  # records at once
 
@@ -141,91 +134,3 @@ def evaluate_records(
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
     loss = goal.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
     return evaluate(model, loss, inputs, targets, goal=goal, own=own)
-
-
-class Scorer(nn.Module):
-    """A trained model with all that stands around it: features in, predictions out.
-
-    Args:
-        model: gives outputs (n,) or (n, outputs).
-        standardisation: what was done to features before the model saw them; None if nothing.
-        goal: what the model was trained for; that of a classifier if it is left out.
-    """
-
-    shift: torch.Tensor
-    scale: torch.Tensor
-
-    def __init__(
-        self,
-        model: nn.Module,
-        standardisation: Standardisation | None = None,
-        goal: Goal = CLASSES,
-    ) -> None:
-        super().__init__()
-        self._goal = goal
-        self.model = model
-        found = standardisation
-        self.register_buffer("shift", torch.zeros(1) if found is None else _tensor(found.shift))
-        self.register_buffer("scale", torch.ones(1) if found is None else _tensor(found.scale))
-        self.eval()
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """What the goal predicts: for classes the probability of the second, or of every one."""
-        return self._goal.predicted(self.model((features - self.shift) / self.scale))
-
-
-def _tensor(array: NDArray[np.float32]) -> torch.Tensor:
-    return torch.from_numpy(np.array(array))
-
-
-@torch.no_grad()
-def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Predictions for records (n, ...), not yet standardised, a piece at a time; n may be 0.
-
-    Returns:
-        (n,) or (n, ...), as the scorer gives them.
-    """
-    device = scorer.shift.device
-    pieces = np.split(features, range(_CHUNK, len(features), _CHUNK))
-    with plain_attention():
-        found = [scorer(torch.from_numpy(piece).to(device)).cpu().numpy() for piece in pieces]
-    return np.concatenate(found)
-
-
-def write_onnx(path: Path, scorer: Scorer, shape: tuple[int, ...]) -> None:
-    """Write a scorer as an ONNX file with the input "features" of a shape and the output "scores".
-
-    Raises:
-        UserError: the packages `onnx` and `onnxscript` are not there, or cannot say such a model.
-        OSError: the file cannot be written.
-    """
-    for package in ("onnx", "onnxscript"):
-        if find_spec(package) is None:
-            raise UserError(
-                f"expected the package {package} to write ONNX, found it missing; pip install onnx "
-                "onnxscript"
-            )
-    write_bytes(path, _onnx_bytes(scorer, torch.zeros(2, *shape)))
-
-
-def _onnx_bytes(scorer: Scorer, example: torch.Tensor) -> bytes:
-    """The file's content; whatever the exporter raises, it is about the model."""
-    names: dict[str, Any] = {"input_names": ["features"], "output_names": ["scores"]}
-    try:
-        program = torch.onnx.export(
-            scorer,
-            (example,),
-            dynamo=True,
-            dynamic_shapes=({0: torch.export.Dim("records")},),
-            verbose=False,
-            **names,
-        )
-        assert program is not None  # noqa: S101  # dynamo=True gives a program
-        content: bytes = program.model_proto.SerializeToString()
-    except Exception as error:
-        kind = type(error).__name__
-        raise UserError(
-            f"expected a model that torch can write as ONNX, it raised {kind}; use hubbub.load "
-            "and torch instead"
-        ) from error
-    return content

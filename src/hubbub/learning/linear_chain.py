@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.learning.batches import Batch, Loss, UnitLoss, UnitModel
+from hubbub.learning.batches import Batch, Loss
 from hubbub.learning.layer_sites import (
     Site,
     linear_on,
@@ -23,6 +23,7 @@ from hubbub.learning.layer_sites import (
 from hubbub.learning.losses import ROW_LOSSES
 from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 
 # Losses that give one value per row and know no parameter, with reduction="none".
 _ROW_LOSSES = (functional.cross_entropy, functional.binary_cross_entropy_with_logits)

@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
-from hubbub.learning.batches import Batch, Loss, Tensors, UnitLoss, UnitModel, batch_of
+from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.goals import CLASSES, Goal
@@ -33,6 +33,7 @@ from hubbub.learning.torch_settings import (
     exact_products,
     plain_attention,
 )
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
 
 _RECORDS = 4

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.batches import Loss, Tensors, UnitLoss, UnitModel, on_device
+from hubbub.learning.batches import Loss, Tensors, on_device
 from hubbub.learning.clipped_sums import ClippedSum, affordable, clipped_sum
 from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.inspection import zeros_filled
@@ -34,6 +34,7 @@ from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
+from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
 
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation

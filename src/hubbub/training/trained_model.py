@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.assurance import MODEL, STANDARDISED
 from hubbub.errors import DataError, UserError
-from hubbub.learning import evaluation, model_file
+from hubbub.learning import model_file, prediction
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
 
 
@@ -69,7 +69,7 @@ class TrainedModel:
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives predictions."""
         goal = learning.goal_of(self.study)
-        return evaluation.Scorer(self.module, self.standardisation, goal)
+        return prediction.Scorer(self.module, self.standardisation, goal)
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
@@ -81,7 +81,7 @@ class TrainedModel:
             UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
             OSError: the file cannot be written.
         """
-        evaluation.write_onnx(path, self.scorer, self.shape)
+        prediction.write_onnx(path, self.scorer, self.shape)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Predictions for new records, which stay where they are.
@@ -99,7 +99,7 @@ class TrainedModel:
         Raises:
             DataError: the table cannot be read or does not fit the study.
         """
-        return evaluation.scores(self.scorer, self.features(table))
+        return prediction.scores(self.scorer, self.features(table))
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.
