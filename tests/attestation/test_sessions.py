@@ -119,7 +119,7 @@ def test_a_quote_for_another_key_is_refused(field: str) -> None:
         listed = list(me._me.roster.parties)
         listed[2] = swapped
         session = replace(me._me.attested, roster=replace(me._me.roster, parties=tuple(listed)))
-        return software()(platform, session.report_data(2, me._evidence._nonces), at)
+        return software()(platform, session.report_data(2, me._attestation._nonces), at)
 
     parties = Parties(study=study_of(SILOS), attesters={"bea": attest})
     assert refusal(parties)[:2] == ("evidence-report-data", "bea")

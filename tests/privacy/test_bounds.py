@@ -123,6 +123,6 @@ def test_attack_power_bounds_the_best_test(question: Question) -> None:
 def test_a_direction_that_is_not_composed_would_have_changed_nothing(noise, rate):
     step = Step(noise_multiplier=noise, sample_rate=rate, sampling="poisson", count=60)
     composed = Composition([release(step, "add-remove")])
-    both = [composed._epsilon_one_way(way, 1e-5, GAP) for way in (0, 1)]
+    both = [way.epsilon(1e-5, GAP) for way in composed._ways]
     least, most = max(one.lower for one in both), max(one.upper for one in both)
     assert composed.epsilon(1e-5) == hubbub.Bound(lower=least, upper=most)
