@@ -117,7 +117,7 @@ def _set_up(made: Plan, canaries: Canaries, terms: RoundParameters) -> Federatio
         study=study.id,
         # The adversary's own, those that drop out, and those of other sums (P3, P4).
         noiseless=range(made.shares + 1, study.parties.silos + 1),
-        every=attempts_of_list(study),
+        attempts_per_list=attempts_of_list(study),
         epoch=mechanism_of(study).epoch,
     )
 
