@@ -44,7 +44,7 @@ from hubbub import learning
 from hubbub.errors import DataError
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import identity, ring, wire
+from hubbub.protocol.primitives import ring, wire
 from hubbub.session import NodeParty, SiloParty
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of
@@ -167,7 +167,7 @@ def _copied(message: object) -> object:
     # Or the second silo finds the first one's hash, and who signed what.
     wire._split_large.cache_clear()  # noqa: SLF001
     wire._split_small.cache_clear()  # noqa: SLF001
-    identity._TRUE.forget()  # noqa: SLF001
+    TRUE_SIGNATURES.forget()
     return bytes(bytearray(message))
 
 

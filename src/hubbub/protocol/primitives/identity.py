@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
-    Ed25519PublicKey,
 )
 from cryptography.hazmat.primitives.asymmetric.mlkem import (
     MLKEM768PrivateKey,
@@ -35,6 +33,7 @@ from cryptography.hazmat.primitives.hpke import (
 )
 
 from hubbub.errors import StudyError
+from hubbub.protocol.primitives.true_signatures import TRUE_SIGNATURES
 from hubbub.study.parties import check_name
 
 ROLES = ("aggregator", "silo", "node")
@@ -44,8 +43,6 @@ _MORE = {"transport", "relay", "relay_key"}
 _FIELD = 2**255 - 19
 _CURVE = -121665 * pow(121666, -1, _FIELD) % _FIELD
 _MLKEM_BYTES = 1184
-_MOST_KNOWN = 1 << 17  # signatures that are remembered, and the bytes of what one was made for
-_LONG = 512
 _SEALING_BYTES = _MLKEM_BYTES + 32
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
@@ -64,50 +61,6 @@ def _of_small_order(verifying: bytes) -> bool:
 def _point_of(curve: bytes) -> int:
     """The point of an X25519 key, of which a few have two spellings (RFC 7748, section 5)."""
     return (int.from_bytes(curve, "little") & (2**255 - 1)) % _FIELD
-
-
-class TrueSignatures:
-    """Signatures that this process has made or verified: key, signature and content together.
-
-    Where all parties are in one process each of them looks at the same frames. Whether a signature
-    is true depends on these three alone, so it is found out once; one that is not true, or that
-    differs in a bit from what is here, is verified each time. Of the three a hash is kept.
-    """
-
-    def __init__(self) -> None:
-        self._known: set[bytes] = set()
-
-    def add(self, verifying: bytes, signature: bytes, content: bytes) -> None:
-        """Remember one; where there are many, all are forgotten first."""
-        if len(content) > _LONG:  # which `has` does not look for
-            return
-        if len(self._known) >= _MOST_KNOWN:
-            self.forget()
-        self._known.add(_hash_of(verifying, signature, content))
-
-    def forget(self) -> None:
-        """Know nothing."""
-        self._known = set()
-
-    def has(self, verifying: bytes, signature: bytes, content: bytes) -> bool:
-        """Whether the owner of a key signed the content."""
-        if len(content) <= _LONG and _hash_of(verifying, signature, content) in self._known:
-            return True
-        try:
-            Ed25519PublicKey.from_public_bytes(verifying).verify(signature, content)
-        except InvalidSignature:
-            return False
-        self.add(verifying, signature, content)
-        return True
-
-
-def _hash_of(verifying: bytes, signature: bytes, content: bytes) -> bytes:
-    """SHA-256 of the three, and of where one ends and the next begins."""
-    lengths = len(verifying).to_bytes(4, "little") + len(signature).to_bytes(4, "little")
-    return hashlib.sha256(lengths + verifying + signature + content).digest()
-
-
-_TRUE = TrueSignatures()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +115,7 @@ class Identity:
 
     def verifies(self, signature: bytes, content: bytes) -> bool:
         """Whether this party signed the content."""
-        return _TRUE.has(self.verifying, bytes(signature), bytes(content))
+        return TRUE_SIGNATURES.has(self.verifying, bytes(signature), bytes(content))
 
     def seal(self, plaintext: bytes, context: bytes) -> bytes:
         """A ciphertext that only this party opens, and only in the same context."""
@@ -268,7 +221,7 @@ class Keys:
     def sign(self, content: bytes) -> bytes:
         """An Ed25519 signature, 64 bytes."""
         signature = self._signing.sign(content)
-        _TRUE.add(self._signing_for, signature, bytes(content))
+        TRUE_SIGNATURES.add(self._signing_for, signature, bytes(content))
         return signature
 
     @cached_property
