@@ -45,6 +45,7 @@ from hubbub.errors import DataError
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring, wire
+from hubbub.protocol.primitives.true_signatures import TRUE_SIGNATURES
 from hubbub.session import NodeParty, SiloParty
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of
