@@ -24,6 +24,7 @@ from hubbub.protocol.primitives import (
     UNIT as UNIT,
     VERSION as VERSION,
     CorrelatedNoise as CorrelatedNoise,
+    ExpectedFrames as ExpectedFrames,
     Frame as Frame,
     Identity as Identity,
     Keys as Keys,

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from hubbub.errors import AttestationError, ProtocolError
-from hubbub.protocol import EVERYBODY, Frame, Keys, Roster, SecureSource, Tag
-from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol import EVERYBODY, ExpectedFrames, Frame, Keys, Roster, SecureSource, Tag
 from hubbub.session.session_offer import RefusedError
 
 NONCE_BYTES = 32

@@ -204,7 +204,7 @@ class Rounds:
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
         taken, whole = set(), not self.terms.nodes or self.terms.needs_joint_seed
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
-            if self._fits(index, frames, Tag.MASKED) and self._is_taken(index, frames):
+            if self._fits(index, frames, Tag.MASKED) and self._receive_masked(index, frames):
                 taken.add(index)
                 for share in frames[1:]:
                     shares[receiver_of(share)].append(share)
@@ -213,8 +213,8 @@ class Rounds:
             self._abort_unless_all(active, taken)
         return shares
 
-    def _is_taken(self, index: int, frames: Sequence[bytes]) -> bool:
-        """Whether a silo's answer is added to the sum; its shares are looked at first."""
+    def _receive_masked(self, index: int, frames: Sequence[bytes]) -> bool:
+        """Look at a silo's shares, then add its vector to the sum; whether both could be used."""
         return self._shares_are_usable(index, frames[1:]) and self._receive(index, frames[0])
 
     def _shares_are_usable(self, index: int, shares: Sequence[bytes]) -> bool:

@@ -25,13 +25,13 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
     EVERYBODY,
     LINK_BYTES,
+    ExpectedFrames,
     Frame,
     Keys,
     Roster,
     SecureSource,
     Tag,
 )
-from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
 from types import MappingProxyType
 
-from hubbub.protocol.primitives import EVERYBODY, Frame, Roster, Tag
-from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol.primitives import EVERYBODY, ExpectedFrames, Frame, Roster, Tag
 
 
 def expected(

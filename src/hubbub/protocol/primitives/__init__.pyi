@@ -2,6 +2,9 @@ from hubbub.protocol.primitives.correlated_noise import (
     UNIT as UNIT,
     CorrelatedNoise as CorrelatedNoise,
 )
+from hubbub.protocol.primitives.expected_frames import (
+    ExpectedFrames as ExpectedFrames,
+)
 from hubbub.protocol.primitives.identity import (
     ROLES as ROLES,
     Identity as Identity,

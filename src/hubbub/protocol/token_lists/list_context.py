@@ -17,13 +17,13 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
     EVERYBODY,
     SIGNATURE_BYTES,
+    ExpectedFrames,
     Frame,
     Keys,
     Roster,
     Tag,
     parse,
 )
-from hubbub.protocol.primitives.expected_frames import ExpectedFrames
 
 _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.
