@@ -8,7 +8,6 @@ from hubbub.assurance.audit import (
 )
 from hubbub.planning import (
     Plan as Plan,
-    plan as plan,
 )
 from hubbub.privacy import (
     Bound as Bound,
@@ -23,6 +22,9 @@ from hubbub.privacy import (
     projected_epsilon as projected_epsilon,
     projection_bound as projection_bound,
     trade_off as trade_off,
+)
+from hubbub.queries import (
+    plan as plan,
 )
 from hubbub.session import (
     PrivateSum as PrivateSum,

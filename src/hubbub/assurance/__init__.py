@@ -5,14 +5,10 @@
 
 from hubbub.assurance.attestation import Attester, MachineAttester, StudyAttestation
 from hubbub.assurance.evidence import (
-    ANSWERS,
     AUDIT,
     FILE,
     MODEL,
-    STANDARDISED,
-    SUMS,
     Finding,
-    answers_to_dict,
     check,
     check_content,
     checked_part,
@@ -23,10 +19,7 @@ from hubbub.assurance.evidence import (
     read_audit,
     read_whole,
     remedy,
-    sums_in,
-    write_answers,
     write_audit,
-    write_sums,
 )
 from hubbub.assurance.ledger import (
     Cap,

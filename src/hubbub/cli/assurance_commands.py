@@ -96,13 +96,13 @@ def _report(options: argparse.Namespace) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     from hubbub.assurance.audit import audit, size_of
-    from hubbub.planning import plan
+    from hubbub.queries import plan, steps_of
 
     study, out = Study.load(options.study), options.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"expected --out to be a file in a folder that exists, got {out}; name one")
     runs, _ = size_of(plan(study), options.runs, options.canaries, options.confidence)
-    steps = max(runs, 0) * study.training.steps
+    steps = max(runs, 0) * steps_of(study)
     with bar("auditing", steps, quiet=options.json) as progress:
         found = audit(
             study,

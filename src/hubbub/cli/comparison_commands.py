@@ -97,7 +97,7 @@ def _rehearse(options: argparse.Namespace) -> int:
     from hubbub.training import rehearse
 
     study, repeats = Study.load(options.study), _repeats(options)
-    if not study.trains:
+    if study.training is None:
         raise UserError(
             "expected a study that trains a model, got one of statistics alone; hubbub plan says "
             "how exact they will be, and hubbub.rehearse gives answers to made-up records"

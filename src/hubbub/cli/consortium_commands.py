@@ -26,8 +26,8 @@ from hubbub.network import (
     roster_of,
     write_roster,
 )
-from hubbub.planning import plan
 from hubbub.protocol import Roster
+from hubbub.queries import plan
 from hubbub.study import Study, code_hashes
 
 

@@ -14,6 +14,7 @@ from hubbub.cli.output import add_command, bar, emit, number, say, show_answers,
 from hubbub.cli.plan_command import show_plan
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import DataError, UserError
+from hubbub.queries import steps_of
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _asked(file: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
     from hubbub.training import run
 
     study = Study.parse(study_text(file))
-    with bar(study.name, study.training.steps, quiet=options.json) as progress:
+    with bar(study.name, steps_of(study), quiet=options.json) as progress:
         found = run(study, out, progress=lambda step, _: progress.reach(step))
     answers = {name: one.to_dict() for name, one in found.statistics.items()}
     if not options.json:
@@ -239,7 +240,7 @@ def _demo_network(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     study = Study.load(out / "study.toml")
     study = replace(study, toml="", parties=replace(study.parties, roster=""))  # keys of this run
-    with bar("in one process", study.training.steps, quiet=options.json) as progress:
+    with bar("in one process", steps_of(study), quiet=options.json) as progress:
         beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
     end = time.perf_counter()
     seconds = {"network": began - start, "in-process": end - began}

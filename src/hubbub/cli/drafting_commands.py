@@ -14,7 +14,7 @@ from typing import Any
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.planning import plan
+from hubbub.queries import plan
 from hubbub.study import KINDS, Outcome, Study, sources
 from hubbub.study.drafting import (
     Draft,

@@ -31,7 +31,7 @@ from hubbub.cli.output import (
 )
 from hubbub.errors import UserError, with_extra
 from hubbub.network import HOME, EventLog, PartyFolder, Timeouts, last_status, read_roster, sentence
-from hubbub.planning import plan
+from hubbub.queries import plan, steps_of
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _served(options: argparse.Namespace) -> int:
         say(f"the evidence will hold the audit in {kept}")
     said = {name: getattr(options, name) for name in ("deadline", "waiting")}
     timeouts = Timeouts(**{name: value for name, value in said.items() if value is not None})
-    with bar(study.name, study.training.steps, quiet=options.json) as progress, _terminated():
+    with bar(study.name, steps_of(study), quiet=options.json) as progress, _terminated():
         tell = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
         event_log = EventLog(party=site.name, folder=options.home, tell=tell)
         with monitored(event_log, options.metrics_port):

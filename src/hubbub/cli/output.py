@@ -116,8 +116,8 @@ def _printable(text: str) -> str:
 
 def read_answers(folder: Path) -> dict[str, Any]:
     """The answers in the folder of a run as plain values, by name; none if it asked nothing."""
-    from hubbub.assurance import ANSWERS  # which takes long to import
     from hubbub.disk import json_value, read_bytes
+    from hubbub.queries import ANSWERS  # which takes long to import
 
     path = folder / ANSWERS
     return dict(json_value(read_bytes(path))["statistics"]) if path.is_file() else {}

@@ -9,7 +9,8 @@ from typing import Any
 
 from hubbub import estimation
 from hubbub.cli.output import add_command, emit, number, say, table
-from hubbub.planning import Plan, as_table, expected_answers, plan
+from hubbub.planning import Plan, as_table
+from hubbub.queries import expected_answers, plan
 from hubbub.study import Study
 
 _HEAD = ("statistic", "kind", "answered", "expected standard error, noise and chance together")

@@ -22,6 +22,7 @@ from hubbub.cli.output import (
     warn,
 )
 from hubbub.errors import UserError
+from hubbub.queries import steps_of
 from hubbub.report import called, in_brief, interval, promised_against, spoken
 from hubbub.study import Study, sources
 
@@ -66,9 +67,9 @@ def _run(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     study = result.plan.study
     who = promised_against(result.plan.stated.adversary, options.baseline)
-    asked, made = study.training.steps, result.steps
+    asked, made = steps_of(study), result.steps
     stopped = result.is_copied and made < asked
-    what = "steps" if study.trains else "sum" if asked == 1 else "sums"
+    what = "steps" if study.training else "sum" if asked == 1 else "sums"
     said = f"{made} {what}" if made == asked else f"{made} of {asked} {what}"
     answers = {name: one.to_dict() for name, one in result.statistics.items()}
     if not options.json:
@@ -88,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
             **({"statistics": answers} if answers else {}),
         },
         f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
-        *([] if _is_scored(study) or not study.trains else [_NOT_SCORED]),
+        *([] if _is_scored(study) else [_NOT_SCORED]),
         _NO_NOISE if who is None else _promise(result, options.baseline, who),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
@@ -97,8 +98,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _is_scored(study: Study) -> bool:
-    """Whether a run of it can say how good its model is."""
-    return sources.has_test_set(study) or study.training.evaluate is not None
+    """Whether a run of it can say how good its model is, if it trains one."""
+    return (
+        study.training is None or sources.has_test_set(study) or study.training.evaluate is not None
+    )
 
 
 def _title(study: Study, baseline: str | None) -> str:
@@ -138,7 +141,7 @@ def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     from hubbub.training import run
 
     with bar(
-        _title(study, options.baseline), study.training.steps, quiet=options.json, lines=True
+        _title(study, options.baseline), steps_of(study), quiet=options.json, lines=True
     ) as progress:
         return run(
             study,
@@ -163,7 +166,7 @@ def _resumed(options: argparse.Namespace) -> Result:
                 f"{name} out"
             )
     toml = options.resume / "study.toml"
-    steps = Study.load(toml).training.steps if toml.is_file() else 0
+    steps = steps_of(Study.load(toml)) if toml.is_file() else 0
     with bar("resuming", steps, quiet=options.json, lines=True) as progress:
         return resume(
             options.resume,

@@ -13,13 +13,14 @@ from hubbub.learning.evaluation import evaluate, evaluate_records
 from hubbub.learning.frozen_features import frozen_features, through_frozen
 from hubbub.learning.goals import MOST_LOSS, Goal
 from hubbub.learning.layer_projection import LayerProjection
+from hubbub.learning.learner import Learner
 from hubbub.learning.metrics import accuracy, auc
 from hubbub.learning.model_file import load_model, save_model, stored_parameters
-from hubbub.learning.models import build_model, default_loss, vector_model
-from hubbub.learning.optimizers import Optimizer, Stepper, SumStepper, stepped
+from hubbub.learning.models import build_model, default_loss
+from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import check_classes, checked_method, method_for, try_out
-from hubbub.learning.study_model import goal_of, lift_of, model_of, optimizer_of
+from hubbub.learning.study_model import goal_of, lift_of, model_of
 from hubbub.learning.task import EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
 from hubbub.learning.unit_model import on_units

@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
@@ -162,13 +160,6 @@ def _convolved(channels: int) -> list[nn.Module]:
 def _after_block(side: int) -> int:
     """Pixels left of `side` by a 3-wide convolution and a 3-wide pooling of stride 2."""
     return (side - 2 - 3) // 2 + 1
-
-
-def vector_model(start: NDArray[np.float32]) -> nn.Module:
-    """Numbers where a model is expected: what is kept of the sums of statistics."""
-    holder = nn.Module()
-    holder.register_parameter("sums", nn.Parameter(torch.from_numpy(start.copy())))
-    return holder
 
 
 def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int) -> nn.Module:

@@ -2,8 +2,7 @@
 
 Whoever verifies a run recomputes each step, so nothing here may depend on a thread count or on a
 mathematical library: only +, -, *, / and square roots, which IEEE 754 rounds correctly, element by
-element in float64. Where statistics are asked for, every noisy sum is kept instead. This file needs
-no torch and knows no privacy: its inputs are public.
+element in float64. This file needs no torch and knows no privacy: its inputs are public.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, StudyError
-from hubbub.planning import SumLayout
+from hubbub.planning import Stepper
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},
@@ -204,40 +203,6 @@ class Optimizer:
         return {"velocity"} if self._options["momentum"] else set()
 
 
-class SumStepper:
-    """Stands in an optimizer's place where statistics are asked for: keeps the noisy sums.
-
-    A step writes the sum into its place and, where another follows, the parameters at which that
-    one is taken.
-
-    Args:
-        layout: of the sums.
-        sigma: standard deviation of all noise on each of their numbers.
-    """
-
-    def __init__(self, layout: SumLayout, sigma: float) -> None:
-        self._layout, self._sigma = layout, sigma
-
-    def step(self, parameters: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
-        """What is kept after one more noisy sum, from what was kept before."""
-        return self._layout.after(parameters, gradient, self._sigma)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Nothing: what is kept says all."""
-        return {}
-
-    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on; IntegrityError if this is the state of something else."""
-        if state:
-            raise IntegrityError(
-                f"expected no state beside what is kept of sums, found {sorted(state)}; restore "
-                "the checkpoint"
-            )
-
-
-Stepper = Optimizer | SumStepper  # what moves the numbers that go down to the silos
-
-
 def stepped(
     optimizer: Stepper,
     parameters: NDArray[np.float32],
@@ -247,7 +212,7 @@ def stepped(
     """The model after a step along a noisy sum; whoever verifies a run takes the same one.
 
     Args:
-        optimizer: its state goes one step on; it may be what keeps sums in place of one.
+        optimizer: its state goes one step on; it may be what keeps sums instead.
         parameters: (d,) float32; not changed.
         gradient: (d,) float64, the noisy sum over records, in units of the gradient.
         divisor: number of records by which the sum is divided, above 0.

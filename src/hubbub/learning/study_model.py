@@ -1,4 +1,4 @@
-"""What of a study everybody can make alike, without any records: model, optimizer, projections.
+"""What of a study everybody can make alike, without any records: model, goal, projections.
 
 The aggregator makes it to run a study, and whoever verifies one makes it again.
 """
@@ -10,26 +10,21 @@ from typing import Any
 import hubbub.learning as learning
 from hubbub.learning import goals
 from hubbub.learning.low_rank import low_rank_model
-from hubbub.planning import Plan, layout_of_sums, sigma_of_sums
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import LORA, Study
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:
-    """The study's model with its first weights, for records of this shape.
-
-    Where no model is trained, it is what is kept of sums.
-    """
-    if not study.trains:
-        return learning.vector_model(layout_of_sums(study).start)
-    if study.model.kind == LORA:
-        return low_rank_model(study.model, seed=study.id)
+    """The study's model with its first weights, for records of this shape."""
+    model, _ = study.learning
+    if model.kind == LORA:
+        return low_rank_model(model, seed=study.id)
     return learning.build_model(
-        study.model.kind,
+        model.kind,
         inputs=shape,
-        outputs=study.model.outputs,
-        hidden=study.model.hidden,
-        bias=study.model.bias,
+        outputs=model.outputs,
+        hidden=model.hidden,
+        bias=model.bias,
         seed=study.id,
         intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
     )
@@ -37,17 +32,7 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
 
 def goal_of(study: Study) -> goals.Goal:
     """What the study's model is trained for."""
-    return goals.goal_for(study.data.outcome, study.model)
-
-
-def optimizer_of(plan: Plan) -> learning.Stepper:
-    """A fresh optimizer, or what keeps sums in its place."""
-    study = plan.study
-    if not study.trains:
-        return learning.SumStepper(layout_of_sums(study), sigma_of_sums(plan))
-    options: dict[str, Any] = dict(study.training.optimizer)
-    kind = str(options.pop("name"))
-    return learning.Optimizer(kind, steps=study.training.steps, **options)
+    return goals.goal_for(study.data.outcome, study.learning[0])
 
 
 def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:

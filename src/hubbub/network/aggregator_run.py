@@ -21,7 +21,7 @@ import hubbub.learning as learning
 from hubbub.assurance import evidence, read_audit
 from hubbub.errors import BudgetError, UserError
 from hubbub.network.coordinator import Coordinator
-from hubbub.planning import TRAINING
+from hubbub.planning import Plan
 from hubbub.study import sources
 from hubbub.training import (
     CheckpointWriter,
@@ -73,9 +73,7 @@ def serve(
         kept = site.audit(study.id)
         audit = None if kept is None else read_audit(kept, prepared.plan)
         folder, start = stack.enter_context(_folder(out, prepared, audit, coordinator))
-        sessions = RunSessions(
-            venue=coordinator, folder=folder, parameters=prepared.initial.size, stack=stack
-        )
+        sessions = RunSessions(venue=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         stack.enter_context(learning.threads_for(prepared.initial.size))
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
@@ -85,7 +83,7 @@ def serve(
             progress=progress,
             keep=_keeper(coordinator, prepared, saver),
             offer=coordinator.standardise,
-            begin=lambda state: _begun(state, coordinator, folder),
+            begin=lambda state: _begun(state, prepared.plan, coordinator, folder),
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
@@ -109,7 +107,7 @@ def serve(
     return result
 
 
-def _begun(state: State, coordinator: Coordinator, folder: RunFolder) -> State:
+def _begun(state: State, plan: Plan, coordinator: Coordinator, folder: RunFolder) -> State:
     """Where a run stands with every attempt that was begun, answered or not.
 
     Each silo may have missed some that others have paid for.
@@ -117,11 +115,11 @@ def _begun(state: State, coordinator: Coordinator, folder: RunFolder) -> State:
     Raises:
         BudgetError: no attempt of the study is left.
     """
-    steps = coordinator.study.training.steps
-    begun = folder.models_sent(TRAINING)
+    steps, purpose = plan.mechanism.steps, plan.main.purpose
+    begun = folder.models_sent(purpose)
     state = replace(state, attempts=max(state.attempts, begun))
     if state.step == 0 and state.attempts >= steps:
-        paid = coordinator.requests.paid.get(TRAINING, {})
+        paid = coordinator.requests.paid.get(purpose, {})
         listed = ", ".join(f"{name} {count}" for name, count in paid.items())
         raise BudgetError(
             f"expected attempts of this study to be left, the silos have paid for {listed} of "
@@ -134,7 +132,7 @@ def _closed(
     coordinator: Coordinator, sessions: RunSessions, trained: State
 ) -> list[dict[str, Any]]:
     """The silos' own words about the run, in the session of the training."""
-    rounds, folder = sessions.opened[TRAINING].rounds, sessions.folder
+    rounds, folder = sessions.opened[sessions.plan.main.purpose].rounds, sessions.folder
     assert folder is not None, "a networked run has one"  # noqa: S101
     ended = [one for purpose in folder.purposes for one in folder.sessions(purpose)]
     parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
@@ -175,7 +173,7 @@ def _keeper(
     must not be too small.
     """
     requests, study, last = coordinator.requests, prepared.study, time.monotonic()
-    steps = study.training.steps
+    steps = prepared.plan.mechanism.steps
     every = max(1, steps // _TOLD_EPSILONS)
 
     def tell(state: State, seconds: float) -> None:

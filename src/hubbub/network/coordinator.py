@@ -112,7 +112,7 @@ class Coordinator:
             terms=wanted.terms,
             offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation, at),
             counts=self.study.data.counts,
-            attempts_per_list=wanted.attempts_per_list,
+            attempts_per_list=wanted.planned.mechanism.attempts_per_list,
             attests=attests,
         )
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())

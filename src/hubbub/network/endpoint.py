@@ -23,13 +23,12 @@ from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, P
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, PartyFolder
-from hubbub.planning import Plan, is_sparse
+from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
 from hubbub.protocol import (
     EVERYBODY,
     Frame,
     MaskStream,
     Roster,
-    RoundParameters,
     SecureSource,
     Tag,
     parse,
@@ -43,6 +42,7 @@ from hubbub.session import (
     RefusedError,
     SessionOffer,
     layout_of,
+    round_parameters_of,
 )
 from hubbub.study import Study
 
@@ -59,7 +59,7 @@ class SessionState:
     Args:
         study: which was approved here.
         offer: what the aggregator said of the session.
-        plan: the party's own, of what is summed in it.
+        plan: the party's own.
         membership: the party in this session.
         party: answers what is asked in it.
         closed: whether the study was closed; no round follows.
@@ -152,11 +152,18 @@ class Endpoint(ABC):
         return False
 
     @abstractmethod
-    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, RoundParameters]:
-        """The party's own plan and numbers for what a session is opened for."""
+    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
+        """The party's own plan, and the query that a session is opened for."""
 
     @abstractmethod
-    def party(self, study: Study, offer: SessionOffer, plan: Plan, membership: Membership) -> Party:
+    def party(
+        self,
+        study: Study,
+        offer: SessionOffer,
+        plan: Plan,
+        planned: PlannedQuery[Query],
+        membership: Membership,
+    ) -> Party:
         """The party in a new session."""
 
     @abstractmethod
@@ -195,7 +202,7 @@ class Endpoint(ABC):
 
     def _permit(self, study: Study) -> None:
         """A mask graph more may be drawn: so many are paid for (docs/privacy.md P4)."""
-        if is_sparse(study) and not self.site.draw_graph(study.id):
+        if is_sparse(study.parties) and not self.site.draw_graph(study.id):
             raise RefusedError(
                 "failed",
                 f"expected at most {MOST_GRAPHS} mask graphs for “{study.name}”, got one more; "
@@ -218,7 +225,8 @@ class Endpoint(ABC):
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
         offer = SessionOffer.read(frame.payload, self.roster.name(0))
-        plan, terms = self.prepared(study, offer)
+        plan, planned = self.prepared(study, offer)
+        terms = round_parameters_of(planned)
         offer.check(terms)
         if self.known(study_id, session) or not self.site.open_session(session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
@@ -242,7 +250,7 @@ class Endpoint(ABC):
             offer=offer,
             plan=plan,
             membership=membership,
-            party=self.party(study, offer, plan, membership),
+            party=self.party(study, offer, plan, planned, membership),
         )
         self._sessions[study_id, offer.purpose] = state
         payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()

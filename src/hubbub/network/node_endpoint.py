@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from hubbub.network.endpoint import Endpoint, SessionState
-from hubbub.planning import Plan, plan
-from hubbub.protocol import RoundParameters
+from hubbub.planning import Plan, PlannedQuery, Query
+from hubbub.queries import plan
 from hubbub.session import (
     Call,
     Membership,
@@ -20,9 +20,7 @@ from hubbub.session import (
     RefusedError,
     SessionOffer,
     check_apart,
-    part_of_plan,
-    round_parameters_of,
-    sent_down,
+    planned_for,
 )
 from hubbub.study import Study
 
@@ -34,25 +32,27 @@ class NodeEndpoint(Endpoint):
         super().__init__(*given, **named)
         self._plans: dict[bytes, Plan] = {}
 
-    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, RoundParameters]:
+    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan, from public numbers alone."""
         if study.id not in self._plans:
             check_apart(study)
             self._plans[study.id] = plan(study)
         whole = self._plans[study.id]
-        parameters = whole.dimension
-        if parameters is None:
+        if whole.dimension is None:
             raise RefusedError(
                 "failed",
                 "expected a study that says how many parameters its model has, got one that needs "
                 'records or code for it; state model.inputs, or use kind = "logistic" or "mlp"',
             )
-        part, numbers = part_of_plan(whole, offer.purpose)
-        down = sent_down(whole, offer.purpose) or parameters
-        return part, round_parameters_of(part, numbers or parameters, parameters=down)
+        return whole, planned_for(whole, offer.purpose)
 
     def party(
-        self, study: Study, _offer: SessionOffer, _plan: Plan, membership: Membership
+        self,
+        study: Study,
+        _offer: SessionOffer,
+        _plan: Plan,
+        _planned: PlannedQuery[Query],
+        membership: Membership,
     ) -> Party:
         """The node in a new session."""
         return NodeParty(membership, permit=partial(self._permit, study))

@@ -23,21 +23,11 @@ from hubbub import learning
 from hubbub.assurance import Ledger, attempts_of, entry_of, kind_of, part_of
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState
-from hubbub.planning import (
-    EVALUATION,
-    STANDARDISATION,
-    STATISTICS,
-    TRAINING,
-    Plan,
-    attempts_of_list,
-    mechanism_of,
-)
+from hubbub.planning import Plan, PlannedQuery, Query
 from hubbub.protocol import (
     Charge,
     JointSeed,
-    LocalTask,
     Masking,
-    RoundParameters,
     Session,
     Silo,
     Tag,
@@ -53,16 +43,12 @@ from hubbub.session import (
     SiloParty,
     check_apart,
     lists_of,
-    part_of_plan,
-    purposes_of,
-    round_parameters_of,
-    sent_down,
+    planned_for,
 )
 from hubbub.study import Study
-from hubbub.training import PreparedStudy, run_folder, standardised, write_statistics
+from hubbub.training import PreparedStudy, write_result
 
 _TELL_EVERY = 5.0
-_AS_THEY_ARE = (STANDARDISATION, STATISTICS)  # what is summed of records that nothing was done to
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
 
@@ -112,13 +98,12 @@ class SiloEndpoint(Endpoint):
         """Whether the ledger has charged a session, before this process began."""
         return any((one.study, one.session) == (study, session) for one in self._ledger.entries())
 
-    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, RoundParameters]:
+    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan from the records here; they are read once."""
         known = self._known(study)
-        plan, numbers = part_of_plan(known.plain.plan, offer.purpose)
-        self._featured(known.plain, offer)  # refuses what cannot be used
-        down = sent_down(known.plain.plan, offer.purpose) or known.plain.initial.size
-        return plan, round_parameters_of(plan, numbers or known.plain.numbers, parameters=down)
+        planned = planned_for(known.plain.plan, offer.purpose)
+        self._featured(known.plain, planned.query, offer)  # refuses what cannot be used
+        return known.plain.plan, planned
 
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
@@ -130,51 +115,62 @@ class SiloEndpoint(Endpoint):
             self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 
-    def _featured(self, plain: PreparedStudy, offer: SessionOffer) -> PreparedStudy:
-        """The records as the session wants them: with standardised features, or as they are."""
-        found, asked = offer.standardisation, plain.study.data.standardise
-        if offer.purpose in _AS_THEY_ARE or (asked is None and found is None):
+    def _featured(self, plain: PreparedStudy, query: Query, offer: SessionOffer) -> PreparedStudy:
+        """The records as a query wants them: with standardised features, or as they are."""
+        made, asked = offer.standardisation, plain.study.data.standardise
+        if query.takes_raw_records or (asked is None and made is None):
             return plain
-        shape = plain.records[0].inputs.shape[1:]
-        fits = asked and found and found.shift.shape == shape and found.is_within(asked.bound)
-        if found is None or not fits:
+        records = plain.silos[0].records
+        fits = (
+            asked
+            and made
+            and records is not None
+            and made.shift.shape == records.inputs.shape[1:]
+            and made.is_within(asked.bound)
+        )
+        if made is None or not fits:
             raise RefusedError(
                 "plan",
                 "expected shifts and scales of all features, within the study's bound, where it "
                 "standardises them, and none elsewhere, got others from the aggregator",
             )
-        return standardised(plain, found)
+        return plain.standardised(made)
 
     def ready(self, study: Study) -> dict[str, Any]:
         """How many attempts this silo has paid for, by purpose: a resumed run counts them."""
-        whole = self._known(study).plain.plan
-        plans = {name: part_of_plan(whole, name)[0] for name in purposes_of(whole)}
-        return {"attempts": {name: self._paid(study, one) for name, one in plans.items()}}
+        plan = self._known(study).plain.plan
+        return {"attempts": {one.purpose: self._paid(study, one) for one in plan.queries}}
 
-    def party(self, study: Study, offer: SessionOffer, plan: Plan, membership: Membership) -> Party:
+    def party(
+        self,
+        study: Study,
+        offer: SessionOffer,
+        plan: Plan,
+        planned: PlannedQuery[Query],
+        membership: Membership,
+    ) -> Party:
         """The silo in a new session."""
-        kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
-        attempts_per_list = attempts_of_list(plan.study)
-        most = ceil(membership.terms.steps / epoch)
+        kind, mechanism = kind_of(planned), planned.mechanism
 
         def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
             # Made once the set-up has succeeded: an OPEN may be repeated for an hour.
-            task = _task(self._featured(self._known(study).plain, offer), offer)
+            prepared = self._featured(self._known(study).plain, planned.query, offer)
+            (task,) = prepared.tasks_of(planned.query)
             return Silo(terms=me.terms, task=task, masking=masking, source=me.source, seeds=seeds)
 
-        whole = attempts_of(self._known(study).plain.plan)
+        whole = attempts_of(plan)
 
         def record(session: Session, charge: Charge) -> None:
-            entry = entry_of(plan, session, charge, kind)
-            self._ledger.charge(entry, attempts=most, study_attempts=whole)
+            entry = entry_of(planned, session, charge, kind)
+            self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=whole)
 
-        counts = study.data.counts
+        counts, attempts = study.data.counts, mechanism.attempts_per_list
         return SiloParty(
             membership,
             silo,
             record=record,
-            lists=lists_of(membership, counts, attempts_per_list, epoch, process_pool)
-            if attempts_per_list
+            lists=lists_of(membership, counts, attempts, mechanism.epoch, process_pool)
+            if attempts
             else None,
             permit=partial(self._permit, study),
         )
@@ -201,29 +197,30 @@ class SiloEndpoint(Endpoint):
                 self._tell(state)
         return made
 
-    def _paid(self, study: Study, plan: Plan) -> int:
-        """Attempts that the rows of a mechanism pay for: a row may be for a whole epoch (P9)."""
-        return self._ledger.spent_on(study.id, kind_of(plan)) * mechanism_of(plan.study).epoch
+    def _paid(self, study: Study, planned: PlannedQuery[Query]) -> int:
+        """Attempts that the rows of a query pay for: a row may be for a whole epoch (P9)."""
+        return self._ledger.spent_on(study.id, kind_of(planned)) * planned.mechanism.epoch
 
     def _accounted(self, known: _Study) -> int:
-        """Attempts of the training whose account has all that the ledger has charged (P16).
+        """Attempts of the main query whose account has all that the ledger has charged (P16).
 
         Whoever asks for evaluations before they are due does not make the study's epsilon smaller.
         """
         plan = known.plain.plan
-        early = [one.query.due_after(self._paid(plan.study, one.plan)) for one in plan.queries]
-        return max(self._paid(plan.study, plan), *early, 0)
+        paid = {one.purpose: self._paid(plan.study, one) for one in plan.queries}
+        early = [one.mechanism.due_after(paid[one.purpose]) for one in plan.beside]
+        return max(paid[plan.main.purpose], *early, 0)
 
     def _tell(self, state: SessionState) -> None:
         """Where this silo stands, for its own people."""
         self._told = time.monotonic()
         known = self._known(state.study)
         whole = known.plain.plan
-        spent = min(self._accounted(known), whole.study.training.steps)
+        spent = min(self._accounted(known), whole.mechanism.steps)
         epsilon = whole.epsilon_after(max(spent, 1))  # before the training what is next is told
         self.event_log.progress(
             spent,
-            whole.study.training.steps,
+            whole.mechanism.steps,
             study=state.study.name,
             purpose=state.offer.purpose,
             attempts=spent,
@@ -261,7 +258,7 @@ class SiloEndpoint(Endpoint):
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(self, state: SessionState, plan: Plan, known: _Study, payload: bytes) -> None:
-        """The trained model, or the statistics, in the silo's own folder."""
+        """What the study has given, in the silo's own folder."""
         size = known.plain.initial.size
         if len(payload) != 4 * size:
             raise ProtocolError(
@@ -275,13 +272,7 @@ class SiloEndpoint(Endpoint):
             )
         folder = self.site.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
-        trained = known.plain.trained(parameters)
-        run_folder.write_study(folder, plan.study)
-        run_folder.write_model(folder, plan, trained, known.plain.shape)
-        if (found := state.offer.standardisation) is not None:
-            run_folder.write_standardisation(folder, found)
-        if not plan.study.trains:
-            write_statistics(folder, plan, parameters)
+        write_result(folder, known.plain, parameters, state.offer.standardisation)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:
@@ -292,17 +283,6 @@ class SiloEndpoint(Endpoint):
                 f"expected a {tag.name} of the aggregator, got another frame", culprit="relay"
             )
         return bytes(frame.payload)
-
-
-def _task(prepared: PreparedStudy, offer: SessionOffer) -> LocalTask:
-    """What the silo sums in a session."""
-    if offer.purpose == TRAINING:
-        return prepared.tasks[0]
-    if offer.purpose == EVALUATION:
-        return prepared.evaluation_tasks[0]
-    if offer.purpose == STATISTICS:
-        return prepared.statistic_tasks[0]
-    return prepared.feature_sums[0]
 
 
 def _check_count(study: Study, name: str, records: int) -> None:

@@ -1,25 +1,25 @@
-"""The plan: everything that follows from a study before the first record is touched.
+"""The plan: everything that follows from mechanisms before the first record is touched.
 
-`mechanisms` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
+`accounts` is the one place that pairs a mechanism with its accounting, and what a privacy auditor
 reads first; then `precision` (what finite precision adds; grid and word), `exposure` (who can learn
-how much), `joint_batches` (what they cost) and `study_plan` (how all of it becomes the `Plan` of
-`plan_values`).
-`model_size` knows how large the model is.
+how much), `sampling_comparison` (what joint batches cost) and `plan_of_mechanisms` (how all of it
+becomes the `Plan` of `plan_values`). What is asked by a mechanism's sums is a `Query`, whose kinds
+are in `hubbub.queries`. `model_size` knows how large a study's model is.
 """
 
-from hubbub.planning.auxiliary_queries import (
-    EVALUATION,
-    STANDARDISATION,
-    STATISTICS,
-    TRAINING,
-    features_of,
-)
-from hubbub.planning.expected_answers import (
-    answers_of,
-    check_expected,
-    expected_answers,
-    plan_of_sums,
-    sigma_of_sums,
+from hubbub.planning.accounts import (
+    BOUNDED,
+    EXACT,
+    LONGER,
+    UNPROJECTED,
+    Account,
+    Projected,
+    account_of,
+    epsilon_of,
+    has_exact_mixture,
+    least_certified,
+    releases,
+    releases_of_units,
 )
 from hubbub.planning.exposure import (
     Exposure,
@@ -30,28 +30,29 @@ from hubbub.planning.exposure import (
     stated_adversary,
 )
 from hubbub.planning.mask_degree import is_sparse
-from hubbub.planning.mechanisms import (
-    BOUNDED,
-    EXACT,
-    LONGER,
-    UNPROJECTED,
+from hubbub.planning.mechanism import (
+    SUM_MARGIN,
     WITHOUT_REPLACEMENT,
     Mechanism,
-    Projected,
-    attempts_of_list,
-    epsilon_of,
-    has_exact_mixture,
     joint_batch,
-    least_certified,
-    mechanism_of,
-    releases,
-    releases_of_units,
+    mechanism_of_all,
 )
 from hubbub.planning.model_size import is_dimension, record_shape, told_shape
-from hubbub.planning.noise_correlation import Correlation
-from hubbub.planning.plan_values import Plan, PlannedQuery
-from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_of_sums
-from hubbub.planning.precision import SUM_MARGIN, largest_batch
+from hubbub.planning.noise_correlation import Correlation, correlation_of, words_about
+from hubbub.planning.plan_of_mechanisms import plan_of
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.precision import largest_batch, record_clip
+from hubbub.planning.query import (
+    Array,
+    Parameters,
+    Query,
+    QueryState,
+    QueryWarnings,
+    Scores,
+    SiloData,
+    SteppedQuery,
+    Stepper,
+)
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.planning.silo_capacity import capacity_of
-from hubbub.planning.study_plan import plan

@@ -11,9 +11,13 @@ from functools import lru_cache
 from math import ceil, inf, sqrt
 from operator import attrgetter
 
-from hubbub.planning import auxiliary_queries, mask_degree, mechanisms
+from hubbub.planning import accounts, mask_degree
+from hubbub.planning.mechanism import Mechanism
 from hubbub.privacy import LEAST_SAMPLED_NOISE, Certificate
-from hubbub.study import Study
+from hubbub.study.parties import Parties
+from hubbub.study.privacy import Privacy
+
+_epsilon = attrgetter("epsilon")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +52,7 @@ class Exposure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Adversary:
+class Adversary:
     """A row of the table before its epsilon is known; `shares` are of silos that tell all."""
 
     name: str
@@ -57,33 +61,40 @@ class _Adversary:
     silos: int = 0
 
 
-def exposures_of(
-    study: Study,
-    noise: float,
-    shares: int,
-    certificate: Certificate,
-    queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
-) -> tuple[Exposure, ...]:
-    """Epsilon against everybody who might look (P3).
+@dataclass(frozen=True, kw_only=True)
+class Threat:
+    """Everything that an exposure depends on besides the adversary.
 
-    Who knows the mask keys of more silos than the graph was made for may take it apart (P4). Either
-    the probability of that is paid for, or all noise but one share counts as known: the share of
-    the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
+    Args:
+        parties: who takes part, and how many of them may be dishonest or missing.
+        privacy: epsilon and delta that are asked for.
+        mechanism: of the query that the study's epsilon is calibrated by, with its noise.
+        shares: how many noise shares add up to the stated noise.
+        certificate: what is added to the ideal mechanisms.
+        beside: of the other queries, each with its noise.
     """
-    most = sharing_silos(study) - study.parties.dropouts - 1
-    mechanism = mechanisms.mechanism_of(study)
 
-    def exposure(row: _Adversary, known: int, torn: float) -> Exposure:
-        left, owned = noise_left(study, noise, shares, known), owned_records(study, row.silos)
-        found = epsilon_against(
-            mechanism,
-            certificate.after(Certificate(failure=torn)),
-            study.privacy.delta,
-            study.training.steps,
-            study.privacy.epsilon,
+    parties: Parties
+    privacy: Privacy
+    mechanism: Mechanism
+    shares: int
+    certificate: Certificate
+    beside: tuple[Mechanism, ...] = ()
+
+    def exposure(self, row: Adversary, known: int, torn: float) -> Exposure:
+        """What an adversary learns that can subtract so many shares."""
+        noise = self.mechanism.noise_multiplier
+        left = noise_left(self.parties, noise, self.shares, known)
+        owned = owned_records(self.mechanism, self.parties, row.silos)
+        epsilon = epsilon_against(
+            accounts.account_of(self.mechanism),
+            self.certificate.after(Certificate(failure=torn)),
+            self.privacy.delta,
+            self.mechanism.steps,
+            self.privacy.epsilon,
             left,
             owned,
-            queries=queries,
+            beside=self.beside,
             left=left / noise,
         )
         return Exposure(
@@ -91,61 +102,76 @@ def exposures_of(
             colluding_silos=row.colluding,
             known_shares=known,
             noise_multiplier=left,
-            epsilon=found,
+            epsilon=epsilon,
             known_records=owned,
             torn=torn,
         )
 
-    def least(row: _Adversary) -> Exposure:
-        larger = row.shares > study.parties.colluders + 1  # than the one the plan pays for
-        torn = (1 + len(queries)) * mask_degree.torn_apart(study, row.shares) if larger else 0.0
-        whole = exposure(row, min(row.shares, most), torn)
-        return min(whole, exposure(row, most, 0.0), key=attrgetter("epsilon")) if torn else whole
+    def least(self, row: Adversary) -> Exposure:
+        """What an adversary learns at most (P3).
 
-    return tuple(map(least, _adversaries(study)))
+        Who knows the mask keys of more silos than the graph was made for may take it apart (P4).
+        Either the probability of that is paid for, or all noise but one share counts as known: the
+        share of the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
+        """
+        most = sharing_silos(self.parties) - self.parties.dropouts - 1
+        larger = row.shares > self.parties.colluders + 1  # than the one the plan pays for
+        graphs = 1 + len(self.beside)
+        torn = graphs * mask_degree.torn_apart(self.parties, row.shares) if larger else 0.0
+        whole = self.exposure(row, min(row.shares, most), torn)
+        return min(whole, self.exposure(row, most, 0.0), key=_epsilon) if torn else whole
+
+    @property
+    def stated(self) -> Exposure:
+        """What the stated adversary learns."""
+        return self.least(_insider_row(self.parties, self.parties.colluders))
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Epsilon against everybody who might look."""
+        return tuple(map(self.least, _adversaries(self.parties)))
 
 
 @lru_cache(maxsize=4096)  # asked for again by every repetition of a study
 def epsilon_against(
-    mechanism: mechanisms.Mechanism,
+    account: accounts.Account,
     certificate: Certificate,
     delta: float,
     steps: int,
     near: float,
     noise: float,
     known_records: int,
-    queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
+    beside: tuple[Mechanism, ...] = (),
     left: float = 1.0,
 ) -> float:
     """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
 
     Args:
-        mechanism: what every step does.
+        account: of every step.
         certificate: what to add.
         delta: the study's.
         steps: attempts, finished or not.
         near: the study's epsilon, for which the certificate's part is already known.
         noise: sigma / C that the adversary does not know.
         known_records: records that are its own.
-        queries: what else is asked of the silos.
-        left: its share of the noise, for them; see `PricedAside.release`.
+        beside: what else is asked of the silos, each with its noise.
+        left: its share of the noise, for them; see `accounts.released`.
     """
-    least = min([noise, *(query.noise_multiplier * left for query in queries)])
-    if noise < mechanisms.least_certified(mechanism) or least < LEAST_SAMPLED_NOISE:
+    least = min([noise, *(one.noise_multiplier * left for one in beside)])
+    if noise < accounts.least_certified(account) or least < LEAST_SAMPLED_NOISE:
         return inf
-    whole = mechanisms.releases(mechanism, noise, steps, known_records)
-    whole += auxiliary_queries.released(queries, steps, left, mechanism.relation)
+    whole = accounts.releases(account, noise, steps, known_records)
+    whole += accounts.released(beside, steps, left)
 
     def ideal(share: float) -> float:
-        found = mechanisms.epsilon_of(whole, share)
-        return found.upper if found else inf
+        bound = accounts.epsilon_of(whole, share)
+        return bound.upper if bound else inf
 
     return certificate.claim(ideal, delta, near=near)
 
 
-def sharing_silos(study: Study) -> int:
+def sharing_silos(parties: Parties) -> int:
     """Silos in the smallest sum that can be isolated, before colluders and drop-outs (P4)."""
-    parties = study.parties
     if 0 < parties.nodes_per_silo < parties.compute_nodes:
         # Consecutive nodes on a circle: one honest node may be the only one for its own silos. The
         # N mod M silos that are over use the first nodes once more than the last.
@@ -155,64 +181,59 @@ def sharing_silos(study: Study) -> int:
     return parties.silos
 
 
-def stated_adversary(study: Study) -> str:
+def stated_adversary(parties: Parties) -> str:
     """The name of the adversary to whom the study's epsilon is promised."""
-    return _insider(study.parties.colluders)
+    return _insider(parties.colluders)
 
 
-def stated_of(study: Study, exposures: tuple[Exposure, ...]) -> Exposure:
+def stated_of(parties: Parties, exposures: tuple[Exposure, ...]) -> Exposure:
     """What the stated adversary can learn, among all."""
-    return next(one for one in exposures if one.adversary == stated_adversary(study))
+    return next(one for one in exposures if one.adversary == stated_adversary(parties))
 
 
-def noise_left(study: Study, noise: float, shares: int, known: int) -> float:
+def noise_left(parties: Parties, noise: float, shares: int, known: int) -> float:
     """z_eff of P3: what is left of the noise when `known` shares can be subtracted."""
-    left = sharing_silos(study) - study.parties.dropouts - known
+    left = sharing_silos(parties) - parties.dropouts - known
     return noise * sqrt(max(left, 0) / shares)
 
 
-def known_shares(study: Study, colluders: int) -> int:
+def known_shares(parties: Parties, colluders: int) -> int:
     """Noise shares known to so many silos and to a further one that looks on (P3).
 
     Attested enclaves keep a silo's share from its own owner.
     """
-    return 0 if study.parties.trust == "tee" else colluders + 1
+    return 0 if parties.trust == "tee" else colluders + 1
 
 
-def owned_records(study: Study, silos: int) -> int:
+def owned_records(mechanism: Mechanism, parties: Parties, silos: int) -> int:
     """The most records of so many silos; 0 unless batches are joint (P10).
 
-    If the study does not state how many each silo holds, all hold equally many, rounded up. One
-    record at least is somebody else's.
+    If it is not stated how many each silo holds, all hold equally many, rounded up. One record at
+    least is somebody else's.
     """
-    training = study.training
-    if training.sampling != mechanisms.WITHOUT_REPLACEMENT or training.tokens != "per-step":
+    if not mechanism.has_joint_batches or mechanism.tokens != "per-step":
         return 0
-    records, parties = study.data.records, study.parties
+    records, counts = mechanism.records, mechanism.counts
     most = min(silos, parties.silos - 1)
-    owned = sum(sorted(study.data.counts)[-most:]) if most and study.data.counts else None
+    owned = sum(sorted(counts)[-most:]) if most and counts else None
     return min(ceil(records * most / parties.silos) if owned is None else owned, records - 1)
 
 
-def _adversaries(study: Study) -> list[_Adversary]:
+def _adversaries(parties: Parties) -> list[Adversary]:
     """All rows of the table."""
-    parties = study.parties
-    rows = [_Adversary(name="outsider (published models)"), _Adversary(name="aggregator")]
+    rows = [Adversary(name="outsider (published models)"), Adversary(name="aggregator")]
     if parties.compute_nodes > 1:
         # A silo that does not use the honest node is left with its own share (P4).
         subset = 0 < parties.nodes_per_silo < parties.compute_nodes
         all_but_one = parties.silos if subset else 0
         name = "aggregator and all compute nodes but one"
-        rows.append(_Adversary(name=name, shares=all_but_one))
-    rows.append(_Adversary(name="one silo", shares=known_shares(study, 0), silos=1))
-    rows += [
-        _Adversary(name=_insider(t), colluding=t, shares=known_shares(study, t), silos=t + 1)
-        for t in _curve(study)
-    ]
+        rows.append(Adversary(name=name, shares=all_but_one))
+    rows.append(Adversary(name="one silo", shares=known_shares(parties, 0), silos=1))
+    rows += [_insider_row(parties, t) for t in _curve(parties)]
     if parties.trust == "tee":
         t = parties.colluders
         rows += [
-            _Adversary(
+            Adversary(
                 name=f"{_insider(t)}, {k} {'enclave' if k == 1 else 'enclaves'} broken",
                 colluding=t,
                 shares=k,
@@ -221,14 +242,19 @@ def _adversaries(study: Study) -> list[_Adversary]:
             for k in sorted({1, 2, parties.silos // 2, parties.silos - 1} - {0, t + 1})
             if k < parties.silos
         ]
-        name = without_belief(study)
-        rows.append(_Adversary(name=name, colluding=t, shares=t + 1, silos=t + 1))
+        name = without_belief(parties)
+        rows.append(Adversary(name=name, colluding=t, shares=t + 1, silos=t + 1))
     return rows
 
 
-def without_belief(study: Study) -> str:
+def without_belief(parties: Parties) -> str:
     """The name of the stated adversary where no enclave keeps a share from its silo."""
-    return f"{_insider(study.parties.colluders)}, no enclave holding"
+    return f"{_insider(parties.colluders)}, no enclave holding"
+
+
+def _insider_row(parties: Parties, t: int) -> Adversary:
+    """The row of the aggregator with so many silos, and one that looks on."""
+    return Adversary(name=_insider(t), colluding=t, shares=known_shares(parties, t), silos=t + 1)
 
 
 def _insider(colluders: int) -> str:
@@ -237,9 +263,9 @@ def _insider(colluders: int) -> str:
     return f"aggregator + {silos}"
 
 
-def _curve(study: Study) -> list[int]:
+def _curve(parties: Parties) -> list[int]:
     """Numbers of colluders for the table: up to T + 2 one by one, then ever sparser, to N - 1."""
-    most = study.parties.silos - 1
-    wanted = {t for t in range(1, most + 1) if t <= 3 or abs(t - study.parties.colluders) <= 2}
-    wanted |= {most, study.parties.colluders} | {round(most * share) for share in (0.25, 0.5, 0.75)}
+    most = parties.silos - 1
+    wanted = {t for t in range(1, most + 1) if t <= 3 or abs(t - parties.colluders) <= 2}
+    wanted |= {most, parties.colluders} | {round(most * share) for share in (0.25, 0.5, 0.75)}
     return sorted(t for t in wanted if 0 <= t <= most)

@@ -13,21 +13,16 @@ from pathlib import Path
 
 from hubbub.disk import json_value, open_ordinary
 from hubbub.errors import DataError
-from hubbub.planning import planned_statistics
 from hubbub.study import LINEAR_PROBE, LORA, Column, Model, Study, is_own, sources
 
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
 
 
 def model_dimension(study: Study) -> int | None:
-    """Trainable parameters of a built-in model; None if the records' shape is not public yet.
-
-    Where statistics alone are asked for, it is how many numbers a sum has.
-    """
-    if not study.trains:
-        return planned_statistics.layout_of_sums(study).numbers
-    if study.model.kind == LORA:
-        return _low_rank(study.model)
+    """Trainable parameters of a built-in model; None if the records' shape is not public yet."""
+    model, _ = study.learning
+    if model.kind == LORA:
+        return _low_rank(model)
     shape = record_shape(study)
     return None if shape is None or not _is_layered(study) else _parameters(study, prod(shape))
 
@@ -61,13 +56,12 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
 
     Nothing is opened: who checks a study of somebody else must not read what it names.
     """
+    model, _ = study.learning
     stated = _stated_shape(study)
-    if not study.trains:
-        return (model_dimension(study) or 0,)
     if stated or dimension is None or not _is_layered(study):
         return stated or None
-    if study.model.kind == LINEAR_PROBE:
-        features = (isqrt(study.model.outputs**2 + 4 * dimension) - study.model.outputs) // 2 - 1
+    if model.kind == LINEAR_PROBE:
+        features = (isqrt(model.outputs**2 + 4 * dimension) - model.outputs) // 2 - 1
         return (features,) if features > 0 and _parameters(study, features) == dimension else None
     none, each = _parameters(study, 0), _parameters(study, 1) - _parameters(study, 0)
     features, rest = divmod(dimension - none, each)
@@ -76,8 +70,6 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
 
 def is_dimension(study: Study, dimension: int) -> bool:
     """Whether the study's model may have so many parameters, as far as it can be counted here."""
-    if not study.trains:
-        return model_dimension(study) == dimension
     if not _is_layered(study):
         return True
     if stated := _stated_shape(study):
@@ -87,8 +79,9 @@ def is_dimension(study: Study, dimension: int) -> bool:
 
 def _stated_shape(study: Study) -> tuple[int, ...]:
     """Of one record as the model sees it; empty if the study says it nowhere."""
-    if study.model.inputs or not study.data.columns:
-        return study.model.inputs
+    model, _ = study.learning
+    if model.inputs or not study.data.columns:
+        return model.inputs
     return (_width(study.data.features),)
 
 
@@ -99,12 +92,13 @@ def _width(columns: Iterable[Column]) -> int:
 
 def _is_layered(study: Study) -> bool:
     """Whether the model's parameters can be counted from widths."""
-    return study.model.kind in ("logistic", "mlp", LINEAR_PROBE)
+    model, _ = study.learning
+    return model.kind in ("logistic", "mlp", LINEAR_PROBE)
 
 
 def _parameters(study: Study, features: int) -> int:
     """Of fully connected layers on so many features, or of the sums of a linear probe."""
-    model = study.model
+    model, _ = study.learning
     if model.kind == LINEAR_PROBE:
         return (features + 1) * (features + 1 + model.outputs)
     widths = (features, *model.hidden, model.outputs)

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from hubbub import protocol
 from hubbub.privacy import Step, calibrate, release
-from hubbub.study import Study
+from hubbub.study.privacy import Privacy
+from hubbub.study.training import Training
 
 Array = NDArray[np.float64]
 
@@ -194,9 +195,8 @@ def _curvature(free: Array, form: Array) -> Array:
 # How many bands ---------------------------------------------------------------------------------
 
 
-def correlation_of(study: Study) -> Correlation | None:
-    """How a study's noise is correlated; None where it is independent, or one band is best."""
-    training = study.training
+def correlation_of(training: Training, privacy: Privacy) -> Correlation | None:
+    """How a training's noise is correlated; None where it is independent, or one band is best."""
     if training.noise != "correlated":
         return None
     optimizer = dict(training.optimizer)
@@ -208,9 +208,9 @@ def correlation_of(study: Study) -> Correlation | None:
         str(optimizer["schedule"]),
         training.steps,
         training.sample_rate,
-        study.privacy.epsilon,
-        study.privacy.delta,
-        study.privacy.relation,
+        privacy.epsilon,
+        privacy.delta,
+        privacy.relation,
     )
 
 
@@ -285,12 +285,11 @@ def least_noise(
     return calibrate(whole, epsilon, delta)
 
 
-def words_about(study: Study) -> list[str]:
-    """What correlated noise does for this study, or why there is none."""
-    correlated = correlation_of(study)
-    if study.training.noise != "correlated":
+def words_about(training: Training, correlated: Correlation | None) -> list[str]:
+    """What correlated noise does for this training, or why there is none."""
+    if training.noise != "correlated":
         return []
-    if correlated is None and not study.training.bands and _is_adam(study):
+    if correlated is None and not training.bands and _is_adam(training):
         return [
             'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '
             "gradients; noise is left independent: use sgd with momentum"
@@ -298,7 +297,7 @@ def words_about(study: Study) -> list[str]:
     if correlated is None:
         return ['noise = "correlated": no number of bands gains here; noise is left independent']
     found = []
-    if _is_adam(study):
+    if _is_adam(training):
         found.append(
             'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
             "which adam does not take; expect less than from independent noise, or use sgd"
@@ -311,5 +310,5 @@ def words_about(study: Study) -> list[str]:
     return found
 
 
-def _is_adam(study: Study) -> bool:
-    return dict(study.training.optimizer)["name"] == "adam"
+def _is_adam(training: Training) -> bool:
+    return dict(training.optimizer)["name"] == "adam"

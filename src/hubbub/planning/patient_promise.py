@@ -12,9 +12,7 @@ from math import exp, inf
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, mechanisms
-from hubbub.privacy import Certificate
-from hubbub.study import Study
+from hubbub.planning import accounts, exposure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,49 +58,38 @@ class PatientPromise:
         return {k: None if v == inf else v for k, v in plain.items()} | {"who": self.who}
 
 
-def patient_promise(
-    study: Study,
-    stated: exposure.Exposure,
-    certificate: Certificate,
-    queries: tuple[auxiliary_queries.PricedQuery, ...],
-) -> PatientPromise | None:
+def patient_promise(threat: exposure.Threat, stated: exposure.Exposure) -> PatientPromise | None:
     """What a patient is promised; None if the study says nothing of patients."""
-    data = study.data
-    if not data.most_per_patient:
+    most = threat.mechanism.most_per_patient
+    if not most:
         return None
-    is_unit = bool(data.patient)
-    many = 2 if is_unit else data.most_per_patient
-    found = stated.epsilon if many == 1 else _of_many(study, stated, certificate, queries, many)
+    is_unit = threat.mechanism.unit == "patient"
+    many = 2 if is_unit else most
+    epsilon = stated.epsilon if many == 1 else _of_many(threat, stated, many)
     return PatientPromise(
-        records=data.most_per_patient,
+        records=most,
         is_unit=is_unit,
-        epsilon=stated.epsilon if is_unit else found,
-        in_two_silos=found if is_unit else None,
+        epsilon=stated.epsilon if is_unit else epsilon,
+        in_two_silos=epsilon if is_unit else None,
     )
 
 
-def _of_many(
-    study: Study,
-    stated: exposure.Exposure,
-    certificate: Certificate,
-    queries: tuple[auxiliary_queries.PricedQuery, ...],
-    many: int,
-) -> float | None:
+def _of_many(threat: exposure.Threat, stated: exposure.Exposure, many: int) -> float | None:
     """Epsilon of a unit with so many parts in every sum (P20); None if it has no account."""
-    asked, steps = study.privacy, study.training.steps
+    mechanism = threat.mechanism
+    account, steps = accounts.account_of(mechanism), mechanism.steps
     try:
-        whole = mechanisms.releases_of_units(
-            mechanisms.mechanism_of(study), stated.noise_multiplier, steps, many
-        )
-        whole += auxiliary_queries.released(queries, steps, 1.0, asked.relation, many)
+        whole = accounts.releases_of_units(account, stated.noise_multiplier, steps, many)
+        whole += accounts.released(threat.beside, steps, 1.0, many)
     except StudyError:
         return None
 
     def ideal(delta: float) -> float:
-        found = mechanisms.epsilon_of(whole, delta)
-        return found.upper if found else inf
+        bound = accounts.epsilon_of(whole, delta)
+        return bound.upper if bound else inf
 
-    return stated.certified(certificate).claim(ideal, asked.delta, near=stated.epsilon)
+    certified = stated.certified(threat.certificate)
+    return certified.claim(ideal, threat.privacy.delta, near=stated.epsilon)
 
 
 def _told(epsilon: float | None) -> str:

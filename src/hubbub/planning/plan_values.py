@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import inf, sqrt
+from math import inf
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, mechanisms, noise_correlation, precision
+from hubbub.planning import accounts, exposure, noise_correlation
+from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.patient_promise import PatientPromise
+from hubbub.planning.planned_query import PlannedQuery, is_stepped
+from hubbub.planning.query import Query, SteppedQuery
 from hubbub.planning.sampling_comparison import SamplingComparison
 from hubbub.privacy import Certificate
 from hubbub.protocol import DIGEST_BYTES, LINK_BYTES, OVERHEAD, SHARE_SEAL_BYTES
@@ -21,64 +24,28 @@ from hubbub.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedQuery:
-    """What else is asked of the silos, and its plan as if nothing else were (P16).
-
-    Args:
-        query: the sums, and how many of them there are.
-        plan: of these sums alone; its noise is the one that they get.
-    """
-
-    query: auxiliary_queries.AuxiliaryQuery
-    plan: Plan
-
-    @property
-    def priced(self) -> auxiliary_queries.PricedQuery:
-        """What it costs."""
-        return auxiliary_queries.PricedQuery(
-            query=self.query, noise_multiplier=self.plan.noise_multiplier
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The query as plain values; its epsilon is part of the study's."""
-        return {
-            "purpose": self.query.purpose,
-            "sums": self.query.study.training.steps,
-            "numbers": self.query.numbers,
-            "noise_multiplier": self.plan.noise_multiplier,
-            "epsilon_alone": self.plan.stated.epsilon,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What follows from a study: its noise, its grid, and epsilon for every adversary.
 
-    Made by `hubbub.plan`. C is the study's clipping norm, and sigma the standard deviation of
-    noise, both in units of the gradient sum; their ratio has no unit.
+    Made by `hubbub.plan`. C is the clipping norm of the main query, and sigma the standard
+    deviation of its noise, both in units of its sum; their ratio has no unit.
 
     Args:
         study: the study that was planned.
-        dimension: d, how many trainable parameters the model has; None if that is not known yet.
-        noise_multiplier: sigma / C of the noise that the stated adversary cannot subtract; no unit.
-        shares: how many silos' shares of noise add up to `noise_multiplier`.
+        main: the query that has what the others leave of epsilon: the training, or the statistics
+            where no model is trained. What is said of the plan as a whole is said of it.
+        beside: what else is asked of the silos, in the order in which it is first asked, each with
+            its own noise; their epsilons are part of the study's.
         sharing: how many silos there are in the smallest sum that can be isolated (P4).
         degree: with how many other silos each silo has pairwise masks.
-        word_bits: bits of one number on its way to the aggregator: 16, 32 or 64.
-        share_sigma_grid: standard deviation of one silo's noise, in grid steps.
-        capacity: how many records, all clipped and all in the same direction, a sum holds at once.
-        certificate: what finite precision and the mask graph may add to epsilon and delta (P4-P6);
-            no unit.
+        certificate: what finite precision and the mask graph may add to epsilon and delta (P4-P6),
+            by all queries together; no unit.
         exposures: one for each adversary, from the readers of the published models to all silos but
             one; their epsilons are at the study's delta and have no unit.
         attack_power: the largest true-positive rate of any membership attack of the stated
             adversary at a false-positive rate of 0.01; a probability.
-        projected: how the random projection is charged; None without one.
         joint_batches: joint batches beside Poisson sampling; None unless batches are drawn without
             replacement.
-        correlation: how noise is correlated over the steps; None where it is independent.
-        queries: what is asked of the silos besides gradients, each with its own noise; their
-            epsilons are part of the study's.
         patient: what a patient is promised, where the study says something of patients.
         warnings: sentences that a reader should know before approving the study.
 
@@ -101,64 +68,94 @@ class Plan:
     """
 
     study: Study
-    dimension: int | None
-    noise_multiplier: float
-    shares: int
+    main: PlannedQuery[SteppedQuery]
+    beside: tuple[PlannedQuery[Query], ...] = ()
     sharing: int
     degree: int
-    word_bits: int
-    share_sigma_grid: float
-    capacity: int
     certificate: Certificate
     exposures: tuple[exposure.Exposure, ...]
     attack_power: float
-    projected: mechanisms.Projected | None
     joint_batches: SamplingComparison | None
-    correlation: noise_correlation.Correlation | None = None
-    queries: tuple[PlannedQuery, ...] = ()
     patient: PatientPromise | None = None
     warnings: tuple[str, ...]
 
     @property
-    def numbers(self) -> int | None:
-        """How many numbers a silo sends in a step: the model's, or those of its projection.
+    def queries(self) -> tuple[PlannedQuery[Query], ...]:
+        """All that is asked of the silos, the main query last."""
+        return (*self.beside, self.main)
 
-        None if the model's size is not known yet.
+    @property
+    def stepped(self) -> tuple[PlannedQuery[SteppedQuery], ...]:
+        """Those whose sums lead from state to state; others are asked at what these have given."""
+        return tuple(one for one in self.queries if is_stepped(one))
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Of the main query, with its noise."""
+        return self.main.mechanism
+
+    @property
+    def dimension(self) -> int | None:
+        """d, how many trainable parameters the model has, or numbers a sum of statistics.
+
+        None if that is not known yet.
         """
-        return self.projected.dimension if self.projected else self.dimension
+        return self.main.numbers
 
     @property
-    def clip(self) -> float:
-        """C, which bounds a record's part in the sum: an L2 norm, in units of the gradient."""
-        return self.study.training.clip
-
-    @property
-    def record_clip(self) -> float:
-        """The L2 norm to which records are clipped, in units of the gradient.
-
-        It is C less the margin for float sums (P14).
-        """
-        return self.clip * (1 - precision.CLIP_MARGIN)
-
-    @property
-    def share_sigma(self) -> float:
-        """Standard deviation of each silo's noise, in units of the gradient sum (P3)."""
-        return self.noise_multiplier * self.clip / sqrt(self.shares)
+    def noise_multiplier(self) -> float:
+        """sigma / C of the noise that the stated adversary cannot subtract; no unit."""
+        return self.main.noise_multiplier
 
     @property
     def total_noise_multiplier(self) -> float:
         """sigma / C of the noise in the revealed sum when every silo takes part; no unit."""
-        return self.noise_multiplier * sqrt(self.study.parties.silos / self.shares)
+        return self.main.total_noise_multiplier
+
+    @property
+    def shares(self) -> int:
+        """How many silos' shares of noise add up to `noise_multiplier`."""
+        return self.main.shares
+
+    @property
+    def share_sigma(self) -> float:
+        """Standard deviation of each silo's noise, in units of the sum (P3)."""
+        return self.main.share_sigma
+
+    @property
+    def share_sigma_grid(self) -> float:
+        """Standard deviation of each silo's noise, in grid steps."""
+        return self.main.share_sigma_grid
 
     @property
     def grid_step(self) -> float:
-        """Width of a grid step, in units of the gradient sum (P5)."""
-        return self.share_sigma / self.share_sigma_grid
+        """Width of a grid step, in units of the sum (P5)."""
+        return self.main.grid_step
 
     @property
-    def quorum(self) -> int:
-        """The least number of silos in a round; below it nothing is revealed (P3)."""
-        return self.study.parties.silos - self.study.parties.dropouts
+    def word_bits(self) -> int:
+        """Bits of one number on its way to the aggregator: 16, 32 or 64."""
+        return self.main.word_bits
+
+    @property
+    def capacity(self) -> int:
+        """How many records, all clipped and all in the same direction, a sum holds at once."""
+        return self.main.sum_limit
+
+    @property
+    def numbers(self) -> int | None:
+        """How many numbers a silo sends in a step; None if the model's size is not known yet."""
+        return self.main.numbers_sent
+
+    @property
+    def clip(self) -> float:
+        """C, which bounds a record's part in the sum: an L2 norm, in units of the gradient."""
+        return self.mechanism.clip
+
+    @property
+    def record_clip(self) -> float:
+        """The L2 norm to which records are clipped, in units of the gradient (P14)."""
+        return self.main.record_clip
 
     @property
     def divisor(self) -> float:
@@ -166,11 +163,22 @@ class Plan:
 
         1 where the study does not say how many records there are, or trains no model.
         """
-        if not self.study.trains:
-            return 1.0
-        training, records = self.study.training, self.study.data.records
-        kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
-        return training.sample_rate * records * kept if records else 1.0
+        return self.mechanism.divisor
+
+    @property
+    def quorum(self) -> int:
+        """The least number of silos in a round; below it nothing is revealed (P3)."""
+        return self.main.quorum
+
+    @property
+    def projected(self) -> accounts.Projected | None:
+        """How the random projection is charged; None without one."""
+        return accounts.account_of(self.mechanism).projected
+
+    @property
+    def correlation(self) -> noise_correlation.Correlation | None:
+        """How noise is correlated over the steps; None where it is independent."""
+        return self.mechanism.correlation
 
     @property
     def upload_bytes_per_step(self) -> int | None:
@@ -181,8 +189,7 @@ class Plan:
         if self.numbers is None:
             return None
         shares = self.nodes_per_silo if self.study.parties.shares == "full" else 0
-        training = self.study.training
-        joint = training.projection or training.sampling == "without-replacement"
+        joint = self.mechanism.projection or self.mechanism.has_joint_batches
         link = LINK_BYTES + OVERHEAD if joint else 0
         vector = self.numbers * self.word_bits // 8
         answer = DIGEST_BYTES + OVERHEAD + (0 if shares else vector)
@@ -222,18 +229,18 @@ class Plan:
             StudyError: no such adversary.
         """
         against = self._against(adversary)
-        if steps == self.study.training.steps:
+        if steps == self.mechanism.steps:
             return against.epsilon
-        return self._epsilon(against, steps, tuple(one.priced for one in self.queries))
+        return self._epsilon(against, steps, tuple(one.mechanism for one in self.beside))
 
     @property
     def epsilon_of_training(self) -> float:
-        """Certified epsilon of the training's sums alone, against the stated adversary; no unit."""
-        return self._epsilon(self.stated, self.study.training.steps, ())
+        """Certified epsilon of the main query's sums alone, against the stated adversary."""
+        return self._epsilon(self.stated, self.mechanism.steps, ())
 
     def _against(self, adversary: str) -> exposure.Exposure:
         """What one adversary can learn, the stated one if it has no name."""
-        name = adversary or exposure.stated_adversary(self.study)
+        name = adversary or exposure.stated_adversary(self.study.parties)
         for one in self.exposures:
             if one.adversary == name:
                 return one
@@ -241,40 +248,30 @@ class Plan:
         raise StudyError(f"expected one of the adversaries {known}, got {adversary!r}; choose one")
 
     def _epsilon(
-        self,
-        against: exposure.Exposure,
-        steps: int,
-        queries: tuple[auxiliary_queries.PricedQuery, ...],
+        self, against: exposure.Exposure, steps: int, beside: tuple[Mechanism, ...]
     ) -> float:
         """Of so many steps and what is asked besides."""
         asked = self.study.privacy
         return exposure.epsilon_against(
-            mechanisms.mechanism_of(self.study),
+            accounts.account_of(self.mechanism),
             against.certified(self.certificate),
             asked.delta,
             steps,
             asked.epsilon,
             against.noise_multiplier,
             against.known_records,
-            queries=queries,
+            beside=beside,
             left=against.noise_multiplier / self.noise_multiplier,
         )
 
-    def query(self, purpose: str) -> PlannedQuery | None:
-        """What else is asked of the silos, by its purpose.
-
-        Args:
-            purpose: "evaluation" or "standardisation".
-
-        Returns:
-            The query with its plan; None if the study does not ask for it.
-        """
-        return next((one for one in self.queries if one.query.purpose == purpose), None)
+    def planned(self, purpose: str) -> PlannedQuery[Query] | None:
+        """One of `queries`, by its purpose; None if the study does not ask for it."""
+        return next((one for one in self.queries if one.purpose == purpose), None)
 
     @cached_property
     def stated(self) -> exposure.Exposure:
         """The adversary against whom the noise is calibrated."""
-        return exposure.stated_of(self.study, self.exposures)
+        return exposure.stated_of(self.study.parties, self.exposures)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as numbers, texts, lists and dictionaries; an epsilon past 50 is None."""
@@ -284,8 +281,8 @@ class Plan:
             "relation": self.study.privacy.relation,
             "silos": self.study.parties.silos,
             "compute_nodes": self.study.parties.compute_nodes,
-            "steps": self.study.training.steps,
-            "sample_rate": self.study.training.sample_rate,
+            "steps": self.mechanism.steps,
+            "sample_rate": self.mechanism.sample_rate,
             "noise_multiplier": self.noise_multiplier,
             "total_noise_multiplier": self.total_noise_multiplier,
             "share_sigma": self.share_sigma,
@@ -306,16 +303,16 @@ class Plan:
             "projection": _projection_to_dict(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
             **self._correlation_to_dict(),
-            "auxiliary_queries": [one.to_dict() for one in self.queries],
+            "auxiliary_queries": [one.to_dict() for one in self.beside],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
                 for one in self.exposures
             ],
-            "stated_adversary": exposure.stated_adversary(self.study),
+            "stated_adversary": exposure.stated_adversary(self.study.parties),
             "unit": self.study.data.unit,
             "patient": self.patient.to_dict() if self.patient else None,
             "warnings": list(self.warnings),
-            **({} if self.study.trains else {"trains": False}),
+            **({} if self.study.training else {"trains": False}),
         }
 
     @property
@@ -341,6 +338,6 @@ class Plan:
         return json.dumps(self.to_dict(), indent=2)
 
 
-def _projection_to_dict(projected: mechanisms.Projected | None) -> dict[str, Any] | None:
+def _projection_to_dict(projected: accounts.Projected | None) -> dict[str, Any] | None:
     """How the projection is charged, as plain values."""
     return {**asdict(projected), "exact": projected.exact} if projected else None

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
-from hubbub.planning import exposure, mechanisms, noise_correlation
+from hubbub.planning import exposure
+from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.patient_promise import PatientPromise
+from hubbub.planning.query import QueryWarnings
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.study import SOFTWARE, Study
 
 
 def warnings_of(
     study: Study,
-    dimension: int | None,
+    mechanism: Mechanism,
     batches: SamplingComparison | None,
-    noise: float,
     exposures: tuple[exposure.Exposure, ...],
     patient: PatientPromise | None,
+    words: Sequence[QueryWarnings],
 ) -> tuple[str, ...]:
-    """What a reader should know before approving the study."""
+    """What a reader should know before approving the study.
+
+    Args:
+        study: the study.
+        mechanism: of the query that the study's epsilon is calibrated by, with its noise.
+        batches, exposures, patient: of its plan.
+        words: what the queries have to say themselves, that one last.
+    """
     found = _trusting(study, exposures)
     parties, privacy, data = study.parties, study.privacy, study.data
     if parties.colluders == 0:
@@ -28,41 +38,26 @@ def warnings_of(
     if data.records and privacy.delta > 1 / data.records:
         found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
-        found.append(
-            "data.records is not stated: the sum is not divided by the expected batch"
-            if study.trains
-            else "data.records is not stated: what the statistics will say cannot be foreseen"
-        )
-    asked = study.statistics
-    if asked and asked.rounds == 1 and parties.dropouts and not parties.compute_nodes:
-        found.append(
-            "dropouts without compute nodes: a silo that drops out of the statistics' only sum "
-            "loses it; ask for statistics.sums = 2, which costs no accuracy, or use compute nodes"
-        )
-    if dimension is None:
-        found.append(
-            "the model's size is not known yet: bytes per step are left open; state model.inputs "
-            "where the model is one of hubbub's"
-        )
+        found += words[-1].records_unknown
+    found += [sentence for one in words for sentence in one.sums]
     if privacy.epsilon > 8:
         found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
-    if batches and (said := advice(batches, noise)):
+    if batches and (said := advice(batches, mechanism.noise_multiplier)):
         found.append(said)
-    found += noise_correlation.words_about(study)
-    found += _about_tokens(study)
+    found += words[-1].noise
+    found += _about_tokens(mechanism)
     if patient:
-        stated = exposure.stated_of(study, exposures)
+        stated = exposure.stated_of(parties, exposures)
         found.append(patient.warning(stated.epsilon, privacy.delta))
     return tuple(found)
 
 
-def _about_tokens(study: Study) -> list[str]:
+def _about_tokens(mechanism: Mechanism) -> list[str]:
     """What it means that a list of tokens serves several steps."""
-    mechanism = mechanisms.mechanism_of(study)
-    if (epoch := mechanism.epoch) < 2 or mechanism.sampling != "none":
+    if (epoch := mechanism.epoch) < 2 or not mechanism.has_joint_batches:
         return []
     return [
-        f'tokens = "{study.training.tokens}": a list that serves several steps shows which '
+        f'tokens = "{mechanism.tokens}": a list that serves several steps shows which '
         "batches a token is in, so sampling hides nothing; every record is charged once in "
         f"each epoch of {epoch} steps, as if it took part in a step without sampling"
     ]
@@ -72,7 +67,7 @@ def _trusting(study: Study, exposures: tuple[exposure.Exposure, ...]) -> list[st
     """What rests on attested machines, with the epsilon that holds without the belief in them."""
     found, asked = [], study.attestation
     if study.parties.trust == "tee":
-        ends = (exposure.stated_adversary(study), exposure.without_belief(study))
+        ends = (exposure.stated_adversary(study.parties), exposure.without_belief(study.parties))
         believed, not_believed = (
             next(one.epsilon for one in exposures if one.adversary == name) for name in ends
         )

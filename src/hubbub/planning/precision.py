@@ -10,14 +10,11 @@ from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub import protocol
 from hubbub.errors import StudyError
-from hubbub.planning import mask_degree, mechanisms, noise_correlation
+from hubbub.planning import mask_degree, noise_correlation
+from hubbub.planning.mechanism import CLIP_MARGIN, Mechanism
 from hubbub.privacy import MOST_EPSILON, Certificate
-from hubbub.study import Study
+from hubbub.study.parties import Parties
 
-# Share of the record's clipping norm that is given up so that finite precision stays within it: a
-# quarter for what a projection rounds (P8 (8)), the rest for float32 sums (P6 i).
-CLIP_MARGIN = 2.0**-8
-SUM_MARGIN = 0.75 * CLIP_MARGIN
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
 _UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number
 _ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not known yet
@@ -28,35 +25,39 @@ _LARGEST_CLAIM = MOST_EPSILON
 _PROJECTED_REACH = 12
 
 
+def record_clip(clip: float) -> float:
+    """The L2 norm to which records are clipped: C less the margin for float sums (P14)."""
+    return clip * (1 - CLIP_MARGIN)
+
+
 def certificate_for(
-    study: Study, numbers: int | None, parameters: int | None = None
+    mechanism: Mechanism, parties: Parties, numbers: int | None, parameters: int | None = None
 ) -> Certificate:
-    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (8) for the whole study.
+    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (8) for all its sums.
 
     Rounding is charged at the finest noise that a plan may choose on the grid and the sampler at
     the widest, so that the certificate holds for every grid.
 
     Args:
-        study: the study.
+        mechanism: of the sums.
+        parties: who takes part.
         numbers: how many numbers a silo sends per step, if that is known.
         parameters: how many the model has, if that is known; a projection's entries depend on it.
 
     Raises:
-        StudyError: sums of the study's batches are too long for its projection.
+        StudyError: sums of the batches are too long for the projection.
     """
-    draws = (
-        float(mechanisms.paid_attempts(study)) * (numbers or _ASSUMED_NUMBERS) * study.parties.silos
-    )
-    sigma, correlated = float(_LEAST_GRID_SIGMA), noise_correlation.correlation_of(study)
+    draws = float(mechanism.paid_attempts) * (numbers or _ASSUMED_NUMBERS) * parties.silos
+    sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
-    outcome = _outcome_error(float(_MOST_GRID_SIGMA), correlated)
-    slack = 1e-3 * study.privacy.delta / (1 + exp(_LARGEST_CLAIM))
+    outcome = _outcome_error(float(_MOST_GRID_SIGMA), mechanism.correlation)
+    slack = 1e-3 * mechanism.delta / (1 + exp(_LARGEST_CLAIM))
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
     lost_tail = draws * 1e-29  # beyond 9 standard deviations, in total variation
     return Certificate(
         epsilon=2 * (rounding + drift),
         slack=slack + lost_tail,
-        failure=_graph_failure(study) + _entries_failure(study, parameters),
+        failure=_graph_failure(parties) + _entries_failure(mechanism, parameters),
         delta_factor=1 + expm1(rounding + drift),
     )
 
@@ -76,56 +77,56 @@ def _outcome_error(
     return 2 * shift * (1 + slope) * exp(slope * shift)
 
 
-def _graph_failure(study: Study) -> float:
+def _graph_failure(parties: Parties) -> float:
     """Probability that the stated adversary takes a mask graph apart (P4)."""
-    return mask_degree.torn_apart(study, study.parties.colluders + 1)
+    return mask_degree.torn_apart(parties, parties.colluders + 1)
 
 
-def projection_for(study: Study, parameters: int) -> protocol.Projection | None:
-    """The matrices of a study; None if it has none, or projects layer by layer.
+def projection_for(mechanism: Mechanism, parameters: int) -> protocol.Projection | None:
+    """The matrices of a mechanism; None if it has none, or projects layer by layer.
 
     The grid fits the largest likely batch, and what it rounds fits the quarter of the margin.
 
     Raises:
         StudyError: the model is too large, or batches are.
     """
-    training = study.training
-    if not training.projection or training.projection_kind not in protocol.KINDS:
+    if not mechanism.projection or mechanism.projection_kind not in protocol.KINDS:
         return None
     return protocol.Projection(
-        kind=training.projection_kind,
+        kind=mechanism.projection_kind,
         parameters=parameters,
-        dimension=training.projection,
-        clip=training.clip,
-        records=largest_batch(study),
+        dimension=mechanism.projection,
+        clip=mechanism.clip,
+        records=largest_batch(mechanism),
     )
 
 
-def _entries_failure(study: Study, parameters: int | None) -> float:
+def _entries_failure(mechanism: Mechanism, parameters: int | None) -> float:
     """Probability that a Gaussian matrix is further from an exact one than P8 (8) allows."""
     if parameters:
-        projection_for(study, parameters)  # refuses sums that would be too long for it
-    k = study.training.projection
-    if not k or study.training.projection_kind != "gaussian":
+        projection_for(mechanism, parameters)  # refuses sums that would be too long for it
+    k = mechanism.projection
+    if not k or mechanism.projection_kind != "gaussian":
         return 0.0
     blocks = (parameters or _ASSUMED_NUMBERS) * ceil(k / 2)  # each makes two entries of a row
-    return mechanisms.paid_attempts(study) * (blocks * 2.0**-71 + 2.0**-100)
+    return mechanism.paid_attempts * (blocks * 2.0**-71 + 2.0**-100)
 
 
-def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
+def grid_for(
+    mechanism: Mechanism, parties: Parties, noise: float, shares: int
+) -> tuple[int, float, int]:
     """Word, grid standard deviation of a share, and how many aligned records fit (P7)."""
     share = noise / sqrt(shares)  # in units of C
-    correlated = noise_correlation.correlation_of(study)
-    growth = correlated.growth if correlated else 1.0
-    needed = largest_batch(study)
+    growth = mechanism.correlation.growth if mechanism.correlation else 1.0
+    needed = largest_batch(mechanism)
     for bits in (16, 32, 64):
         sigma = float(_MOST_GRID_SIGMA)
         while sigma >= _LEAST_GRID_SIGMA:
-            spread = 12 * sigma * growth * sqrt(study.parties.silos)
+            spread = 12 * sigma * growth * sqrt(parties.silos)
             room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
-            capacity = int(room / _largest_coordinate(study))
-            if capacity >= needed:
-                return bits, sigma, capacity
+            sum_limit = int(room / _largest_coordinate(mechanism))
+            if sum_limit >= needed:
+                return bits, sigma, sum_limit
             sigma /= 2
     raise StudyError(
         "expected a noise multiplier at which a 64-bit word holds the sum, "
@@ -133,23 +134,22 @@ def grid_for(study: Study, noise: float, shares: int) -> tuple[int, float, int]:
     )
 
 
-def _largest_coordinate(study: Study) -> float:
+def _largest_coordinate(mechanism: Mechanism) -> float:
     """Of what one record sends, in units of C: all of it; or 12 deviations of C / sqrt(k).
 
     Projected layer by layer, records are clipped afterwards: all of it may be in one place.
     """
-    k = study.training.projection
-    spread = k and study.training.projection_kind != "layers"
+    k = mechanism.projection
+    spread = k and mechanism.projection_kind != "layers"
     return _PROJECTED_REACH / sqrt(k) if spread else 1.0
 
 
-def largest_batch(study: Study) -> int:
+def largest_batch(mechanism: Mechanism) -> int:
     """A batch size exceeded with probability below 2^-100; a default if n is not public."""
-    records = study.data.records
-    return _likely_batch(study, records) if records else _UNKNOWN_BATCH
+    return _likely_batch(mechanism) if mechanism.records else _UNKNOWN_BATCH
 
 
-def _likely_batch(study: Study, records: int) -> int:
+def _likely_batch(mechanism: Mechanism) -> int:
     """A batch size of so many records, exceeded with probability below 2^-100."""
-    mean = study.training.sample_rate * records
-    return min(records, int(mean + 12 * sqrt(mean) + 48) + 1)
+    mean = mechanism.sample_rate * mechanism.records
+    return min(mechanism.records, int(mean + 12 * sqrt(mean) + 48) + 1)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from hubbub.planning import auxiliary_queries, exposure, mechanisms
-from hubbub.privacy import Certificate
-from hubbub.study import Study
+from hubbub.planning import accounts, exposure
+from hubbub.planning.mechanism import WITHOUT_REPLACEMENT
 
 _SLACK_SHARE = 0.1  # of delta, for the quantile
 _MOST_ROWS = 9  # of the comparison for 0 to T colluders; with more of them some are left out
@@ -60,26 +59,22 @@ class SamplingComparison:
     colluders: tuple[Compared, ...] = ()
 
 
-def joint_batches(
-    study: Study,
-    stated: exposure.Exposure,
-    certificate: Certificate,
-    queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
-) -> SamplingComparison | None:
-    """The comparison, or None if batches are not joint; what `queries` spend is in all of it."""
-    mechanism = mechanisms.mechanism_of(study)
-    if mechanism.sampling != mechanisms.WITHOUT_REPLACEMENT:
+def joint_batches(threat: exposure.Threat, stated: exposure.Exposure) -> SamplingComparison | None:
+    """The comparison, or None if batches are not joint; what else is asked is in all of it."""
+    account = accounts.account_of(threat.mechanism)
+    if account.sampling != WITHOUT_REPLACEMENT:
         return None
-    steps, noise, known = study.training.steps, stated.noise_multiplier, stated.known_records
-    delta = certificate.ideal_delta(study.privacy.delta, study.privacy.epsilon)
+    certificate, privacy, steps = threat.certificate, threat.privacy, threat.mechanism.steps
+    noise, known = stated.noise_multiplier, stated.known_records
+    delta = certificate.ideal_delta(privacy.delta, privacy.epsilon)
     slack = _SLACK_SHARE * delta / steps
-    poisson = replace(mechanism, sampling="poisson")
-    beside = tuple(auxiliary_queries.released(queries, steps, 1.0, mechanism.relation))
-    nobody = mechanisms.epsilon_of([*mechanisms.releases(mechanism, noise, steps), *beside], delta)
-    quantile = mechanisms.epsilon_of(
-        [*mechanisms.releases_at_quantile(mechanism, noise, steps, known, slack), *beside], delta
+    poisson = replace(account, sampling="poisson")
+    beside = tuple(accounts.released(threat.beside, steps, 1.0))
+    nobody = accounts.epsilon_of([*accounts.releases(account, noise, steps), *beside], delta)
+    quantile = accounts.epsilon_of(
+        [*accounts.releases_at_quantile(account, noise, steps, known, slack), *beside], delta
     )
-    other = mechanisms.epsilon_of([*mechanisms.releases(poisson, noise, steps), *beside], delta)
+    other = accounts.epsilon_of([*accounts.releases(poisson, noise, steps), *beside], delta)
     return SamplingComparison(
         known_records=known,
         epsilon=stated.epsilon,
@@ -87,12 +82,12 @@ def joint_batches(
         epsilon_slack=quantile.upper + certificate.epsilon if quantile else None,
         slack=slack,
         epsilon_poisson=other.upper + certificate.epsilon if other else None,
-        noise_poisson=mechanisms.least_noise(
-            poisson, steps, 0, study.privacy.epsilon - certificate.epsilon, delta, beside
+        noise_poisson=accounts.least_noise(
+            poisson, steps, 0, privacy.epsilon - certificate.epsilon, delta, beside
         ),
         colluders=tuple(
-            _against(study, mechanism, stated, certificate, queries, colluding)
-            for colluding in _numbers(study.parties.colluders)
+            _against(threat, account, stated, colluding)
+            for colluding in _numbers(threat.parties.colluders)
         ),
     )
 
@@ -104,40 +99,38 @@ def _numbers(colluders: int) -> list[int]:
 
 
 def _against(
-    study: Study,
-    mechanism: mechanisms.Mechanism,
+    threat: exposure.Threat,
+    account: accounts.Account,
     stated: exposure.Exposure,
-    certificate: Certificate,
-    queries: tuple[auxiliary_queries.PricedQuery, ...],
     colluding: int,
 ) -> Compared:
     """One row; that of joint batches says what the plan's exposure to the same silos says."""
-    shares = exposure.sharing_silos(study) - study.parties.dropouts - stated.known_shares
-    noise = exposure.noise_left(
-        study, stated.noise_multiplier, shares, exposure.known_shares(study, colluding)
-    )
-    owned = exposure.owned_records(study, colluding + 1)
+    parties = threat.parties
+    shares = exposure.sharing_silos(parties) - parties.dropouts - stated.known_shares
+    known = exposure.known_shares(parties, colluding)
+    noise = exposure.noise_left(parties, stated.noise_multiplier, shares, known)
+    owned = exposure.owned_records(threat.mechanism, parties, colluding + 1)
 
-    def spent(how: mechanisms.Mechanism, known: int) -> float | None:
-        found = exposure.epsilon_against(
-            how,
-            certificate,
-            study.privacy.delta,
-            study.training.steps,
-            study.privacy.epsilon,
+    def spent(account: accounts.Account, known: int) -> float | None:
+        epsilon = exposure.epsilon_against(
+            account,
+            threat.certificate,
+            threat.privacy.delta,
+            threat.mechanism.steps,
+            threat.privacy.epsilon,
             noise,
             known,
-            queries=queries,
+            beside=threat.beside,
             left=noise / stated.noise_multiplier,
         )
-        return found if found < inf else None
+        return epsilon if epsilon < inf else None
 
     return Compared(
         colluding_silos=colluding,
         known_records=owned,
         noise_multiplier=noise,
-        epsilon=spent(mechanism, owned),
-        epsilon_poisson=spent(replace(mechanism, sampling="poisson"), 0),
+        epsilon=spent(account, owned),
+        epsilon_poisson=spent(replace(account, sampling="poisson"), 0),
     )
 
 

@@ -30,7 +30,7 @@ def capacity_of(study: Study, name: str, records: int) -> int:
     data, silos = study.data, study.parties.silos
     if data.capacity:
         stated = data.capacity[study.parties.names.index(name) if len(data.capacity) > 1 else 0]
-    elif study.training.sampling == "without-replacement":
+    elif study.has_joint_batches:
         stated = records  # joint batches make the number public
     elif data.records:
         stated = min(_ladder(ceil(data.records / silos), records), data.records)

@@ -44,9 +44,7 @@ from hubbub.session.session_offer import (
     RefusedError as RefusedError,
     SessionOffer as SessionOffer,
     check_apart as check_apart,
-    part_of_plan as part_of_plan,
-    purposes_of as purposes_of,
-    sent_down as sent_down,
+    planned_for as planned_for,
 )
 from hubbub.session.setup import (
     SetUp as SetUp,

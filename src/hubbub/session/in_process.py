@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, IntegrityError
-from hubbub.planning import TRAINING
 from hubbub.protocol import (
     Charge,
     Executor,
@@ -36,6 +35,7 @@ from hubbub.protocol import (
     process_pool,
     seal_ahead,
 )
+from hubbub.queries import TRAINING
 from hubbub.session import node_party, party, session_offer, setup, silo_party
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.attestation_exchange import AttestedSession, Attests

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubbub.planning import Plan, joint_batch, largest_batch
+from hubbub.errors import StudyError
+from hubbub.planning import Plan, PlannedQuery, Query, largest_batch
 from hubbub.protocol import Keys, Roster, RoundParameters, mask_graph
 
 
@@ -75,35 +76,45 @@ def confirmers_of(
 
 
 def round_parameters_of(
-    plan: Plan, dimension: int, *, parameters: int | None = None
+    planned: PlannedQuery[Query], *, numbers: int | None = None
 ) -> RoundParameters:
-    """The numbers of the rounds that a plan fixes.
+    """The numbers of a query's rounds, which its plan fixes.
 
     Args:
-        plan: of the study.
-        dimension: how many numbers are summed, before any projection.
-        parameters: of the model that goes down, if not as many.
+        planned: the query with its noise.
+        numbers: of a sum before any projection, and of what goes down, where they are others than
+            the plan's: those of canaries.
+
+    Raises:
+        StudyError: how many numbers are summed is not known yet.
     """
-    training, parties = plan.study.training, plan.study.parties
-    joint, records = training.sampling == "without-replacement", plan.study.data.records
+    mechanism, parties = planned.mechanism, planned.parties
+    correlation = mechanism.correlation
+    dimension = planned.numbers_sent if numbers is None else mechanism.projection or numbers
+    parameters = planned.broadcast_numbers if numbers is None else numbers
+    if dimension is None or parameters is None:
+        raise StudyError(
+            "expected a plan that knows how many parameters the model has, got one that leaves it "
+            "open; give hubbub.plan the dimension"
+        )
     return RoundParameters(
-        dimension=training.projection or dimension,
-        parameters=dimension if parameters is None else parameters,
+        dimension=dimension,
+        parameters=parameters,
         silos=parties.silos,
-        quorum=plan.quorum,
-        steps=training.steps,
-        word_bits=plan.word_bits,
-        grid_step=plan.grid_step,
-        sigma_grid=plan.share_sigma_grid,
-        sample_rate=training.sample_rate,
+        quorum=planned.quorum,
+        steps=mechanism.steps,
+        word_bits=planned.word_bits,
+        grid_step=planned.grid_step,
+        sigma_grid=planned.share_sigma_grid,
+        sample_rate=mechanism.sample_rate,
         nodes=parties.compute_nodes,
         full_shares=parties.shares == "full",
-        projection=training.projection_kind if training.projection else "",
-        clip=plan.clip,
-        most_records=largest_batch(plan.study),
-        batch=joint_batch(training.sample_rate, records) if joint else 0,
-        records=records,
-        fresh_lists=training.tokens == "per-step",
-        short_models=training.download == "bfloat16",
-        correlation=plan.correlation.coefficients if plan.correlation else (),
+        projection=mechanism.projection_kind,
+        clip=mechanism.clip,
+        most_records=largest_batch(mechanism),
+        batch=mechanism.batch,
+        records=mechanism.records,
+        fresh_lists=mechanism.tokens == "per-step",
+        short_models=planned.query.short_broadcast,
+        correlation=correlation.coefficients if correlation else (),
     )

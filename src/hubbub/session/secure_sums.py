@@ -6,14 +6,14 @@ Both play every party of the real protocol in this process.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.planning import Exposure, plan
+from hubbub.planning import Exposure
 from hubbub.privacy import arguments as parameters
 from hubbub.protocol import (
     Attempt,
@@ -25,6 +25,7 @@ from hubbub.protocol import (
     mask_graph,
     ring,
 )
+from hubbub.queries import plan
 from hubbub.session import in_process, party
 from hubbub.session.layout import Layout, layout_of, round_parameters_of
 from hubbub.study import Study
@@ -222,7 +223,7 @@ def private_sum(
     )
     made = plan(study, dimension=reals[0].size)
     _check_capacity(reals, made.capacity * made.clip)
-    terms = round_parameters_of(made, reals[0].size, parameters=0)
+    terms = replace(round_parameters_of(made.main), parameters=0)
     tasks = [_Fixed(vector) for vector in reals]
     parties = in_process.federate(layout_of(made), terms, tasks, study=study.id)
     return PrivateSum(

@@ -16,7 +16,7 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.errors import RULES, HubbubError, ProtocolError
-from hubbub.planning import TRAINING, Plan, kept_numbers
+from hubbub.planning import Plan, PlannedQuery, Query
 from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
 
@@ -62,7 +62,7 @@ class SessionOffer:
     """What is said of a session before it is set up.
 
     Args:
-        purpose: what is summed in it: "training", or one of the study's queries.
+        purpose: what is summed in it: one of the study's queries.
         terms: the numbers of the rounds, as the aggregator has them.
         version: of hubbub, at the aggregator.
         standardisation: what was done to the features, where the study asks for that.
@@ -170,7 +170,7 @@ def check_apart(study: Study) -> None:
             "failed",
             'expected [attestation.silo] with trust = "tee", got a study without; add it',
         )
-    if study.training.sampling == "without-replacement" and not study.data.counts:
+    if study.has_joint_batches and not study.data.counts:
         raise RefusedError(
             "failed",
             'expected data.counts with sampling = "without-replacement" where the parties run '
@@ -178,31 +178,16 @@ def check_apart(study: Study) -> None:
         )
 
 
-def purposes_of(plan: Plan) -> list[str]:
-    """What sessions may be opened for in a study."""
-    return [TRAINING, *(one.query.purpose for one in plan.queries)]
-
-
-def part_of_plan(plan: Plan, purpose: str) -> tuple[Plan, int | None]:
-    """The plan of a purpose, and how many numbers it sums; None: as many as the model has.
+def planned_for(plan: Plan, purpose: str) -> PlannedQuery[Query]:
+    """What a session with this purpose sums.
 
     Raises:
         RefusedError: the study has no such purpose.
     """
-    if purpose == TRAINING:
-        return plan, None
-    found = plan.query(purpose)
-    if found is None:
+    planned = plan.planned(purpose)
+    if planned is None:
         raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
-    return found.plan, found.query.numbers
-
-
-def sent_down(plan: Plan, purpose: str) -> int | None:
-    """How many numbers go down to the silos for a purpose; None: as many as the model has."""
-    if purpose == TRAINING:
-        return kept_numbers(plan.study)
-    found = plan.query(purpose)
-    return found.query.parameters if found else None
+    return planned
 
 
 def _time_of(value: object) -> int:

@@ -11,6 +11,7 @@ from hubbub.study.attested_roles import (
     role_from as role_from,
 )
 from hubbub.study.data import (
+    Data as Data,
     columns_of as columns_of,
 )
 from hubbub.study.datasets.cache_folder import (
@@ -24,9 +25,11 @@ from hubbub.study.model import (
     HUBER as HUBER,
     LINEAR_PROBE as LINEAR_PROBE,
     LORA as LORA,
-    NO_MODEL as NO_MODEL,
     Frozen as Frozen,
     Model as Model,
+)
+from hubbub.study.parties import (
+    Parties as Parties,
 )
 from hubbub.study.privacy import (
     Privacy as Privacy,
@@ -54,5 +57,4 @@ from hubbub.study.tabular import (
 )
 from hubbub.study.training import (
     Training as Training,
-    whole_sums as whole_sums,
 )

@@ -70,6 +70,8 @@ def refuse_unstated_code(study: Study) -> None:
     Raises:
         StudyError: a loss or metric of the study's own has no hash in `study.code`.
     """
+    if study.model is None or study.training is None:
+        return
     named = [name for name in (study.model.loss, *study.training.metrics) if name in study.own_code]
     for name in named:
         if name not in dict(study.code):

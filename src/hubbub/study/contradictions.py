@@ -19,8 +19,8 @@ from hubbub.study.training import Training
 def refuse_contradictions(
     parties: Parties,
     data: Data,
-    model: Model,
-    training: Training,
+    model: Model | None,
+    training: Training | None,
     privacy: Privacy,
     statistics: AskedStatistics | None,
 ) -> None:
@@ -29,19 +29,27 @@ def refuse_contradictions(
     Raises:
         StudyError: naming the keys.
     """
-    _check_data(data, model, parties.silos)
-    if training.sampling == "without-replacement":
+    if model is not None:
+        _check_target(data, model)
+    if data.records and data.records < parties.silos:
+        raise StudyError(
+            f"expected data.records >= {parties.silos}, the number of silos, got {data.records}; "
+            "fix it"
+        )
+    joint = training is not None and training.sampling == "without-replacement"
+    if joint:
         _check_joint_batches(data, parties.dropouts, privacy.relation)
-    _check_counts(data, parties.silos, training)
+    _check_counts(data, parties.silos, joint=joint)
     _check_capacity(data, parties.silos)
-    _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
-    if training.noise == "correlated":
-        _check_correlated(training, parties.trust)
-    _check_extras(training, data, statistics, privacy.epsilon)
+    if model is not None and training is not None:
+        _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
+        if training.noise == "correlated":
+            _check_correlated(training, parties.trust)
+        _check_extras(training, data, statistics, privacy.epsilon)
 
 
-def _check_data(data: Data, model: Model, silos: int) -> None:
-    """Files that the model can learn, and no fewer records than silos."""
+def _check_target(data: Data, model: Model) -> None:
+    """Files that the model can learn."""
     if model.kind == LINEAR_PROBE and data.outcome is not None:
         raise StudyError(
             f'expected a target of classes with model.kind = "{LINEAR_PROBE}", got '
@@ -49,10 +57,6 @@ def _check_data(data: Data, model: Model, silos: int) -> None:
         )
     _check_outputs(data, model)
     _check_inputs(data, model)
-    if data.records and data.records < silos:
-        raise StudyError(
-            f"expected data.records >= {silos}, the number of silos, got {data.records}; fix it"
-        )
 
 
 def _check_optimizer(name: str, data: Data, model: Model) -> None:
@@ -201,11 +205,11 @@ def _check_capacity(data: Data, silos: int) -> None:
         )
 
 
-def _check_counts(data: Data, silos: int, training: Training) -> None:
+def _check_counts(data: Data, silos: int, *, joint: bool) -> None:
     """Every silo's number of records, which add up."""
     if not data.counts:
         return
-    if training.sampling != "without-replacement":
+    if not joint:
         raise StudyError(
             'expected no data.counts without training.sampling = "without-replacement", which '
             "alone makes them public, got some; remove them"

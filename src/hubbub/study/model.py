@@ -16,7 +16,6 @@ _FROZEN = ("module", "features", "weights", "sha256", "mean", "std")
 HUBER = "huber"
 LINEAR_PROBE, LORA = "linear-probe", "lora"
 _KINDS = ("logistic", "mlp", "cnn", LINEAR_PROBE)
-STATISTICS = "statistics"  # no model: noisy sums stand in its place
 _MOST_FEATURES = 10**9
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -205,7 +204,4 @@ class Model:
     @property
     def is_built_in(self) -> bool:
         """Whether hubbub makes the model, so that everybody can make it again from the study."""
-        return self.kind in (*_KINDS, STATISTICS)
-
-
-NO_MODEL = Model(kind=STATISTICS)
+        return self.kind in _KINDS

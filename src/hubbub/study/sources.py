@@ -134,7 +134,7 @@ def check_readable(study: Study, party: str, folder: Path) -> None:
     Raises:
         DataError: it cannot be read, or is not what the study declares.
     """
-    if study.trains:
+    if study.model is not None:
         records(study, party, folder=folder)
     if study.statistics is not None:
         statistic_cells(study, party, folder=folder)
@@ -161,7 +161,7 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
 def _built_in_cells(study: Study, party: str) -> dict[str, list[str]]:
     """The cells of a built-in source; beside a model, without its test set."""
     _, read = datasets.TABLES[study.data.source.partition(":")[2]]
-    options = {**({"split": 0} if study.trains else {}), **dict(study.data.options)}
+    options = {**({"split": 0} if study.model is not None else {}), **dict(study.data.options)}
     try:
         return dict(cast(Callable[..., Mapping[str, list[str]]], read)(party, **options))
     except TypeError:

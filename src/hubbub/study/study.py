@@ -24,12 +24,12 @@ from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import refuse_contradictions
 from hubbub.study.data import Data, columns_of, data_from
-from hubbub.study.model import NO_MODEL, Model, model_from
+from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.section import Section, shortened, shown
 from hubbub.study.toml_text import Settings, written
-from hubbub.study.training import Training, training_from, whole_sums
+from hubbub.study.training import Training, training_from
 
 FORMAT = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -139,8 +139,8 @@ class Study:
     code: tuple[tuple[str, str], ...] = ()
     parties: Parties
     data: Data
-    model: Model = NO_MODEL
-    training: Training = field(default_factory=whole_sums)
+    model: Model | None = None
+    training: Training | None = None
     privacy: Privacy
     statistics: AskedStatistics | None = None
     attestation: Attestation | None = None
@@ -249,10 +249,10 @@ class Study:
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
             data=data,
-            model=model_from(parts["model"]) if trains else NO_MODEL,
+            model=model_from(parts["model"]) if trains else None,
             training=training_from(parts["training"], records=parts["data"].get("records"))
             if trains
-            else whole_sums(asked.rounds if asked else 1),
+            else None,
             privacy=privacy_from(parts["privacy"]),
             statistics=asked,
             attestation=attestation_from(
@@ -286,8 +286,8 @@ class Study:
         """
         if self.toml and Study.parse(self.toml).id == self.id:
             return self.toml
-        names = [name for name in _TABLES if self.trains or name not in _LEARNING]
-        tables: dict[str, Settings] = {name: getattr(self, name) for name in names}
+        stated = {name: getattr(self, name) for name in _TABLES}
+        tables: dict[str, Settings] = {k: v for k, v in stated.items() if v is not None}
         head = {"name": self.name, "transcript": self.transcript, "code": dict(self.code)}
         if self.transcript == Study.transcript:
             del head["transcript"]
@@ -303,9 +303,23 @@ class Study:
         return text
 
     @property
-    def trains(self) -> bool:
-        """Whether a model is trained, or only statistics are asked for."""
-        return self.model != NO_MODEL
+    def learning(self) -> tuple[Model, Training]:
+        """The model and how it is trained.
+
+        Raises:
+            StudyError: it asks for statistics alone.
+        """
+        if self.model is None or self.training is None:
+            raise StudyError(
+                "expected a study with [model] and [training], got one of statistics alone; add "
+                "them, or use what is there for statistics"
+            )
+        return self.model, self.training
+
+    @property
+    def has_joint_batches(self) -> bool:
+        """Whether all silos together draw batches of one public size."""
+        return self.training is not None and self.training.sampling == "without-replacement"
 
     @property
     def own_code(self) -> tuple[str, ...]:
@@ -313,8 +327,12 @@ class Study:
 
         Reading, planning and approving a study, and verifying a run of it, call none of it.
         """
-        frozen = self.model.frozen.module if self.model.frozen else ""
-        named = (self.data.source, self.model.kind, frozen, self.model.loss, *self.training.metrics)
+        named = [self.data.source]
+        if self.model is not None:
+            frozen = self.model.frozen.module if self.model.frozen else ""
+            named += [self.model.kind, frozen, self.model.loss]
+        if self.training is not None:
+            named += self.training.metrics
         return tuple(name for name in named if import_path.is_own(name))
 
     @property
@@ -330,17 +348,19 @@ class Study:
         del content["toml"]
         if self.attestation is not None:
             content["attestation"] = self.attestation.to_dict()
-        tables = content | {"": content, "frozen": content["model"]["frozen"] or {}}
+        for name in _LEARNING:  # absent where only statistics are asked for
+            if content[name] is None:
+                del content[name]
+        frozen = content["model"]["frozen"] if "model" in content else None
+        tables = content | {"": content, "frozen": frozen or {}}
         for table, absent in _LATER.items():
-            keys = tables[table]
+            keys = tables.get(table, {})
             for key, value in absent.items():
                 if key in keys and keys[key] == value:
                     del keys[key]
         for column in content["data"]["columns"]:
             if column["feature"]:
                 del column["feature"]
-        if not self.trains:  # both follow from the statistics
-            del content["model"], content["training"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

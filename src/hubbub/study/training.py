@@ -61,13 +61,6 @@ def _metrics(section: Section) -> tuple[str, ...]:
     return named
 
 
-def whole_sums(rounds: int = 1) -> Training:
-    """What stands for a training where so many sums over all records are asked for instead."""
-    return Training(
-        steps=rounds, sampling="none", sample_rate=1.0, optimizer=(("lr", 1.0), ("name", "sgd"))
-    )
-
-
 def _sample_rate(section: Section, records: object) -> float:
     """The rate, stated or as batch / data.records."""
     if section.content.get("sampling") == "none":

@@ -161,12 +161,11 @@ class _Sums:
 
     @classmethod
     def of(cls, prepared: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
-        terms = round_parameters_of(
-            prepared.plan, prepared.numbers, parameters=prepared.initial.size
-        )
+        terms = round_parameters_of(prepared.plan.main)
         if not projects:
-            terms = replace(terms, projection="", dimension=prepared.numbers)
-        source, capacities = SecureSource(), prepared.capacities
+            whole = prepared.plan.main.numbers or terms.dimension
+            terms = replace(terms, projection="", dimension=whole)
+        source, capacities = SecureSource(), prepared.max_units
         correlated = capacities if terms.correlation else ()
         return cls(
             terms=terms,

@@ -157,7 +157,7 @@ def _prepared(
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))
         study = replace(study, toml="", data=data)
-    if not study.trains:
+    if study.training is None:
         raise StudyError(
             "expected a study that trains a model, whose arrangements are compared, got one of "
             "statistics alone; hubbub plan says how exact they will be"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,9 @@ from hubbub.assurance import (
     read_header,
 )
 from hubbub.errors import BudgetError, StudyError
-from hubbub.planning import TRAINING, Plan, mechanism_of
+from hubbub.planning import Plan
 from hubbub.protocol import Charge, Keys, Roster, Session, cores
+from hubbub.queries import main_of
 from hubbub.session import (
     AbsentError,
     Attests,
@@ -70,32 +70,34 @@ class LocalVenue:
 
     def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
         """Set a session up."""
-        return self.federated(wanted, attempts_per_list=wanted.attempts_per_list).rounds
+        return self.federated(
+            wanted, attempts_per_list=wanted.planned.mechanism.attempts_per_list
+        ).rounds
 
     def federated(self, wanted: run_sessions.SessionPlan, *, attempts_per_list: int) -> Federation:
         """Everybody in a new session, with a shuffled token list for so many attempts."""
-        plan, terms = wanted.plan, wanted.terms
-        kind, epoch = kind_of(plan), mechanism_of(plan.study).epoch
-        most = self._most(kind, ceil(terms.steps / epoch))
+        planned, terms = wanted.planned, wanted.terms
+        kind = kind_of(planned)
+        most = self._most(kind, planned.mechanism.rows)
         rows = {} if self.plan is None else attempts_of(self.plan)
         whole = {one: self._most(one, count) for one, count in rows.items()}
 
         def record(index: int, session: Session, charge: Charge) -> None:
             self.saved()
-            entry = entry_of(plan, session, charge, kind)
+            entry = entry_of(planned, session, charge, kind)
             beside = {one: counts[index] for one, counts in whole.items() if index in counts}
             try:
                 self.ledgers[index].charge(entry, attempts=most.get(index), study_attempts=beside)
             except BudgetError as error:
-                raise BudgetError(f"{plan.study.parties.names[index - 1]}: {error}") from None
+                raise BudgetError(f"{self.study.parties.names[index - 1]}: {error}") from None
 
         return federate(
-            layout_of(plan),
+            layout_of(wanted.plan),
             terms,
             wanted.tasks,
             study=self.study.id,
             attempts_per_list=attempts_per_list,
-            epoch=epoch,
+            epoch=planned.mechanism.epoch,
             keys=self.keys,
             record=record if self.ledgers else None,
             threads=cores() if terms.dimension >= _WORTH_THREADS else 1,
@@ -128,7 +130,8 @@ class LocalVenue:
             for index in self.ledgers
             for entry in self._paid(index, purpose)
         }
-        epoch = mechanism_of(self.study).epoch if purpose == TRAINING else 1
+        main = main_of(self.study).mechanism
+        epoch = main.epoch if purpose == main.purpose else 1
         return len(made) * epoch  # a new shuffled token list is a new epoch
 
     @property
@@ -158,16 +161,15 @@ class LocalVenue:
     def _part(self, plan: Plan, index: int, folder: run_folder.RunFolder) -> dict[str, Any]:
         """What one silo says of its ledger."""
         ledger, asked = self.ledgers[index], plan.study.privacy
-        epoch = mechanism_of(plan.study).epoch
         sent = {read_header(path).session for path in files(folder.path)}
-        rows = len(self._paid(index, TRAINING))
+        rows = len(self._paid(index, plan.main.purpose))
         return part_of(
             self.keys[index],
             study=plan.study.id,
             sessions=sent,  # one that was interrupted before its transcript began has sent nothing
             ledger_head=ledger.head,
             ledger_rows=ledger.rows,
-            attempts=rows * epoch,
+            attempts=rows * plan.mechanism.epoch,
             data_set=_spent(ledger, asked.delta, asked.relation),
         )
 

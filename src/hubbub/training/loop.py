@@ -1,81 +1,118 @@
-"""The training loop that hubbub and its baselines share: sum, divide, step, and now and then look.
+"""The loop by which every query is asked: a sum, a step along it, the next sum.
 
-Where the sum comes from is a function, `Summation`; this file does not know who adds the noise, nor
+Where a sum comes from is a function, `Summation`; this file does not know who adds the noise, nor
 where a state is kept.
+
+An abandoned attempt costs as much as a finished one (docs/privacy.md P3), so the sums of a query
+are a budget of attempts: asking ends when they are used up, and never spends more than was
+promised. What was charged counts, whether its sum was seen or lost: that is the whole rule of
+going on after an interruption (P15).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.training.prepared_study import Parameters, PreparedStudy
+from hubbub.planning import Parameters, PlannedQuery, QueryState, Scores, SteppedQuery
+from hubbub.training.prepared_study import PreparedStudy
 
 Array = NDArray[np.float64]
-# From a round's number, the model, and how many attempts may still be made, to the noisy sum.
+# From a round's number, what goes down, and how many attempts may still be made, to the noisy sum.
 Summation = Callable[[int, Parameters, int], "Summed"]
 # Called after every step with its number and the newest metrics.
 Progress = Callable[[int, Mapping[str, float]], None]
-Row = dict[str, float]
+Keep = Callable[[QueryState], None]
+State = QueryState
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summed:
-    """A noisy sum of clipped gradients, or None if every attempt failed, and the attempts made."""
+    """A noisy sum, or None if every attempt failed, and the attempts made."""
 
     gradient: Array | None
     attempts: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class EvaluationSchedule:
     """What else is asked about the model, and after which steps."""
 
     after: frozenset[int]
-    at: Callable[[int, Parameters], Row]
+    at: Callable[[int, Parameters], Scores]
 
 
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """Where a training stands: everything that its next step depends on.
-
-    Args:
-        step: the last step that was taken; 0 before the first.
-        attempts: how many attempts have been charged so far.
-        parameters: the model.
-        optimizer: the optimizer's state.
-        rows: the metrics so far.
-        row_due: attempts at which a row of this step is still to be made, as it is made beside the
-            next one; 0 if none is.
-    """
-
-    step: int = 0
-    attempts: int = 0
-    parameters: Parameters = field(repr=False)
-    optimizer: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
-    rows: tuple[Row, ...] = ()
-    row_due: int = 0
-
-
-class BackgroundEvaluation:
-    """Rows of metrics, made on a thread of its own while the next step goes on.
-
-    A row is a function of public things: the model, the test set and the attempts so far. One that
-    is not made yet when a run ends early is made when the run goes on, from the checkpoint.
+def ask(
+    planned: PlannedQuery[SteppedQuery],
+    summation: Summation,
+    state: QueryState,
+    *,
+    divisor: float,
+    keep: Keep,
+    follow: Callable[[QueryState], QueryState] = lambda state: state,
+) -> QueryState:
+    """Ask for a query's sums until they are made, or its attempts are used up.
 
     Args:
-        row: from a step, the attempts and a model to the row; it shares no model with the step.
+        planned: the query with its noise.
+        summation: see `Summation`.
+        state: where to go on, with all attempts that were charged for it.
+        divisor: the public constant by which a sum is divided (docs/privacy.md P14).
+        keep: called with the state after every step, before the next one begins.
+        follow: what else is learned after a step, before the state is kept.
+    """
+    most, stepper = planned.mechanism.steps, planned.query.stepper(planned)
+    if state.optimizer:
+        stepper.load_state(state.optimizer)
+    for step in range(state.step + 1, most + 1):
+        if state.attempts >= most:
+            break
+        summed = summation(step, state.parameters, most - state.attempts)
+        parameters = state.parameters
+        if summed.gradient is not None:
+            parameters = learning.stepped(stepper, parameters, summed.gradient, divisor)
+        state = follow(
+            replace(
+                state,
+                step=step,
+                attempts=state.attempts + summed.attempts,
+                parameters=parameters,
+                optimizer=stepper.state(),
+            )
+        )
+        keep(state)
+    return state
+
+
+class Metrics:
+    """The rows of metrics of a run: the public test set, epsilon so far, and held-back records.
+
+    Most rows are made on a thread of its own while the next step goes on: they are a function of
+    public things, the model, the test set and the attempts so far. One that is not made yet when a
+    run ends early is made when the run goes on, from the checkpoint.
+
+    Args:
+        prepared: the study, ready to run.
+        schedule: evaluations on held-back records.
+        private: whether the rows say the epsilon so far.
     """
 
-    def __init__(self, row: Callable[[int, int, Parameters], Row]) -> None:
-        self._row, self._pool = row, ThreadPoolExecutor(1)
-        self._next: Future[Row] | None = None
+    def __init__(
+        self, prepared: PreparedStudy, schedule: EvaluationSchedule | None, *, private: bool
+    ) -> None:
+        self._plan, self._private, self._schedule = prepared.plan, private, schedule
+        self._evaluator = prepared.with_own_model()
+        self._steps = prepared.plan.mechanism.steps
+        self._asked = schedule.after if schedule else frozenset()
+        self._due = evaluated_after(self._steps, prepared.looks) | self._asked
+        self._pool = ThreadPoolExecutor(1)
+        self._next: Future[Scores] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -83,15 +120,48 @@ class BackgroundEvaluation:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: QueryState) -> None:
         """Begin the row that a state owes, if it does."""
         if state.row_due:
-            self._next = self._pool.submit(self._row, state.step, state.row_due, state.parameters)
+            row = (state.step, state.row_due, state.parameters)
+            self._next = self._pool.submit(self._row, *row)
 
-    def rows(self) -> tuple[Row, ...]:
+    def follow(self, state: QueryState) -> QueryState:
+        """With the rows that are made by now; the one of this step may be made beside the next."""
+        step, rows = state.step, (*state.rows, *self._begun())
+        is_last = step == self._steps or state.attempts >= self._steps
+        if is_last or step in self._asked:  # what a session was asked for is not asked again
+            scores = self._row(step, state.attempts, state.parameters)
+            if self._schedule and step in self._asked:
+                scores |= self._schedule.at(step, state.parameters)
+            state = replace(state, rows=(*rows, scores), row_due=0)
+        else:
+            due = state.attempts if step in self._due else 0
+            state = replace(state, rows=rows, row_due=due)
+        self.begin(state)
+        return state
+
+    def complete(self, state: QueryState) -> QueryState:
+        """With the row that is still owed, and one of all attempts that were charged since."""
+        if state.row_due:
+            state = replace(state, rows=(*state.rows, *self._begun()), row_due=0)
+        newest, now = state.rows[-1] if state.rows else {}, self._spent(state.step, state.attempts)
+        if any(newest.get(key) != value for key, value in now.items()):
+            last = self._row(state.step, state.attempts, state.parameters)
+            state = replace(state, rows=(*state.rows, last))
+        return state
+
+    def _begun(self) -> tuple[Scores, ...]:
         """The row that was begun, once it is made; nothing if none was."""
         begun, self._next = self._next, None
         return () if begun is None else (begun.result(),)
+
+    def _row(self, step: int, attempts: int, parameters: Parameters) -> Scores:
+        return self._spent(step, attempts) | self._evaluator.evaluate(parameters)
+
+    def _spent(self, step: int, attempts: int) -> Scores:
+        epsilon = {"epsilon": self._plan.epsilon_after(attempts)} if self._private else {}
+        return {"step": step, **epsilon}
 
 
 def train(
@@ -100,78 +170,43 @@ def train(
     progress: Progress,
     *,
     divisor: float,
-    start: State | None = None,
-    keep: Callable[[State], None] = lambda _: None,
-    look: Look | None = None,
+    start: QueryState | None = None,
+    keep: Keep = lambda _: None,
+    schedule: EvaluationSchedule | None = None,
     private: bool = True,
-) -> State:
-    """DP-SGD: sum, divide by a public constant, step (docs/privacy.md P14).
-
-    An abandoned attempt costs as much as a finished one (P3), so the study's steps are a budget of
-    attempts: training ends when they are used up, and never spends more than was promised.
+) -> QueryState:
+    """Ask the main query, and look now and then what has come of it.
 
     Args:
         prepared: the study, ready to run.
         summation: see `Summation`.
         progress: called after every step.
-        divisor: the public constant.
+        divisor: the public constant by which a sum is divided (docs/privacy.md P14).
         start: where to go on; the beginning if None.
         keep: called with the state after every step, before the next one begins.
-        look: besides the metrics of the public test set.
+        schedule: evaluations besides the metrics of the public test set.
         private: whether the rows say the epsilon so far.
     """
-    steps = prepared.study.training.steps
-    looked = look.after if look else frozenset()
-    due = evaluated_after(steps, prepared.looks) | looked
-    state = start or State(parameters=prepared.initial)
-    optimizer = prepared.optimizer()
-    if state.optimizer:
-        optimizer.load_state(state.optimizer)
-    evaluator = prepared.with_own_model()
+    state = start or QueryState(parameters=prepared.initial)
 
-    def spent(step: int, attempts: int) -> Row:
-        epsilon = {"epsilon": prepared.plan.epsilon_after(attempts)} if private else {}
-        return {"step": step, **epsilon}
-
-    def row(step: int, attempts: int, parameters: Parameters) -> Row:
-        return spent(step, attempts) | evaluator.evaluate(parameters)
-
-    with BackgroundEvaluation(row) as beside:
-        beside.begin(state)
-        for step in range(state.step + 1, steps + 1):
-            if state.attempts >= steps:
-                break
-            summed = summation(step, state.parameters, steps - state.attempts)
-            attempts = state.attempts + summed.attempts
-            parameters = state.parameters
-            if summed.gradient is not None:
-                parameters = learning.stepped(optimizer, parameters, summed.gradient, divisor)
-            rows = (*state.rows, *beside.rows())
-            is_last = step == steps or attempts >= steps
-            if is_last or step in looked:  # what a session was asked for is not asked again
-                more = look.at(step, parameters) if look and step in looked else {}
-                rows = (*rows, row(step, attempts, parameters) | more)
-            owes = step in due and not (is_last or step in looked)
-            state = State(
-                step=step,
-                attempts=attempts,
-                parameters=parameters,
-                optimizer=optimizer.state(),
-                rows=rows,
-                row_due=attempts if owes else 0,
-            )
-            beside.begin(state)
-            keep(state)
-            progress(step, rows[-1] if rows else {})
-        if state.row_due:
-            state = replace(state, rows=(*state.rows, *beside.rows()), row_due=0)
-            keep(state)
-    newest, now = state.rows[-1] if state.rows else {}, spent(state.step, state.attempts)
-    if any(newest.get(key) != value for key, value in now.items()):  # attempts were aborted since
-        last = row(state.step, state.attempts, state.parameters)
-        state = replace(state, rows=(*state.rows, last))
+    def kept(state: QueryState) -> None:
         keep(state)
-    return state
+        progress(state.step, state.rows[-1] if state.rows else {})
+
+    with Metrics(prepared, schedule, private=private) as metrics:
+        metrics.begin(state)
+        state = ask(
+            prepared.plan.main,
+            summation,
+            state,
+            divisor=divisor,
+            keep=kept,
+            follow=metrics.follow,
+        )
+        complete = metrics.complete(state)
+    if complete is not state:
+        keep(complete)
+    return complete
 
 
 def evaluated_after(steps: int, looks: int) -> set[int]:

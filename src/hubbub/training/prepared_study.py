@@ -1,11 +1,10 @@
-"""A study made ready to run: its plan, its model, and everybody's records."""
+"""A study made ready to run: its plan, its model, and what every silo at hand has for it."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,22 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.errors import StudyError
-from hubbub.learning import lift_of, model_of, optimizer_of
 from hubbub.planning import (
-    SUM_MARGIN,
     Plan,
+    PlannedQuery,
+    Query,
+    QueryState,
+    Scores,
+    SiloData,
+    SteppedQuery,
     capacity_of,
-    check_expected,
-    features_of,
-    joint_batch,
-    layout_of_sums,
     record_shape,
 )
-from hubbub.planning import plan as plan_study
-from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
-from hubbub.study import CodedCells, FeatureSums, Records, Study, code_hashes, sources
-from hubbub.training import record_checks, statistic_task
+from hubbub.protocol import Lift, LocalTask, RoundParameters
+from hubbub.queries import StandardisingQuery, check_expected, features_of
+from hubbub.queries import plan as plan_study
+from hubbub.study import CodedCells, Records, Standardisation, Study, code_hashes, sources
+from hubbub.training import record_checks
 
 Parameters = NDArray[np.float32]
 
@@ -50,24 +50,25 @@ class InMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedStudy:
-    """A study made ready to run: its plan, its model, and everybody's records."""
+    """A study made ready to run.
+
+    Args:
+        plan: of all that it asks.
+        silos: what each silo at hand has.
+        learner: the model as this machine makes gradients of it; None where none is trained.
+        test: the public test set; None if there is none.
+        states: where queries beside the main one came to, by purpose.
+        standardisation: how features are standardised; None if they are not, or not yet.
+        looks: about how often the model is evaluated on the way; 0: in the end alone.
+    """
 
     plan: Plan
-    model: Any = field(repr=False)
-    on_units: Any = field(repr=False)  # the same model, as the study's units see it
-    initial: Parameters = field(repr=False)
-    method: str
-    records: tuple[Records, ...] = field(repr=False)
-    held_back: tuple[Records, ...] = field(default=(), repr=False)
-    test: Records | None = field(repr=False)
-    capacities: tuple[int, ...] = ()
-    cells: tuple[CodedCells, ...] = field(default=(), repr=False)
-    cell_capacities: tuple[int, ...] = ()
-    kept_sums: Parameters | None = field(default=None, repr=False)
-    standardisation: Any = field(default=None, repr=False)
-    device: str = "cpu"
-    shape: tuple[int, ...] = ()
-    looks: int = 20  # about how often the model is evaluated on the way; 0: in the end alone
+    silos: tuple[SiloData, ...] = field(repr=False)
+    learner: learning.Learner | None = field(default=None, repr=False)
+    test: Records | None = field(default=None, repr=False)
+    states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
+    standardisation: Standardisation | None = field(default=None, repr=False)
+    looks: int = 20
 
     @classmethod
     def of(
@@ -80,13 +81,10 @@ class PreparedStudy:
         folder: Path | None = None,
         handed: InMemory | None = None,
     ) -> PreparedStudy:
-        """Load the records, build the model, make the plan unless one is given.
-
-        Where statistics alone are asked for, the tables are loaded, and what is kept of sums stands
-        for the model.
+        """Load what the study asks of, build the model, make the plan unless one is given.
 
         Args:
-            study: what to train.
+            study: what to run.
             made: a plan that was made before.
             device: where gradients are made.
             whose: the parties whose records are at hand, silos or "test"; everybody's if None.
@@ -103,89 +101,21 @@ class PreparedStudy:
         code_hashes.refuse_other_code(study)
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
         names = [name for name in study.parties.names if name in there]
-        cells = _cells(study, names, folder, handed) if study.statistics else ()
-        cell_capacities = tuple(map(partial(capacity_of, study), names, map(len, cells)))
-        if not study.trains:
-            return cls._of_statistics(study, made, cells, cell_capacities)
-
-        def of(name: str) -> Records:
-            loaded = (
-                sources.units_of(study.data, name, handed.records[name])
-                if handed
-                else sources.records(study, name, folder=folder)
-            )
-            return learning.through_frozen(study.model.extractor, loaded)
-
-        records = tuple(of(name) for name in names)
-        public = sources.TEST in handed.records if handed else sources.has_test_set(study)
-        tested = public and sources.TEST in there
-        test = of(sources.TEST) if tested else None
-        shape = _shape(study, (*records, test))
-        record_checks.check_records(study, dict(zip(names, records, strict=True)), test, shape)
-        capacities = tuple(map(partial(capacity_of, study), names, (one.units for one in records)))
-        if whose is None and study.data.files and study.data.outcome is None:
-            record_checks.check_classes(records)
-        model = copy.deepcopy(handed.model) if handed and handed.model else model_of(study, shape)
-        initial = learning.parameters_vector(model)
-        goal = learning.goal_of(study)
-        on_units = learning.on_units(model, study.data.places)
-        method = ""
-        if records:
-            method = learning.method_for(on_units, shape, records[0].targets, goal=goal)
-        if not study.model.is_built_in:
-            for one in (*records, test):
-                if one is not None:
-                    learning.check_classes(model, one)
-        if not study.model.is_built_in or study.training.metrics or goal.loss_name:
-            learning.try_out(model, test, goal=goal, own=study.training.metrics)
-        kept_back = _held_back(study, records)
-        whole = (
-            _reused(made, study, initial.size)
-            if made
-            else plan_study(study, dimension=initial.size)
-        )
-        check_expected(whole)
-        return cls(
-            plan=whole,
-            model=model,
-            initial=initial,
-            method=method,
-            on_units=on_units,
-            records=tuple(one.part(~back) for one, back in zip(records, kept_back, strict=True)),
-            held_back=tuple(one.part(back) for one, back in zip(records, kept_back, strict=True)),
-            test=test,
-            capacities=capacities,
-            cells=cells,
-            cell_capacities=cell_capacities,
-            device=device,
-            shape=shape,
-        )
-
-    @classmethod
-    def _of_statistics(
-        cls,
-        study: Study,
-        made: Plan | None,
-        cells: tuple[CodedCells, ...],
-        capacities: tuple[int, ...],
-    ) -> PreparedStudy:
-        """A study that asks for statistics alone: sums stand where a model would."""
-        plan = _reused(made, study, made.dimension or 0) if made else plan_study(study)
+        silos = {name: _with_cells(study, name, folder, handed) for name in names}
+        learner, test = None, None
+        if study.model is not None:
+            records, test = _records(study, names, folder, handed, tested=sources.TEST in there)
+            shape = _shape(study, [*records.values(), *([] if test is None else [test])])
+            record_checks.check_records(study, records, test, shape)
+            silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
+            if whose is None and study.data.files and study.data.outcome is None:
+                record_checks.check_classes(tuple(records.values()))
+            learner = _learner(study, records, test, shape, handed, device)
+            silos = {name: replace(one, learner=learner) for name, one in silos.items()}
+        dimension = None if learner is None else learner.initial.size
+        plan = _reused(made, study, dimension) if made else plan_study(study, dimension=dimension)
         check_expected(plan)
-        kept = model_of(study, ())
-        return cls(
-            plan=plan,
-            model=kept,
-            on_units=kept,
-            initial=learning.parameters_vector(kept),
-            method="",
-            records=(),
-            test=None,
-            capacities=capacities,
-            cells=cells,
-            cell_capacities=capacities,
-            shape=(plan.dimension or 0,),
-        )
+        return cls(plan=plan, silos=tuple(silos.values()), learner=learner, test=test)
 
     @property
     def study(self) -> Study:
@@ -193,151 +123,193 @@ class PreparedStudy:
         return self.plan.study
 
     @property
-    def numbers(self) -> int:
-        """How many numbers a sum of the training has, before any projection."""
-        return self.plan.dimension or self.initial.size
+    def initial(self) -> Parameters:
+        """What goes down for the main query's first sum."""
+        return self.start(self.plan.main.query).parameters
+
+    def start(self, query: SteppedQuery) -> QueryState:
+        """Where a query begins."""
+        model = None if self.learner is None else self.learner.initial
+        parameters = query.start(model)
+        assert parameters is not None, "a query begins with the model or its own"  # noqa: S101
+        return QueryState(parameters=parameters)
 
     @property
     def counts(self) -> list[int]:
-        """Each silo's number of records, which never leave it."""
-        return [one.units for one in self.records] if self.study.trains else [*map(len, self.cells)]
+        """Each silo's number of units in the main query's sums, which never leave it."""
+        return [self.plan.main.query.units(silo) for silo in self.silos]
 
     @property
-    def statistic_tasks(self) -> list[LocalTask]:
-        """Every silo's table, ready for the sums of statistics."""
-        layout = layout_of_sums(self.study)
-        pairs = zip(self.cells, self.cell_capacities, strict=True)
-        return [statistic_task.StatisticTask(layout, one, capacity) for one, capacity in pairs]
+    def max_units(self) -> list[int]:
+        """The most that each may have of them; public."""
+        return [self.plan.main.query.max_units(silo) for silo in self.silos]
 
     @property
     def tasks(self) -> list[LocalTask]:
-        """Every silo's records, ready for clipped sums."""
-        if not self.study.trains:
-            return self.statistic_tasks
-        return [
-            self._task(records, capacity, self._rows(records.units, capacity))
-            for records, capacity in zip(self.records, self.capacities, strict=True)
-        ]
+        """Every silo's records, ready for the main query's sums."""
+        return self.tasks_of(self.plan.main.query)
+
+    def tasks_of(self, query: Query) -> list[LocalTask]:
+        """Every silo's records, ready for a query's sums."""
+        return [query.task(silo) for silo in self.silos]
 
     @property
     def pooled_task(self) -> LocalTask:
         """All silos' records, one silo's after the other's, for who may see them all."""
-        if not self.study.trains:
-            layout, capacity = layout_of_sums(self.study), sum(self.capacities)
-            return statistic_task.StatisticTask(layout, statistic_task.pooled(self.cells), capacity)
-        pairs = list(zip(self.records, self.capacities, strict=True))
-        rows = sum(self._rows(records.units, capacity) for records, capacity in pairs)
-        pooled = Records.together(self.records)
-        return self._task(pooled, sum(self.capacities), rows, margin=1.0)  # no grid is certified
-
-    def _task(
-        self, records: Records, capacity: int, rows: int, margin: float = SUM_MARGIN
-    ) -> LocalTask:
-        return learning.TrainingTask(
-            self.on_units,
-            records,
-            clip=self.plan.record_clip,
-            margin=margin,
-            method=self.method,
-            capacity=capacity,
-            rows=rows,
-            device=self.device,
-            goal=learning.goal_of(self.study),
-        )
-
-    def _rows(self, units: int, capacity: int) -> int:
-        """The public number of rows in a silo's batches."""
-        rate = self.study.training.sample_rate
-        if self.study.training.sampling == "without-replacement":
-            return min(joint_batch(rate, self.study.data.records), units)
-        correlated = self.plan.correlation
-        return group_rows(capacity, rate, correlated.bands if correlated else 1)
+        return self.plan.main.query.pooled_task(self.silos)
 
     def lift(self, terms: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
-        return lift_of(terms, self.model)
-
-    @property
-    def evaluation_tasks(self) -> list[LocalTask]:
-        """Every silo's held-back records."""
-        goal = learning.goal_of(self.study)
-        return [
-            learning.EvaluationTask(
-                self.on_units, records, capacity=capacity, device=self.device, goal=goal
-            )
-            for records, capacity in zip(self.held_back, self.capacities, strict=True)
-        ]
-
-    @property
-    def feature_sums(self) -> list[LocalTask]:
-        """Every silo's records, held back or not, for the sums that standardise features."""
-        asked = self.study.data.standardise
-        assert asked is not None, "the plan has this query"  # noqa: S101
-        whole = map(Records.together, zip(self.records, self.held_back, strict=True))
-        pairs, most = zip(whole, self.capacities, strict=True), self.study.data.places
-        return [FeatureSums(records, asked.bound, capacity, most) for records, capacity in pairs]
-
-    def optimizer(self) -> learning.Stepper:
-        """A fresh optimizer, or what keeps sums in its place."""
-        return optimizer_of(self.plan)
+        return self.plan.main.query.lift(terms, self.learner)
 
     def trained(self, parameters: Parameters) -> Any:
-        """The model with these parameters."""
-        learning.load_parameters(self.model, parameters)
-        return self.model
+        """The model with these parameters; None where none is trained."""
+        if self.learner is None:
+            return None
+        learning.load_parameters(self.learner.model, parameters)
+        return self.learner.model
 
     def with_own_model(self) -> PreparedStudy:
         """The same with a model of its own, so that it can be evaluated beside a step."""
-        return self if self.test is None else replace(self, model=copy.deepcopy(self.model))
+        if self.learner is None or self.test is None:
+            return self
+        return replace(self, learner=replace(self.learner, model=copy.deepcopy(self.learner.model)))
 
-    def evaluate(self, parameters: Parameters) -> dict[str, float]:
+    def evaluate(self, parameters: Parameters) -> Scores:
         """Metrics on the public test set, if there is one."""
-        if self.test is None:
-            return {}
-        trained, goal = self.trained(parameters), learning.goal_of(self.study)
-        own = self.study.training.metrics
-        return learning.evaluate_records(trained, self.test, device=self.device, goal=goal, own=own)
+        return self.plan.main.query.scores(self.learner, self.test, parameters)
+
+    def with_answer(self, planned: PlannedQuery[Query], state: QueryState) -> PreparedStudy:
+        """The study as it is once a query beside the main one is answered."""
+        prepared = replace(self, states={**self.states, planned.purpose: state})
+        if isinstance(planned.query, StandardisingQuery):
+            return prepared.standardised(planned.query.standardisation(state))
+        return prepared
+
+    def standardised(self, made: Standardisation) -> PreparedStudy:
+        """The study with everybody's features standardised."""
+        return replace(
+            self,
+            silos=tuple(_standardised(silo, made) for silo in self.silos),
+            test=None if self.test is None else made.of(self.test),
+            standardisation=made,
+        )
 
 
-def _cells(
-    study: Study, names: Sequence[str], folder: Path | None, handed: InMemory | None
-) -> tuple[CodedCells, ...]:
-    """The silos' tables."""
+def _with_cells(study: Study, name: str, folder: Path | None, handed: InMemory | None) -> SiloData:
+    """A silo's table, if statistics are asked for."""
+    if study.statistics is None:
+        return SiloData()
     if handed and handed.cells:
-        return tuple(handed.cells[name] for name in names)
-    return tuple(sources.statistic_cells(study, name, folder=folder) for name in names)
+        cells = handed.cells[name]
+    else:
+        cells = sources.statistic_cells(study, name, folder=folder)
+    return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
 
 
-def _held_back(study: Study, records: tuple[Records, ...]) -> list[NDArray[np.bool_]]:
-    """Which of every silo's records are held back from training: none, or each by itself (P16)."""
-    asked = study.training.evaluate
-    if asked is None:
-        return [np.zeros(len(one), dtype=bool) for one in records]
-    return [learning.held_back(one, asked.holdout, study.id) for one in records]
+def _records(
+    study: Study,
+    names: Sequence[str],
+    folder: Path | None,
+    handed: InMemory | None,
+    *,
+    tested: bool,
+) -> tuple[dict[str, Records], Records | None]:
+    """The records of these silos by name, and the public test set if there is one here."""
+    model, _ = study.learning
+
+    def of(name: str) -> Records:
+        loaded = (
+            sources.units_of(study.data, name, handed.records[name])
+            if handed
+            else sources.records(study, name, folder=folder)
+        )
+        return learning.through_frozen(model.extractor, loaded)
+
+    records = {name: of(name) for name in names}
+    public = sources.TEST in handed.records if handed else sources.has_test_set(study)
+    return records, of(sources.TEST) if public and tested else None
 
 
-def _shape(study: Study, records: Sequence[Records | None]) -> tuple[int, ...]:
+def _learner(
+    study: Study,
+    records: Mapping[str, Records],
+    test: Records | None,
+    shape: tuple[int, ...],
+    handed: InMemory | None,
+    device: str,
+) -> learning.Learner:
+    """The model, tried on records that are at hand."""
+    settings, training = study.learning
+    given = handed.model if handed else None
+    model = copy.deepcopy(given) if given else learning.model_of(study, shape)
+    goal = learning.goal_of(study)
+    on_units = learning.on_units(model, study.data.places)
+    method, first = "", next(iter(records.values()), None)
+    if first is not None:
+        method = learning.method_for(on_units, shape, first.targets, goal=goal)
+    if not settings.is_built_in:
+        for one in (*records.values(), test):
+            if one is not None:
+                learning.check_classes(model, one)
+    if not settings.is_built_in or training.metrics or goal.loss_name:
+        learning.try_out(model, test, goal=goal, own=training.metrics)
+    return learning.Learner(
+        model=model,
+        on_units=on_units,
+        initial=learning.parameters_vector(model),
+        goal=goal,
+        method=method,
+        device=device,
+        shape=shape,
+    )
+
+
+def _with_records(study: Study, name: str, silo: SiloData, records: Records) -> SiloData:
+    """A silo with its records, of which each decides by itself whether it is held back (P16)."""
+    _, training = study.learning
+    back = np.zeros(len(records), dtype=bool)
+    if training.evaluate is not None:
+        back = learning.held_back(records, training.evaluate.holdout, study.id)
+    return replace(
+        silo,
+        records=records.part(~back),
+        held_back=records.part(back),
+        max_units=capacity_of(study, name, records.units),
+    )
+
+
+def _standardised(silo: SiloData, made: Standardisation) -> SiloData:
+    """A silo with standardised features."""
+    return replace(
+        silo,
+        records=None if silo.records is None else made.of(silo.records),
+        held_back=None if silo.held_back is None else made.of(silo.held_back),
+    )
+
+
+def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
     """Of one record, as it is public, or as the records at hand have it."""
     shape = record_shape(study)
-    there = [one for one in records if one is not None]
-    if shape is None and not there:
+    if shape is None and not records:
         raise StudyError(
             "expected the shape of a record where no records are at hand, got none; state "
             "model.inputs, such as [26]"
         )
-    shape = shape or tuple(there[-1].inputs.shape[1:])
+    shape = shape or tuple(records[-1].inputs.shape[1:])
     if study.data.standardise is not None:
         features_of(shape)
     return shape
 
 
-def _reused(made: Plan, study: Study, dimension: int) -> Plan:
+def _reused(made: Plan, study: Study, dimension: int | None) -> Plan:
     """A plan for a study that differs in the data's options only, such as another public split."""
 
     def planned(one: Study) -> Study:
         return replace(one, toml="", data=replace(one.data, options=()))
 
-    if planned(made.study) != planned(study) or made.dimension not in (None, dimension):
+    known = dimension or made.dimension
+    if planned(made.study) != planned(study) or made.dimension not in (None, known):
         raise StudyError(
             "expected a plan of this study, got another's; leave the plan out and it is made anew"
         )

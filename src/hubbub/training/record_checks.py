@@ -8,6 +8,7 @@ import numpy as np
 
 from hubbub.errors import DataError
 from hubbub.planning import owned_records
+from hubbub.queries import training_of
 from hubbub.study import Records, Study, sources, tabular
 
 
@@ -29,7 +30,7 @@ def check_records(
 
 def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
     """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
-    if study.training.sampling != "without-replacement" or len(counts) < study.parties.silos:
+    if not study.has_joint_batches or len(counts) < study.parties.silos:
         return
     found = list(counts.values())
     stated = study.data.counts or found
@@ -40,7 +41,8 @@ def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
             "public: fix data.records or data.counts"
         )
     together = study.parties.colluders + 1
-    if sum(sorted(found)[-together:]) > (most := owned_records(study, together)) > 0:
+    most = owned_records(training_of(study).mechanism, study.parties, together)
+    if sum(sorted(found)[-together:]) > most > 0:
         raise DataError(
             f"expected no {together} silos to hold more than {most} of the records, as if all held "
             f"equally many, got {list(found)}; state data.counts"
@@ -60,7 +62,7 @@ def _check_targets(name: str, records: Records, study: Study) -> None:
     """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
     if name == sources.TEST and not len(records):
         raise DataError("expected records in the public test set, got none; fix it")
-    model, targets = study.model, records.targets
+    (model, _), targets = study.learning, records.targets
     if not model.is_built_in or study.data.outcome is not None:
         return  # only the model itself says what it gives; numbers have been checked
     if model.outputs == 1:

@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import report
-from hubbub.assurance import answers_to_dict, write_answers
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
-from hubbub.planning import Plan, answers_of, layout_of_sums
+from hubbub.planning import Plan, QueryState
+from hubbub.queries import STANDARDISED, STATISTICS, answers_of, answers_to_dict, write_answers
 from hubbub.study import Standardisation
 from hubbub.training import (
     baselines,
-    federated,
     loop,
     prepared_study,
     report_of_run,
@@ -102,15 +101,15 @@ class Result:
     def _lines(self) -> Iterator[str]:
         study, epsilon = self.plan.study, report.at_most(self.epsilon)
         answered = [name for name, one in self.statistics.items() if not one.refusal]
-        if study.trains:
-            yield f"{study.name}: {self.steps} of {study.training.steps} steps"
+        if self.model is not None:
+            yield f"{study.name}: {self.steps} of {self.plan.mechanism.steps} steps"
         if self.statistics:
             yield f"{study.name}: answers to {', '.join(answered) or 'nothing'}"
         for name, one in self.statistics.items():
             yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
         yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
-        if study.trains:
+        if self.model is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
             yield shown or "not evaluated"
         if self.folder is not None:
@@ -182,17 +181,6 @@ class Result:
         return self.metrics[-1]
 
 
-def _kept_sums(
-    prepared: prepared_study.PreparedStudy, trained: loop.State
-) -> prepared_study.Parameters | None:
-    """What is kept of the sums of statistics; None if the study, or this baseline, has none."""
-    study = prepared.study
-    if study.trains:
-        return prepared.kept_sums
-    federated.check_sums(layout_of_sums(study), trained.parameters)
-    return trained.parameters
-
-
 def conclude(
     prepared: prepared_study.PreparedStudy,
     trained: loop.State,
@@ -207,9 +195,11 @@ def conclude(
     """The result of a run, and what its folder holds in the end: model, evidence, report.
 
     Raises:
-        IntegrityError: sums of statistics were charged, and lost in an interruption.
+        IntegrityError: sums were charged and lost in an interruption, and an answer needs them.
     """
-    kept = _kept_sums(prepared, trained)
+    states = {**prepared.states, prepared.plan.main.purpose: trained}
+    kept = states[STATISTICS].parameters if STATISTICS in states else None
+    prepared.plan.main.query.check_complete(trained)
     result = Result(
         model=copy.deepcopy(prepared.trained(trained.parameters)),
         metrics=trained.rows,
@@ -219,17 +209,38 @@ def conclude(
         standardisation=prepared.standardisation,
         is_copied=is_copied,
         baseline=baseline,
-        shape=prepared.shape,
+        shape=prepared.learner.shape if prepared.learner else (),
         statistics={} if kept is None else answers_of(prepared.plan, kept),
     )
-    if folder is not None and kept is not None:
-        write_statistics(folder.path, prepared.plan, kept)
     if folder is not None:
-        run_folder.write_model(folder.path, prepared.plan, result.model, prepared.shape)
+        prepared.plan.main.query.store(folder.path, trained)
+        if kept is not None:
+            write_statistics(folder.path, prepared.plan, kept)
+        if result.model is not None:
+            run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
         if evidence is not None:
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result
+
+
+def write_result(
+    folder: Path,
+    prepared: prepared_study.PreparedStudy,
+    parameters: NDArray[np.float32],
+    standardisation: Standardisation | None,
+) -> None:
+    """Put into a silo's own folder what its study has given: the model, or the statistics."""
+    plan = prepared.plan
+    run_folder.write_study(folder, plan.study)
+    model = prepared.trained(parameters)
+    if prepared.learner is not None:
+        run_folder.write_model(folder, plan, model, prepared.learner.shape)
+    if standardisation is not None:
+        write_text(folder / STANDARDISED, standardisation.to_json())
+    if plan.main.purpose == STATISTICS:
+        plan.main.query.store(folder, QueryState(parameters=parameters))
+        write_statistics(folder, plan, parameters)
 
 
 def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> None:

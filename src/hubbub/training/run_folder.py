@@ -8,9 +8,9 @@
     metrics.jsonl       one row per evaluation
     checkpoints/        where the training stood after the newest steps
     transcript/         what the aggregator sent and used, a file per session
-    sums.json           noisy sums of statistics beside a training
+    sums.json           noisy sums of statistics
     statistics.json     what the sums of statistics say, and a file NAME.csv for each of them
-    model.safetensors   the trained model; without one, what is kept of the statistics' sums
+    model.safetensors   the trained model
     evidence.json       what was claimed, signed
     report.html         for people
 
@@ -28,29 +28,23 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub import learning
 from hubbub.assurance import (
     AUDIT,
     FILE,
     MODEL,
-    STANDARDISED,
     Transcript,
     files,
     read,
     read_header,
     recover,
-    sums_in,
     write_audit,
-    write_sums,
 )
 from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
-from hubbub.planning import Plan, SumLayout
+from hubbub.planning import Plan, QueryState, SteppedQuery
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
-from hubbub.study import Standardisation, Study
+from hubbub.study import Study
 from hubbub.training import checkpoint, loop
 
 _FORMAT = 1
@@ -182,23 +176,14 @@ class RunFolder:
             else:
                 write_audit(self.path / AUDIT, audit)
 
-    def standardisation(self, features: int) -> Standardisation | None:
-        """How so many features were standardised, if they were."""
-        return Standardisation.read(self.path / STANDARDISED, features)
+    def restored(self, query: SteppedQuery, state: QueryState) -> QueryState:
+        """Where a query beside the main one stood; IntegrityError if its file was altered."""
+        return query.restored(self.path, state)
 
-    def keep_standardisation(self, found: Standardisation) -> None:
-        """Put on disk how features are standardised."""
+    def store(self, query: SteppedQuery, state: QueryState) -> None:
+        """Put on disk what a query's sums have given so far."""
         with _usable(self.path):
-            write_standardisation(self.path, found)
-
-    def kept_sums(self, layout: SumLayout) -> NDArray[np.float32]:
-        """What is kept of the sums of statistics beside the training."""
-        return sums_in(self.path, layout)
-
-    def keep_sums(self, kept: NDArray[np.float32]) -> None:
-        """Put on disk what sums of statistics have given so far."""
-        with _usable(self.path):
-            write_sums(self.path, kept)
+            query.store(self.path, state)
 
     def head(self, silo: str) -> bytes | None:
         """What a silo's ledger ended with when the run began; None if it was not noted."""
@@ -276,9 +261,10 @@ class RunFolder:
 
 def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
     """Put the trained model into a run's folder, with the shape of one record's features."""
+    settings, _ = plan.study.learning
     header = {
         "study": plan.study.id.hex(),
-        "kind": plan.study.model.kind,
+        "kind": settings.kind,
         "inputs": json.dumps(shape),
     }
     learning.save_model(folder / MODEL, model, header)
@@ -287,11 +273,6 @@ def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) ->
 def write_study(folder: Path, study: Study) -> None:
     """Put a study into the folder of its run."""
     write_text(folder / "study.toml", study.as_toml())
-
-
-def write_standardisation(folder: Path, found: Standardisation) -> None:
-    """Put into a folder how features are standardised."""
-    write_text(folder / STANDARDISED, found.to_json())
 
 
 def write_evidence(folder: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hubbub.planning import Plan, attempts_of_list, mechanism_of
+from hubbub.planning import Plan, PlannedQuery, Query
 from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.session import (
     AbsentError,
@@ -29,21 +29,21 @@ class SessionPlan:
     """What a session is set up for.
 
     Args:
-        purpose: "training", or one of the study's auxiliary queries.
-        plan: of the mechanism.
+        plan: of the study.
+        planned: the query whose sums are made in it.
         terms: the numbers of the rounds.
         tasks: what the silos sum, where they are in this process.
     """
 
-    purpose: str
     plan: Plan
+    planned: PlannedQuery[Query]
     terms: RoundParameters
     tasks: Sequence[LocalTask] = field(repr=False)
 
     @property
-    def attempts_per_list(self) -> int:
-        """Attempts that a shuffled token list serves; 0 where there are none."""
-        return attempts_of_list(self.plan.study)
+    def purpose(self) -> str:
+        """The query's."""
+        return self.planned.purpose
 
 
 class Venue(Protocol):
@@ -65,40 +65,36 @@ class RunSessions:
 
     Args:
         venue: where the parties are.
+        plan: of the study.
         folder: the run's, if it has one.
-        parameters: how many the model has.
         stack: closes the transcripts.
         opened: the sums that were asked for, by purpose.
     """
 
     venue: Venue
+    plan: Plan
     folder: RunFolder | None
-    parameters: int
     stack: ExitStack = field(repr=False)
     opened: dict[str, NoisySums] = field(default_factory=dict)
 
     def open(
         self,
-        purpose: str,
-        plan: Plan,
+        planned: PlannedQuery[Query],
         tasks: Sequence[LocalTask],
-        numbers: int,
         lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
-        parameters: int | None = None,
     ) -> NoisySums:
-        """Set up a session for sums of so many numbers; `parameters` go down, if not the model."""
-        size = self.parameters if parameters is None else parameters
-        terms = round_parameters_of(plan, numbers, parameters=size)
-        wanted = SessionPlan(purpose=purpose, plan=plan, terms=terms, tasks=tasks)
+        """Set up a session for a query's sums."""
+        terms = round_parameters_of(planned)
+        wanted = SessionPlan(plan=self.plan, planned=planned, terms=terms, tasks=tasks)
         sums = NoisySums(
             set_up=lambda: self.venue.set_up(wanted),
-            record=lambda rounds: self._recorder(rounds, purpose),
+            record=lambda rounds: self._recorder(rounds, planned.purpose),
             terms=terms,
-            epoch=mechanism_of(plan.study).epoch,
+            epoch=planned.mechanism.epoch,
             lost=self.venue.lost,
             lift=lift(terms),
         )
-        self.opened[purpose] = sums
+        self.opened[planned.purpose] = sums
         return sums
 
     def charged(self, purpose: str) -> int:

@@ -129,7 +129,7 @@ def check_wanted(
             "expected a study without parties.roster in one process, where keys are made for the "
             "run, got one with it; leave it out to try the study, or use hubbub serve and join"
         )
-    if baseline is not None and not study.trains:
+    if baseline is not None and study.training is None:
         raise StudyError(
             f"expected no baseline of a study that only asks for statistics, got {baseline!r}; "
             "leave it out, or see what a run would give with hubbub.rehearse"
@@ -256,7 +256,7 @@ def _finished(
 ) -> result.Result:
     """Train, and put the results where they belong."""
     began, progress = time.perf_counter(), progress or _tell_nobody
-    asks = baseline is None or bool(prepared.plan.queries)
+    asks = baseline is None or bool(prepared.plan.beside)
     saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
     venue = local_venue.LocalVenue(
         study=prepared.study,
@@ -276,7 +276,7 @@ def _finished(
         if saver is not None:
             stack.enter_context(saver)
         sessions = run_sessions.RunSessions(
-            venue=venue, folder=folder, parameters=prepared.initial.size, stack=stack
+            venue=venue, plan=prepared.plan, folder=folder, stack=stack
         )
         if baseline is None:
             prepared, trained = federated.train_federated(
@@ -308,8 +308,8 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    ask = federated.exactly if baseline == "non-private" else federated.through(sessions)
-    prepared = federated.standardise(prepared, ask, folder)
+    opened = federated.exactly if baseline == "non-private" else federated.through(sessions)
+    prepared = federated.ask_before(prepared, opened, folder)
     if baseline == "alone":
         trained = baselines.alone(prepared, progress)
         if folder is not None:
@@ -321,7 +321,7 @@ def _compared(
         progress,
         divisor=prepared.plan.divisor,
         keep=folder.append_rows if folder else lambda _: None,
-        look=federated.evaluation(prepared, ask),
+        schedule=federated.evaluations(prepared, opened),
         private=baseline != "non-private",
     )
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from hubbub.errors import BudgetError, StudyError
 from hubbub.estimation import Expectation
-from hubbub.planning import Plan, expected_answers
-from hubbub.planning import plan as plan_study
+from hubbub.planning import Plan
+from hubbub.queries import expected_answers
+from hubbub.queries import plan as plan_study
 from hubbub.study import IN_MEMORY, CodedCells, Study, tabular
 from hubbub.training import array_inputs, prepared_study, run_study
 from hubbub.training.result import Result

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.assurance import MODEL, STANDARDISED
+from hubbub.assurance import MODEL
 from hubbub.errors import DataError, UserError
 from hubbub.learning import model_file, prediction
+from hubbub.queries import STANDARDISED
 from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
 
 
@@ -58,7 +59,7 @@ class TrainedModel:
         """What the classes are called, in the order of their numbers; empty if there are none."""
         if self.study.data.outcome is not None:
             return ()
-        data, outputs = self.study.data, self.study.model.outputs
+        data, outputs = self.study.data, self.study.learning[0].outputs
         if data.positive:
             return (" or ".join(data.negative), " or ".join(data.positive))
         if len(data.classes) == max(outputs, 2):
@@ -129,7 +130,7 @@ class TrainedModel:
             raise DataError("expected finite numbers to predict from, found others; clean them")
         unlabelled = np.zeros(len(array), dtype=np.float32)
         records = Records(inputs=array.astype(np.float32), targets=unlabelled)
-        return learning.through_frozen(self.study.model.extractor, records).inputs
+        return learning.through_frozen(self.study.learning[0].extractor, records).inputs
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
         """Features of a file or a table in memory."""
@@ -177,7 +178,7 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
     """
     path = Path(folder)
     found = _study_in(path)
-    if not found.trains:
+    if found.model is None:
         raise UserError(
             f"expected a run that trained a model in {folder}, got one of statistics alone; its "
             "answers are in statistics.json"
@@ -196,7 +197,7 @@ def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
     if model is not None:
         return model
     made = partial(learning.model_of, study, shape)
-    if study.model.is_built_in:
+    if study.learning[0].is_built_in:
         model_file.refuse_other_model(path, made)
     return made()
 

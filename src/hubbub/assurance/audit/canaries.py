@@ -60,7 +60,7 @@ class Canaries:
         return cls(
             plan=plan,
             coins=(words & np.uint64(1)).astype(bool),
-            drawn=np.zeros((plan.study.training.steps, count), dtype=bool),
+            drawn=np.zeros((plan.mechanism.steps, count), dtype=bool),
         )
 
     @property
@@ -71,7 +71,7 @@ class Canaries:
     @property
     def features(self) -> int:
         """Of a record; more than a projection leaves of them."""
-        projection = self.plan.study.training.projection
+        projection = self.plan.mechanism.projection
         least = max(projection + 1, _LEAST_PROJECTED) if projection else 1
         return max(self.coins.size, least)
 
@@ -83,9 +83,9 @@ class Canaries:
 
     def terms(self) -> RoundParameters:
         """The study's, for so many records of this shape."""
-        terms = round_parameters_of(self.plan, self.features)
+        terms = round_parameters_of(self.plan.main, numbers=self.features)
         count = self.coins.size
-        batch = joint_part(self.plan.study, count)
+        batch = joint_part(self.plan.mechanism, count)
         return replace(terms, records=count, batch=batch, most_records=count)
 
     def tasks(self) -> list[LocalTask]:
@@ -127,7 +127,7 @@ class Canaries:
             capacity=capacity,
             rows=group_rows(
                 capacity,
-                plan.study.training.sample_rate,
+                plan.mechanism.sample_rate,
                 plan.correlation.bands if plan.correlation else 1,
             ),
         )

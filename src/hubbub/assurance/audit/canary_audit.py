@@ -23,7 +23,7 @@ from hubbub.assurance.evidence import (
     bounds_of,
     choosing_runs,
 )
-from hubbub.planning import Plan, plan
+from hubbub.planning import Plan
 from hubbub.privacy import (
     LOOKS,
     Rates,
@@ -34,6 +34,7 @@ from hubbub.privacy import (
     surest_rule,
     widest_rule,
 )
+from hubbub.queries import plan, training_of
 from hubbub.study import Study
 
 
@@ -176,7 +177,7 @@ def audit(
     Study.expect(study)
     made, start = plan(study), time.perf_counter()
     runs, canaries = size_of(made, runs, canaries, confidence)
-    steps, show = study.training.steps, progress or (lambda _: None)
+    steps, show = training_of(study).mechanism.steps, progress or (lambda _: None)
     with learning.threads_for(canaries):
         seen = [played(made, canaries, number * steps, show) for number in range(runs)]
     choosing = choosing_runs(runs)

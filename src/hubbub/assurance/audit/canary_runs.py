@@ -26,7 +26,7 @@ from hubbub.assurance.audit.expected_power import share_of_others
 from hubbub.assurance.audit.freshness_checks import MaskedFrames, Matrices, of_lists
 from hubbub.assurance.audit.scores import kinds_of, scores_of
 from hubbub.assurance.evidence import Seen
-from hubbub.planning import Plan, attempts_of_list, mechanism_of
+from hubbub.planning import Plan
 from hubbub.privacy import Trials
 from hubbub.protocol import Groups, Parameters, RoundParameters, Silo, without_replacement
 from hubbub.session import (
@@ -77,14 +77,14 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     Steps that other runs made `before` count in the progress, too.
     """
     canaries = Canaries.tossed(made, count)
-    terms, steps = canaries.terms(), made.study.training.steps
+    terms, steps = canaries.terms(), made.mechanism.steps
     frames, matrices = MaskedFrames(terms), Matrices(learning.lift_of(terms, canaries.model()))
     everybody = _set_up(made, canaries, terms)
     asked = NoisySums(
         set_up=lambda: everybody.rounds,
         record=lambda _: frames,
         terms=terms,
-        epoch=mechanism_of(made.study).epoch,
+        epoch=made.mechanism.epoch,
         lost=_lost,
         lift=matrices if terms.projection else None,
     )
@@ -117,8 +117,8 @@ def _set_up(made: Plan, canaries: Canaries, terms: RoundParameters) -> Federatio
         study=study.id,
         # The adversary's own, those that drop out, and those of other sums (P3, P4).
         noiseless=range(made.shares + 1, study.parties.silos + 1),
-        attempts_per_list=attempts_of_list(study),
-        epoch=mechanism_of(study).epoch,
+        attempts_per_list=made.mechanism.attempts_per_list,
+        epoch=made.mechanism.epoch,
     )
 
 
@@ -151,7 +151,7 @@ def _drawn_places(terms: RoundParameters, seed: bytes | None) -> NDArray[np.intp
 def _trials(made: Plan, view: _View) -> list[Trials]:
     """The scores of every kind."""
     coins, exchanged = view.canaries.coins, view.canaries.exchanged
-    if attempts_of_list(made.study) > 1:
+    if made.mechanism.attempts_per_list > 1:
         own = np.where(view.canaries.drawn, view.sums, 0.0)
         return [Trials(scores=scores_of(own, view.noise, 1.0, exchanged=True), coins=coins)]
     known = [] if view.groups is None else [(1, view.groups)]

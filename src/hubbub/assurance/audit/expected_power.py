@@ -31,9 +31,8 @@ from hubbub.assurance.evidence import (
     choosing_runs,
 )
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, attempts_of_list, joint_batch, mechanism_of, releases
+from hubbub.planning import Mechanism, Plan, account_of, releases
 from hubbub.privacy import MOST_EPSILON, Composition, Rates, Release, Rule
-from hubbub.study import Study
 
 _LEVELS = np.concatenate([[0.0], np.geomspace(1e-3, MOST_EPSILON, 48)])  # rules lie between them
 _NEAR = 1e-3  # delta at which curves are sharpest
@@ -109,20 +108,20 @@ def _rules_of(releases: tuple[Release, ...]) -> Sequence[ForeseenRule]:
 
 def share_of_others(plan: Plan, canaries: int) -> float:
     """The variance that all canaries together add to the score of one, in units of C^2 (P18)."""
-    training = plan.study.training
-    if not training.projection:
+    mechanism = plan.mechanism
+    if not mechanism.projection:
         return 0.0
-    there = 1.0 if plan.study.privacy.relation == "substitute" else 0.5
-    return (canaries - 1) * there * training.sample_rate / training.projection
+    there = 1.0 if mechanism.relation == "substitute" else 0.5
+    return (canaries - 1) * there * mechanism.sample_rate / mechanism.projection
 
 
 def _released(plan: Plan, canaries: int) -> list[Release]:
     """What a training tells of one canary, if nothing else is known of who is in a batch."""
-    how = replace(mechanism_of(plan.study), projected=None)
+    how = replace(account_of(plan.mechanism), projected=None)
     if how.sampling == "without-replacement":
         how = replace(how, sampling="poisson")
     noise = sqrt(plan.stated.noise_multiplier**2 + share_of_others(plan, canaries))
-    return releases(how, noise, plan.study.training.steps)
+    return releases(how, noise, plan.mechanism.steps)
 
 
 def size_of(
@@ -142,21 +141,21 @@ def size_of(
 
 def _canaries(plan: Plan, asked: int | None) -> int:
     """In a run."""
-    study = plan.study
-    if not _has_fewer(study):
+    mechanism = plan.mechanism
+    if not _has_fewer(mechanism):
         return MOST_CANARIES if asked is None else asked
-    fewer = max(min(_apart(plan), _wrapped(study) // _PARTS, _MOST), _least(study))
-    return _fitting(study, fewer if asked is None else asked)
+    fewer = max(min(_apart(plan), _wrapped(plan) // _PARTS, _MOST), _least(mechanism))
+    return _fitting(mechanism, fewer if asked is None else asked)
 
 
-def _has_fewer(study: Study) -> bool:
-    return bool(study.training.projection or attempts_of_list(study))
+def _has_fewer(mechanism: Mechanism) -> bool:
+    return bool(mechanism.projection or mechanism.has_joint_batches)
 
 
 def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     """Enough of them, or as many as the time allows."""
-    study, few = plan.study, _has_fewer(plan.study)
-    affordable = min(_wrapped(study) // canaries, int(_STEPS / _dear(study, canaries)))
+    mechanism, few = plan.mechanism, _has_fewer(plan.mechanism)
+    affordable = min(_wrapped(plan) // canaries, int(_STEPS / _dear(mechanism, canaries)))
     least = max(_LEAST_RUNS[few], min(ceil(_TRIALS / canaries), affordable))
     foreseen = ExpectedPower(plan, canaries, confidence)
 
@@ -166,21 +165,19 @@ def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     return least + bisect_left(range(least, max(least, affordable)), True, key=enough)
 
 
-def _dear(study: Study, canaries: int) -> float:
+def _dear(mechanism: Mechanism, canaries: int) -> float:
     """How many steps a run costs, one that makes Gaussian matrices being several."""
-    training = study.training
-    if training.projection_kind != "gaussian" or not training.projection:
-        return training.steps
+    if mechanism.projection_kind != "gaussian":
+        return mechanism.steps
     each, entry = _GAUSSIAN
-    return training.steps * (each + entry * canaries * training.projection)
+    return mechanism.steps * (each + entry * canaries * mechanism.projection)
 
 
-def joint_part(study: Study, records: int) -> int:
+def joint_part(mechanism: Mechanism, records: int) -> int:
     """Of so many records, how many are in a joint batch: no larger a part than the study's."""
-    whole = study.data.records
-    if not attempts_of_list(study):
+    if not mechanism.has_joint_batches:
         return 0
-    return records * joint_batch(study.training.sample_rate, whole) // whole
+    return records * mechanism.batch // mechanism.records
 
 
 def _apart(plan: Plan) -> int:
@@ -190,28 +187,26 @@ def _apart(plan: Plan) -> int:
     return MOST_CANARIES if not each else max(1, int(room / each))
 
 
-def _wrapped(study: Study) -> int:
+def _wrapped(plan: Plan) -> int:
     """How many tokens can be wrapped and unwrapped in all lists of a training, over all runs."""
-    every = attempts_of_list(study)
-    lists = ceil(study.training.steps / every) if every else 0
-    return _OPERATIONS // (lists * 2 * study.parties.silos) if lists else _OPERATIONS
+    every = plan.mechanism.attempts_per_list
+    lists = ceil(plan.mechanism.steps / every) if every else 0
+    return _OPERATIONS // (lists * 2 * plan.study.parties.silos) if lists else _OPERATIONS
 
 
-def _least(study: Study) -> int:
+def _least(mechanism: Mechanism) -> int:
     """The fewest canaries of whom one is in a joint batch."""
-    if not attempts_of_list(study):
-        return 1
-    return ceil(study.data.records / joint_batch(study.training.sample_rate, study.data.records))
+    return ceil(mechanism.records / mechanism.batch) if mechanism.has_joint_batches else 1
 
 
-def _fitting(study: Study, canaries: int) -> int:
+def _fitting(mechanism: Mechanism, canaries: int) -> int:
     """The most canaries up to so many whose joint batch is nearly the study's part of them."""
-    part, whole = joint_part(study, canaries), study.data.records
-    if not attempts_of_list(study):
+    part = joint_part(mechanism, canaries)
+    if not mechanism.has_joint_batches:
         return canaries
-    if not part or _least(study) > MOST_CANARIES:
+    if not part or _least(mechanism) > MOST_CANARIES:
         raise StudyError(
-            f"expected at least {_least(study)} canaries, of whom one is in a joint batch, and at "
-            f"most {MOST_CANARIES}, got {canaries}; raise --canaries, or audit a larger batch"
+            f"expected at least {_least(mechanism)} canaries, of whom one is in a joint batch, and "
+            f"at most {MOST_CANARIES}, got {canaries}; raise --canaries, or audit a larger batch"
         )
-    return ceil(part * whole / joint_batch(study.training.sample_rate, whole))
+    return ceil(part * mechanism.records / mechanism.batch)

@@ -23,7 +23,6 @@ from hubbub.assurance.evidence.audit_result import (
 from hubbub.assurance.evidence.claims import MODEL, check, check_content, remade, within_seconds
 from hubbub.assurance.evidence.collecting import (
     FILE,
-    STANDARDISED,
     checked_part,
     collect,
     digests_of,
@@ -48,11 +47,3 @@ from hubbub.assurance.evidence.finding import (
     wrong,
 )
 from hubbub.assurance.evidence.shown_epsilon import Choice, epsilon_shown
-from hubbub.assurance.evidence.statistic_files import (
-    ANSWERS,
-    SUMS,
-    answers_to_dict,
-    sums_in,
-    write_answers,
-    write_sums,
-)

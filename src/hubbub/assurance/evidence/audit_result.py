@@ -71,7 +71,7 @@ class Seen:
 
 def check_auditable(study: Study) -> None:
     """StudyError for a study without gradients, or whose noise no owner of a silo knows."""
-    if not study.trains:
+    if study.training is None:
         raise StudyError(
             "expected a study that trains a model for an audit, whose canaries are gradients, got "
             "one of statistics alone; audit a training with the same privacy"
@@ -122,7 +122,7 @@ def audit_to_dict(
         "study": study.id.hex(),
         "delta": study.privacy.delta,
         "relation": study.privacy.relation,
-        "adversary": stated_adversary(study),
+        "adversary": stated_adversary(study.parties),
         **bounds,
         "epsilon_lower": lower,
         "confidence": confidence,

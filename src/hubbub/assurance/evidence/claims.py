@@ -30,15 +30,14 @@ from hubbub.assurance.evidence.finding import (
 from hubbub.assurance.transcript import roster_of
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.planning import (
-    TRAINING,
     Plan,
     is_dimension,
-    mechanism_of,
     told_shape,
 )
-from hubbub.planning import plan as plan_study
 from hubbub.privacy import limited
 from hubbub.protocol import Roster
+from hubbub.queries import main_of, statistics_of
+from hubbub.queries import plan as plan_study
 from hubbub.report import at_most
 from hubbub.study import SOFTWARE, Study
 
@@ -103,7 +102,7 @@ def _checked(content: Plain) -> list[Finding]:
 
 def spent(plan: Plan, attempts: int) -> list[Plain]:
     """Epsilon for every adversary of a plan after so many attempts; null past 50."""
-    if attempts == 0 and not plan.queries:
+    if attempts == 0 and not plan.beside:
         rows = {one.adversary: 0.0 for one in plan.exposures}
     else:
         names = [one.adversary for one in plan.exposures]
@@ -121,13 +120,20 @@ def remade(study: Study, dimension: object) -> Plan | None:
     None if that needs what only the study's own code or data know; no data set that it names is
     opened, for the study may come from anybody. IntegrityError if the run states no size.
     """
-    if type(dimension) is not int or dimension < 1 or not is_dimension(study, dimension):
+    if type(dimension) is not int or dimension < 1 or not _is_size(study, dimension):
         raise IntegrityError(
             "expected the plan of a run to say how many parameters its model has, it does not"
         )
     if study.data.standardise is not None and told_shape(study, dimension) is None:
         return None
     return plan_study(study, dimension=dimension)
+
+
+def _is_size(study: Study, dimension: int) -> bool:
+    """Whether the study's model, or a sum of its statistics, may have so many numbers."""
+    if study.training is None:
+        return statistics_of(study).numbers == dimension
+    return is_dimension(study, dimension)
 
 
 def trusted(study: Study) -> list[str]:
@@ -191,7 +197,7 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
         )
         return
     yield judged("the plan's numbers follow from the study", difference(found, made.to_dict()))
-    steps, attempts = study.training.steps, _attempts(account["attempts"])
+    steps, attempts = made.mechanism.steps, _attempts(account["attempts"])
     yield judged(
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed against "
@@ -260,7 +266,7 @@ def _attempts(value: object) -> int:
 
 def _paid_for(attempts: int, study: Study) -> int:
     """Attempts that are paid for where so many are made: whole epochs of a kept list (P9)."""
-    epoch = mechanism_of(study).epoch
+    epoch = main_of(study).mechanism.epoch
     return epoch * ceil(attempts / epoch)
 
 
@@ -279,16 +285,17 @@ def _said_by(part: Plain) -> str:
     )
 
 
-def _digest_claims(content: Plain, _: Study) -> Iterator[Finding]:
+def _digest_claims(content: Plain, study: Study) -> Iterator[Finding]:
     model, digests = content["model"], content["files"]
     why = "" if model == digests.get(MODEL) else "the list of files has another digest for it"
     yield judged("the model is the one in the list of files", why)
     digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
     yield signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
-    training = [one for one in content["transcripts"] if one["purpose"] == TRAINING]
+    purpose = main_of(study).mechanism.purpose
+    main = [one for one in content["transcripts"] if one["purpose"] == purpose]
     frames = sum(one["frames"] for one in content["transcripts"])
     yield signed(
-        f"{len(training)} sessions of training and {len(content['transcripts']) - len(training)} "
+        f"{len(main)} sessions of {purpose} and {len(content['transcripts']) - len(main)} "
         f"others, {frames} messages, which are in the run's folder"
     )
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())

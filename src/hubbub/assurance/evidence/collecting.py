@@ -25,15 +25,14 @@ from hubbub.assurance.evidence.evidence_file import (
     part_words,
     with_signature,
 )
-from hubbub.assurance.evidence.statistic_files import ANSWERS, SUMS
 from hubbub.assurance.transcript import FOLDER, files, head_of, plain_roster, read, read_header
 from hubbub.planning import Plan
 from hubbub.protocol import Identity, Keys, Roster
+from hubbub.queries import ANSWERS, STANDARDISED, SUMS
 
 FILE = "evidence.json"
 _MOST = 2**53
 _PART_MEMBERS = {"silo", "study", "sessions", "ledger", "attempts", "data_set", "signature"}
-STANDARDISED = "standardisation.json"
 # What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
 # digests in their names, and the report can be written again at any time.
 _FILES = (
@@ -145,7 +144,7 @@ def collect(
             "delta": study.privacy.delta,
             "relation": study.privacy.relation,
             "stated_adversary": plan.stated.adversary,
-            "claimed": spent(plan, study.training.steps),
+            "claimed": spent(plan, plan.mechanism.steps),
             "attempts": int(attempts),
             "after_attempts": spent(plan, int(attempts)),
         },

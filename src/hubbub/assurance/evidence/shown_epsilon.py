@@ -11,10 +11,10 @@ from functools import cache, lru_cache
 from math import exp, log
 
 from hubbub.planning import (
-    Mechanism,
+    Account,
+    account_of,
     epsilon_of,
     least_certified,
-    mechanism_of,
     owned_records,
     releases,
 )
@@ -30,6 +30,7 @@ from hubbub.privacy import (
     worst_distance,
     worst_rates,
 )
+from hubbub.queries import training_of
 from hubbub.study import Study
 
 _MOST_NOISE = 1e5  # a mechanism with more has power for nothing
@@ -53,7 +54,7 @@ def epsilon_shown(study: Study, rates: Rates, confidence: float) -> float:
         curve = upper_curve(Composition(_released(study, exp(logarithm))), near=seen.most / 10)
         return seen.spare(curve)
 
-    low, high = log(least_certified(mechanism_of(study))), log(_MOST_NOISE)
+    low, high = log(least_certified(account_of(training_of(study).mechanism))), log(_MOST_NOISE)
     if spare(high) >= 0:
         return by_rates
     if spare(low) <= 0:
@@ -74,8 +75,9 @@ class Choice:
     """
 
     def __init__(self, study: Study, noise: float, confidence: float) -> None:
-        self._how = replace(mechanism_of(study), projected=None)
-        self._steps, self._noise, self._confidence = study.training.steps, noise, confidence
+        mechanism = training_of(study).mechanism
+        self._how = replace(account_of(mechanism), projected=None)
+        self._steps, self._noise, self._confidence = mechanism.steps, noise, confidence
         self.delta = study.privacy.delta
 
     def value(self, rates: Rates, looks: int = 1) -> float:
@@ -105,7 +107,7 @@ class Choice:
 
 
 @lru_cache(maxsize=200)
-def _curve(how: Mechanism, noise: float, steps: int) -> TradeOff:
+def _curve(how: Account, noise: float, steps: int) -> TradeOff:
     """What so many steps may tell."""
     return upper_curve(Composition(releases(how, noise, steps)), near=_RARE)
 
@@ -138,5 +140,6 @@ class _Worst:
 
 def _released(study: Study, noise: float) -> list[Release]:
     """The study's training with this noise multiplier, to the stated adversary."""
-    known = owned_records(study, study.parties.colluders + 1)
-    return releases(mechanism_of(study), noise, study.training.steps, known)
+    mechanism = training_of(study).mechanism
+    known = owned_records(mechanism, study.parties, study.parties.colluders + 1)
+    return releases(account_of(mechanism), noise, mechanism.steps, known)

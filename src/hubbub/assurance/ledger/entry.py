@@ -6,6 +6,7 @@ never written. This file does not know where rows are kept, nor what they add up
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isclose
@@ -17,12 +18,17 @@ UNITS = (RECORD, PATIENT) = ("record", "patient")
 _PROJECTIONS = ("gaussian", "sign", "layers")
 _ATTESTED = ("quotes", "collateral", "policy")
 _STUDIES = ("adaptive", "fixed")
+_PURPOSE = re.compile(r"[a-z-]{0,40}")
 _LAST_DIGITS = 1e-6  # what two calibrations of one study may differ by, relative
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Kind:
-    """A mechanism: entries of one kind differ in nothing that costs privacy."""
+    """A mechanism and what it is for: entries of one kind differ in nothing that costs privacy.
+
+    Sums for two purposes are counted apart even where their noise is the same: what one may still
+    ask has nothing to do with what the other has asked.
+    """
 
     noise_multiplier: float  # what is left against the stated adversary (P3)
     sample_rate: float
@@ -36,6 +42,7 @@ class Kind:
     unit: str = "record"  # what is clipped: a record, or a patient's records as one (P21)
     most_per_patient: int = 0  # records that a patient has at most; 0: not stated
     diameter: float = 2.0  # of two records' parts, in units of C (P23)
+    purpose: str = ""  # what the sums are for; empty for a training
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
@@ -49,14 +56,18 @@ class Kind:
         arguments.choice("unit", self.unit, UNITS)
         arguments.whole("most_per_patient", self.most_per_patient, least=0, most=1000)
         arguments.within("diameter", self.diameter, least=1e-3, most=2.0)
+        if not _PURPOSE.fullmatch(self.purpose):
+            raise ValueError("no purpose of sums")
 
     def to_dict(self) -> dict[str, Any]:
-        """As rows hold it; of patients and diameters only where a study speaks of them."""
+        """As rows hold it; patients, diameters and purposes only where they are spoken of."""
         plain = dict(vars(self))
         if not self.most_per_patient:
             del plain["unit"], plain["most_per_patient"]
         if self.diameter == Kind.diameter:
             del plain["diameter"]
+        if not self.purpose:
+            del plain["purpose"]
         return plain
 
     def like(self, other: Kind) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil
 
 from hubbub.assurance.ledger.entry import PATIENT, RECORD, Entry, Kind
 from hubbub.errors import StudyError
@@ -20,70 +19,67 @@ from hubbub.planning import (
     LONGER,
     UNPROJECTED,
     WITHOUT_REPLACEMENT,
+    Account,
     Mechanism,
     Plan,
+    PlannedQuery,
     Projected,
+    Query,
+    account_of,
     has_exact_mixture,
-    mechanism_of,
     releases,
     releases_of_units,
 )
 from hubbub.privacy import Certificate, Release, release
 from hubbub.protocol import Charge, Session
-from hubbub.study import Study
+from hubbub.queries import TRAINING
 
 
-def entry_of(plan: Plan, session: Session, charge: Charge, kind: Kind) -> Entry:
-    """The row that an attempt is charged with; `kind` is that of the plan."""
+def entry_of(planned: PlannedQuery[Query], session: Session, charge: Charge, kind: Kind) -> Entry:
+    """The row that an attempt is charged with; `kind` is that of the query."""
     return Entry(
         study=session.study,
         session=session.id,
         round=charge.round,
         attempt=charge.attempt,
         kind=kind,
-        certificate=plan.certificate,
+        certificate=planned.certificate,
         attested=session.attested,
     )
 
 
-def kind_of(plan: Plan) -> Kind:
-    """What a ledger must know of a plan's mechanism."""
-    mechanism = mechanism_of(plan.study)
-    how, joint = mechanism.projected, mechanism.sampling == WITHOUT_REPLACEMENT
-    listed = plan.study.training.sampling == WITHOUT_REPLACEMENT  # a kept list is drawn by parts
+def kind_of(planned: PlannedQuery[Query]) -> Kind:
+    """What a ledger must know of a query's mechanism."""
+    mechanism, account = planned.mechanism, account_of(planned.mechanism)
+    how, joint = account.projected, account.sampling == WITHOUT_REPLACEMENT
     return Kind(
-        noise_multiplier=plan.noise_multiplier,
-        sample_rate=mechanism.sample_rate,
-        sampling=mechanism.sampling,
-        records=mechanism.records if listed else 0,
-        known_records=plan.stated.known_records if joint else 0,
+        noise_multiplier=planned.noise_multiplier,
+        sample_rate=account.sample_rate,
+        sampling=account.sampling,
+        # a kept list is drawn by parts
+        records=mechanism.records if mechanism.has_joint_batches else 0,
+        known_records=planned.known_records if joint else 0,
         projection=how.kind if how else "",
         dimension=how.dimension if how else 0,
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
-        unit=plan.study.data.unit,
-        most_per_patient=_most_per_patient(plan.study, mechanism),
+        unit=mechanism.unit,
+        most_per_patient=_most_per_patient(mechanism),
         diameter=mechanism.diameter,
+        purpose="" if mechanism.purpose == TRAINING else mechanism.purpose,
     )
 
 
-def _most_per_patient(study: Study, mechanism: Mechanism) -> int:
+def _most_per_patient(mechanism: Mechanism) -> int:
     """As it is stated; 0 where records of one patient take part in several attempts of a row."""
-    data = study.data
-    return data.most_per_patient if data.patient or mechanism.epoch == 1 else 0
+    whole = mechanism.unit == PATIENT or mechanism.epoch == 1
+    return mechanism.most_per_patient if whole else 0
 
 
 def rows_of(plan: Plan) -> list[tuple[Kind, int, Certificate]]:
     """The rows that a whole study writes: of which kind, how many, with which certificate."""
-    parts = [plan, *(one.plan for one in plan.queries)]
-    return [
-        (
-            kind_of(one),
-            ceil(one.study.training.steps / mechanism_of(one.study).epoch),
-            one.certificate,
-        )
-        for one in parts
-    ]
+    parts = (plan.main, *plan.beside)
+    return [(kind_of(one), one.mechanism.rows, one.certificate) for one in parts]
 
 
 def attempts_of(plan: Plan) -> dict[Kind, int]:
@@ -135,7 +131,7 @@ def cost_of(kind: Kind, count: int, relation: str, unit: str = RECORD) -> list[R
         alone = replace(kind, records=0, factor=1.0, slack=0.0)
         twice = replace(alone, noise_multiplier=kind.noise_multiplier / 2)
         return cost_of(twice, count, relation) + cost_of(alone, count, relation)
-    mechanism = Mechanism(
+    account = Account(
         sampling=kind.sampling,
         sample_rate=kind.sample_rate,
         relation=relation,
@@ -143,7 +139,7 @@ def cost_of(kind: Kind, count: int, relation: str, unit: str = RECORD) -> list[R
         projected=_projected(kind, relation),
         diameter=kind.diameter,
     )
-    return releases(mechanism, kind.noise_multiplier, count, kind.known_records)
+    return releases(account, kind.noise_multiplier, count, kind.known_records)
 
 
 def _cost_to_patient(kind: Kind, count: int, relation: str) -> list[Release]:
@@ -153,14 +149,14 @@ def _cost_to_patient(kind: Kind, count: int, relation: str) -> list[Release]:
             "expected studies of records to state data.most_per_patient and to sample by Poisson, "
             "beside one of patients, got others; count them in ledgers of their own"
         )
-    mechanism = Mechanism(
+    account = Account(
         sampling=kind.sampling,
         sample_rate=kind.sample_rate,
         relation=relation,
         records=0,
         projected=_projected(kind, relation),
     )
-    return releases_of_units(mechanism, kind.noise_multiplier, count, kind.most_per_patient)
+    return releases_of_units(account, kind.noise_multiplier, count, kind.most_per_patient)
 
 
 def _projected(kind: Kind, relation: str) -> Projected | None:

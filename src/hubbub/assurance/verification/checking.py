@@ -10,19 +10,17 @@ study names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.assurance.evidence import (
     AUDIT,
     FILE,
     MALFORMED,
     MODEL,
-    STANDARDISED,
     Finding,
     Plain,
     check_content,
@@ -46,6 +44,7 @@ from hubbub.assurance.verification.integrity_check import (
     integrity_findings,
 )
 from hubbub.assurance.verification.model_course import (
+    Course,
     course_of,
     initial_of,
     last_model,
@@ -54,15 +53,23 @@ from hubbub.assurance.verification.model_course import (
 from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.assurance.verification.statistics_check import statistic_findings
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.planning import STANDARDISATION, STATISTICS, TRAINING, Plan
-from hubbub.protocol import RoundParameters
-from hubbub.session import round_parameters_of, sent_down
-from hubbub.study import Study, standardisation_from
+from hubbub.planning import Plan, QueryState
+from hubbub.protocol import Parameters, RoundParameters
+from hubbub.queries import (
+    STANDARDISED,
+    STATISTICS,
+    StandardisingQuery,
+    TrainingQuery,
+    main_of,
+)
+from hubbub.session import round_parameters_of
+from hubbub.study import Study
 
 _BEYOND = (
     "plan.json follows from study.toml",
     "sums, attempts and the model are what the transcripts make of them",
 )
+_NOTHING = np.zeros(0, dtype=np.float32)
 _NO_EVIDENCE = (
     f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
     "nor what the ledgers hold; a finished run has one"
@@ -160,7 +167,7 @@ def _alike(claim: str, stated: Plain, made: Plain | None) -> Finding:
 def steps_of(folder: Path) -> int:
     """How many attempts there may be to play; 0 if the study cannot be read."""
     try:
-        return Study.parse(read_whole(folder / "study.toml").decode()).training.steps
+        return main_of(Study.parse(read_whole(folder / "study.toml").decode())).mechanism.steps
     except MALFORMED:
         return 0
 
@@ -180,10 +187,9 @@ def _played(
     """The sessions, the attempts and the model."""
     headers = {path: read_header(path) for path in files(folder)}
     paths = sorted(headers, key=lambda path: (headers[path].number, path.name))
-    training = [path for path in paths if headers[path].purpose == TRAINING]
-    if not training:
+    if not any(headers[path].purpose == plan.main.purpose for path in paths):
         yield not_verifiable(
-            "there is no transcript of training, as of a baseline: nothing to play"
+            f"there is no transcript of {plan.main.purpose}, as of a baseline: nothing to play"
         )
         return
     if not _has_room(folder, paths, plan):
@@ -192,44 +198,55 @@ def _played(
         )
         return
     initial = initial_of(plan)
-    starts = [first for path in training if (first := first_round(path)) is not None]
-    course = course_of(plan, initial, starts)
+    courses = _courses(plan, initial, {path: headers[path].purpose for path in paths})
     done: list[tuple[Header, Played]] = []
     asked: Counter[str] = Counter()
-    sums: dict[int, NDArray[np.float64]] = {}  # of statistics beside a training
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
         try:
             terms = _terms(path, header, plan)
-            is_training, (lifted, liftable) = path in training, lift_for(terms, plan)
-            followed = course if is_training else None
+            lifted, liftable = lift_for(terms, plan)
+            followed = courses.get(header.purpose)
             replay = Replay(header, terms, followed, lift=lifted, liftable=liftable)
             played = replay.play(path, look)
         except HubbubError as error:
             yield wrong(f"{name} fits", error)
             return
-        done += [(header, played)] if is_training else []
+        done += [(header, played)] if header.purpose == plan.main.purpose else []
         asked[header.purpose] += played.attempts
-        if header.purpose == STATISTICS:
-            sums |= played.sums
-        yield from _shown_by(name, header, played)
+        yield from _shown_by(name, header, played, steps=followed is not None)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
-        yield from _made_of_sums(folder, plan.study, header, played)
+        yield from _made_of_sums(folder, plan, header, courses)
         yield from _other_keys(name, header, content)
-    if initial is None:
+    if plan.study.model is not None and initial is None:
         made_by = f"{plan.study.model.kind} makes; it is not run here"
         yield not_verifiable(f"the first model, which {made_by}")
-    else:
+    elif plan.study.model is not None:
         yield rederived("the first model follows from the study id")
     yield from _asked(plan, asked, content)
-    yield from _attempts(plan.study, done, content)
-    if (folder / MODEL).exists():
+    yield from _attempts(plan, done, content)
+    course = courses[plan.main.purpose]
+    if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
         interrupted = len(done) > 1 and not done[-1][1].attempts
         before = course.before if interrupted else None
         yield last_model(folder / MODEL, plan, course.parameters, before)
-    yield from statistic_findings(folder, plan, sums, course.parameters)
+    kept = courses.get(STATISTICS)
+    made = () if kept is None else (kept.parameters, kept.before)
+    yield from statistic_findings(folder, plan, made)
+
+
+def _courses(
+    plan: Plan, initial: Parameters | None, purposes: Mapping[Path, str]
+) -> dict[str, Course]:
+    """Of everything that a run's sums lead to, by purpose."""
+    courses = {}
+    for planned in plan.stepped:
+        mine = [path for path, purpose in purposes.items() if purpose == planned.purpose]
+        starts = [first for path in mine if (first := first_round(path)) is not None]
+        courses[planned.purpose] = course_of(planned, planned.query.start(initial), starts)
+    return courses
 
 
 def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
@@ -250,24 +267,19 @@ def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
             f"expected {path} to be of the roster {named}, which the study names, found another's: "
             "whose keys these are nothing says"
         )
-    size = plan.dimension or header.terms.parameters
-    query = plan.query(header.purpose)
-    if query is None and header.purpose != TRAINING:
+    planned = plan.planned(header.purpose)
+    if planned is None:
         raise IntegrityError(
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
-    down = sent_down(plan, header.purpose) or size
-    planned = round_parameters_of(plan, size, parameters=down)
-    if query is not None:
-        planned = round_parameters_of(query.plan, query.query.numbers, parameters=down)
-    if why := difference(asdict(header.terms), asdict(planned)):
+    if why := difference(asdict(header.terms), asdict(round_parameters_of(planned))):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.terms
 
 
-def _shown_by(name: str, header: Header, played: Played) -> Iterator[Finding]:
+def _shown_by(name: str, header: Header, played: Played, *, steps: bool) -> Iterator[Finding]:
     """What playing a session showed."""
-    purpose = "" if header.purpose == TRAINING else f" ({header.purpose})"
+    purpose = f" ({header.purpose})"
     yield rederived(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
         f"signatures and order; {played.attempts} attempts, one answer of each party to each, and "
@@ -279,18 +291,23 @@ def _shown_by(name: str, header: Header, played: Played) -> Iterator[Finding]:
             'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
             "for a model of the study's own"
         )
-    elif header.purpose == TRAINING:
-        yield rederived(f"{name}: every sum, and every step of the model, bit for bit")
+    elif steps:
+        yield rederived(f"{name}: every sum, and every step along it, bit for bit")
 
 
-def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) -> Iterator[Finding]:
-    """What a session besides the training gave."""
-    path, asked = folder / STANDARDISED, study.data.standardise
-    if header.purpose == STANDARDISATION and asked is not None and played.sums and path.exists():
-        made = standardisation_from(played.sums[1], asked.bound).to_json()
-        same = read_whole(path) == made.encode()
-        yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
-    elif header.purpose not in (TRAINING, STATISTICS):
+def _made_of_sums(
+    folder: Path, plan: Plan, header: Header, courses: Mapping[str, Course]
+) -> Iterator[Finding]:
+    """What a session gave that is neither a model nor statistics."""
+    planned, path = plan.planned(header.purpose), folder / STANDARDISED
+    query = None if planned is None else planned.query
+    if isinstance(query, StandardisingQuery):
+        state = QueryState(step=1, parameters=_NOTHING, optimizer=courses[header.purpose].state)
+        if state.optimizer and path.exists():
+            same = read_whole(path) == query.standardisation(state).to_json().encode()
+            yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
+            return
+    if header.purpose not in courses or isinstance(query, StandardisingQuery):
         yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
 
 
@@ -305,18 +322,18 @@ def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Fi
 
 def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:
     """What was asked of the silos besides the training, over all sessions (P16)."""
-    counted = plan.study.training.steps if content is None else content["epsilon"]["attempts"]
-    for planned in plan.queries:
-        purpose, most = planned.query.purpose, planned.query.made_by(int(counted))
+    counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
+    for planned in plan.beside:
+        purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
         why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
         yield judged(f"{asked[purpose]} sums for {purpose} were made, of {most} that are due", why)
 
 
 def _attempts(
-    study: Study, done: list[tuple[Header, Played]], content: Plain | None
+    plan: Plan, done: list[tuple[Header, Played]], content: Plain | None
 ) -> Iterator[Finding]:
     """Attempts that somebody answered, against what may be made and what was charged."""
-    made, steps = sum(played.attempts for _, played in done), study.training.steps
+    made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
     why = "" if made <= steps else "the epsilon that is claimed does not hold"
     yield judged(f"{made} attempts were made, of {steps} that the study allows", why)
     if content is None:

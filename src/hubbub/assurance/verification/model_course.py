@@ -22,7 +22,7 @@ import hubbub.learning as learning
 from hubbub.assurance.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.assurance.verification.integrity_check import RESTORE
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.planning import Plan, told_shape
+from hubbub.planning import Plan, PlannedQuery, SteppedQuery, Stepper, told_shape
 from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
 
 
@@ -43,7 +43,7 @@ class Course:
     def __init__(
         self,
         initial: Parameters | None,
-        optimizer: learning.Stepper,
+        optimizer: Stepper,
         *,
         divisor: float,
         starts: Iterable[int],
@@ -99,6 +99,11 @@ class Course:
                 self._optimizer, self.parameters, gradient, self._divisor
             )
 
+    @property
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """What the stepper remembers besides the parameters."""
+        return self._optimizer.state()
+
     def _state(self) -> _State:
         return _State(
             parameters=self.parameters,
@@ -112,10 +117,12 @@ def initial_of(plan: Plan) -> Parameters | None:
     return None if model is None else learning.parameters_vector(model)
 
 
-def course_of(plan: Plan, initial: Parameters | None, starts: Iterable[int]) -> Course:
-    """The course of the model over sessions that begin with these rounds."""
-    optimizer = learning.optimizer_of(plan)
-    return Course(initial, optimizer, divisor=plan.divisor, starts=starts)
+def course_of(
+    planned: PlannedQuery[SteppedQuery], initial: Parameters | None, starts: Iterable[int]
+) -> Course:
+    """The course of what goes down for a query, over sessions that begin with these rounds."""
+    stepper, divisor = planned.query.stepper(planned), planned.mechanism.divisor
+    return Course(initial, stepper, divisor=divisor, starts=starts)
 
 
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
@@ -124,8 +131,10 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
     Neither is looked at. Where the shape of a record is not stated, the weights are right all the
     same, but have the names of a model whose records are rows, or, `flattened`, made into rows.
     """
+    if plan.study.model is None:
+        return None
     shape = told_shape(plan.study, plan.dimension)
-    if shape is None or not plan.study.model.is_built_in:
+    if shape is None or not plan.study.learning[0].is_built_in:
         return None
     return learning.model_of(plan.study, (1, *shape) if flattened else shape)
 
@@ -176,7 +185,7 @@ def _stored(path: Path, plan: Plan, size: int) -> Parameters | None:
     model = _built(plan)
     if model is None:
         return learning.stored_parameters(path, size)
-    if not plan.study.model.inputs and not _is_named(path, model):
+    if not plan.study.learning[0].inputs and not _is_named(path, model):
         model = _built(plan, flattened=True)
     learning.load_model(path, model)
     return learning.parameters_vector(model)

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import estimation
-from hubbub.errors import StudyError
-from hubbub.planning.question_statistics import statistic_of_question
-from hubbub.study import AskedStatistics, Column, Study, columns_of
+from hubbub.queries.question_statistics import statistic_of_question
+from hubbub.study import AskedStatistics, Column
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -110,25 +109,9 @@ class SumLayout:
         return self.stacked.expected(records, sigma * self.unit / sqrt(spare))
 
 
-def layout_of_sums(study: Study) -> SumLayout:
-    """How the statistics of a study are summed.
-
-    Raises:
-        StudyError: it asks for none.
-    """
-    if study.statistics is None:
-        raise StudyError("expected a study with [statistics], got one without; ask for some")
-    columns = tuple(columns_of(study.data).values())
-    return _layout(study.statistics, columns, study.privacy.relation)
-
-
-def kept_numbers(study: Study) -> int | None:
-    """How many numbers go down where statistics alone are asked for; None where a model does."""
-    return None if study.trains else layout_of_sums(study).start.size
-
-
 @lru_cache(maxsize=16)
-def _layout(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) -> SumLayout:
+def layout_of(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) -> SumLayout:
+    """How statistics about these columns are summed."""
     by_name = {column.name: column for column in columns}
     kinds = {one.name: statistic_of_question(one, by_name) for one in asked.questions}
     stacked = estimation.stack(kinds, relation)

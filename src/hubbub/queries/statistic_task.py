@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.planning import SumLayout
+from hubbub.queries.statistic_sums import SumLayout
 from hubbub.study import CodedCells, UnitRows
 
 Array = NDArray[np.float64]

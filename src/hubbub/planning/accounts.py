@@ -28,6 +28,7 @@ own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, log, sqrt
@@ -36,8 +37,7 @@ import numpy as np
 
 from hubbub import protocol
 from hubbub.errors import StudyError
-from hubbub.planning import planned_statistics
-from hubbub.planning.noise_correlation import correlation_of
+from hubbub.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism, joint_batch
 from hubbub.privacy import (
     LEAST_SAMPLED_NOISE,
     MOST_EPSILON,
@@ -55,9 +55,7 @@ from hubbub.privacy import (
     release_with_malicious,
     with_slack,
 )
-from hubbub.study import Study
 
-WITHOUT_REPLACEMENT = "without-replacement"
 # The honest parts of a batch are gathered into so many cells: 0.05 % of epsilon, on the dear side.
 _CELLS = 40
 _MOST_NOISE = 1e6  # of an account; more noise is charged as this
@@ -96,13 +94,15 @@ class Projected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism:
-    """All of a study that its account depends on, except for the noise and the number of steps.
+class Account:
+    """What a step of a mechanism is charged as: all but the noise and the number of steps.
 
-    `epoch` is a number of attempts that are charged as one: in which every record takes part once,
-    where a list of tokens is used for several batches (P9), or may take part once, where noise is
-    correlated (P25). `diameter` is how far apart two records' parts can be, in units of C, where
-    one is exchanged (P23).
+    Args:
+        sampling, sample_rate, relation, records: as in `Mechanism`; a kept token list counts as
+            everybody (P9), groups that take turns as Poisson batches of theirs (P25).
+        projected: how the projection is charged; None without one.
+        epoch: a number of attempts that are charged as one step.
+        diameter: as in `Mechanism`.
     """
 
     sampling: str
@@ -119,99 +119,94 @@ class Mechanism:
         return joint_batch(self.sample_rate, self.records)
 
 
-def joint_batch(sample_rate: float, records: int) -> int:
-    """Records in a joint batch, rounded up."""
-    return min(records, ceil(sample_rate * records * (1 - 1e-12)))
-
-
 def releases(
-    mechanism: Mechanism, noise_multiplier: float, steps: int, known_records: int = 0
+    account: Account, noise_multiplier: float, steps: int, known_records: int = 0
 ) -> list[Release]:
     """What `steps` steps release to one adversary; the table above, row by row.
 
     Args:
-        mechanism: what every step does.
+        account: of every step.
         noise_multiplier: sigma / C of the noise that this adversary does not know (P3).
         steps: attempts, finished or not.
         known_records: records whose part in a batch this adversary knows because it owns them.
     """
-    projected, charged = mechanism.projected, ceil(steps / mechanism.epoch)
+    projected, charged = account.projected, ceil(steps / account.epoch)
     if projected and projected.account == EXACT:
-        return [_over_norms(mechanism, projected, noise_multiplier, charged)]
+        return [_over_norms(account, projected, noise_multiplier, charged)]
     if projected and projected.account == LONGER:
-        step = _step(mechanism, noise_multiplier, charged)
-        return [release_by_signs(step, mechanism.relation, dimension=projected.dimension)]
+        step = _step(account, noise_multiplier, charged)
+        return [release_by_signs(step, account.relation, dimension=projected.dimension)]
     noise = noise_multiplier / (projected.factor if projected else 1)
-    plain = _unprojected(mechanism, noise, charged, known_records)
+    plain = _unprojected(account, noise, charged, known_records)
     return [with_slack(plain, projected.slack)] if projected and projected.slack else [plain]
 
 
-def _over_norms(mechanism: Mechanism, projected: Projected, noise: float, steps: int) -> Release:
+def _over_norms(account: Account, projected: Projected, noise: float, steps: int) -> Release:
     """P8 (1); an exchange, where nothing is sampled, is one vector of twice the length."""
-    longest = 2 if mechanism.relation == "substitute" else 1
+    longest = 2 if account.relation == "substitute" else 1
     return release_projected(
         dimension=projected.dimension,
-        sample_rate=mechanism.sample_rate,
+        sample_rate=account.sample_rate,
         noise_multiplier=noise / longest,
         count=steps,
     )
 
 
-def _unprojected(mechanism: Mechanism, noise: float, steps: int, known_records: int) -> Release:
+def _unprojected(account: Account, noise: float, steps: int, known_records: int) -> Release:
     """The rows without projection."""
-    if mechanism.sampling == WITHOUT_REPLACEMENT:
+    if account.sampling == WITHOUT_REPLACEMENT:
         return release_with_malicious(
-            records=mechanism.records,
-            batch=mechanism.batch,
+            records=account.records,
+            batch=account.batch,
             malicious=known_records,
             noise_multiplier=noise,
             count=steps,
             cells=_CELLS,
         )
-    return release(_step(mechanism, noise, steps), mechanism.relation)
+    return release(_step(account, noise, steps), account.relation)
 
 
-def _step(mechanism: Mechanism, noise: float, steps: int, records_per_unit: int = 1) -> Step:
+def _step(account: Account, noise: float, steps: int, records_per_unit: int = 1) -> Step:
     """All steps, as if nothing were projected; a `Step` takes it that an exchange moves 2 C."""
-    nearer = 2.0 / mechanism.diameter if mechanism.relation == "substitute" else 1.0
+    nearer = 2.0 / account.diameter if account.relation == "substitute" else 1.0
     return Step(
         noise_multiplier=min(noise * nearer, _MOST_NOISE),
-        sample_rate=mechanism.sample_rate,
-        sampling=mechanism.sampling,
+        sample_rate=account.sample_rate,
+        sampling=account.sampling,
         count=steps,
         records_per_unit=records_per_unit,
     )
 
 
 def releases_of_units(
-    mechanism: Mechanism, noise_multiplier: float, steps: int, records_per_unit: int
+    account: Account, noise_multiplier: float, steps: int, records_per_unit: int
 ) -> list[Release]:
     """What steps release of whoever owns up to so many records, each in a batch of its own (P20).
 
     Raises:
         StudyError: there is no account of such batches, or of what is projected.
     """
-    projected = mechanism.projected
-    if mechanism.epoch > 1 or (projected and projected.account != UNPROJECTED):
+    projected = account.projected
+    if account.epoch > 1 or (projected and projected.account != UNPROJECTED):
         raise StudyError(
             "expected Poisson sampling and no projection but by layers, which have an account of "
             "units of several records, got others; choose these, or state data.patient"
         )
-    step = _step(mechanism, noise_multiplier, steps, records_per_unit)
-    return [release(step, mechanism.relation)]
+    step = _step(account, noise_multiplier, steps, records_per_unit)
+    return [release(step, account.relation)]
 
 
 def releases_at_quantile(
-    mechanism: Mechanism, noise: float, steps: int, known_records: int, slack: float
+    account: Account, noise: float, steps: int, known_records: int, slack: float
 ) -> list[Release]:
     """Joint batches charged the paper's way, at a quantile of their honest part (P10).
 
     For comparison only: `releases` is never dearer.
     """
-    projected = mechanism.projected
+    projected = account.projected
     one = release_at_quantile(
-        records=mechanism.records,
-        batch=mechanism.batch,
+        records=account.records,
+        batch=account.batch,
         malicious=known_records,
         noise_multiplier=noise / (projected.factor if projected else 1),
         count=steps,
@@ -220,54 +215,54 @@ def releases_at_quantile(
     return [with_slack(one, projected.slack)] if projected and projected.slack else [one]
 
 
-def mechanism_of(study: Study) -> Mechanism:
-    """What every step of a study does."""
-    training, relation = study.training, study.privacy.relation
-    plain = Mechanism(
-        sampling=training.sampling,
-        sample_rate=training.sample_rate,
-        relation=relation,
-        records=study.data.records,
+@lru_cache(maxsize=256)
+def account_of(mechanism: Mechanism) -> Account:
+    """What every step of a mechanism is charged as."""
+    account = Account(
+        sampling=mechanism.sampling,
+        sample_rate=mechanism.sample_rate,
+        relation=mechanism.relation,
+        records=mechanism.records,
+        epoch=mechanism.epoch,
+        diameter=mechanism.diameter,
     )
-    if not study.trains:
-        return replace(plain, diameter=diameter_of(study))
-    if training.sampling == WITHOUT_REPLACEMENT and training.tokens != "per-step":
-        epoch = ceil(plain.records / plain.batch)
-        plain = replace(plain, sampling="none", sample_rate=1.0, epoch=epoch)
-    if (correlated := correlation_of(study)) is not None:
-        rate = protocol.group_rate(plain.sample_rate, correlated.bands)
-        return replace(plain, sample_rate=rate, epoch=correlated.bands)
-    if not training.projection:
-        return plain
-    return replace(plain, projected=_projected(study, plain.sampling))
+    if mechanism.correlation is not None:
+        rate = protocol.group_rate(account.sample_rate, mechanism.correlation.bands)
+        return replace(account, sample_rate=rate)
+    if mechanism.has_joint_batches and mechanism.tokens != "per-step":
+        account = replace(account, sampling="none", sample_rate=1.0)
+    if not mechanism.projection:
+        return account
+    return replace(account, projected=_projected(mechanism, account.sampling))
 
 
-def diameter_of(study: Study) -> float:
-    """How far apart two records' parts in a sum are at most, in units of C (P23)."""
-    if study.trains or study.privacy.relation == "add-remove":
-        return 2.0
-    return planned_statistics.layout_of_sums(study).diameter
+def released(
+    mechanisms: Iterable[Mechanism], step: int, left: float, many: int = 1
+) -> list[Release]:
+    """What sums beside a training release to one adversary by the end of so many of its steps.
+
+    Args:
+        mechanisms: of the sums, each with its noise.
+        step: of the training.
+        left: share of the noise's standard deviation that this adversary does not know, in units
+            of what the stated one does not (P3).
+        many: how many records the unit has (P20).
+    """
+    whole: list[Release] = []
+    for mechanism in mechanisms:
+        account, noise = account_of(mechanism), mechanism.noise_multiplier * left
+        if count := mechanism.due_by(step):
+            whole += (
+                releases_of_units(account, noise, count, many)
+                if many > 1
+                else releases(account, noise, count)
+            )
+    return whole
 
 
-def paid_attempts(study: Study) -> int:
-    """The most attempts that a ledger's rows pay for: the study's steps, in whole epochs."""
-    epoch = mechanism_of(study).epoch
-    return epoch * ceil(study.training.steps / epoch)
-
-
-def attempts_of_list(study: Study) -> int:
-    """How many attempts a shuffled token list serves, unless its session ends; 0: there is none."""
-    training = study.training
-    if training.sampling != WITHOUT_REPLACEMENT:
-        return 0
-    epoch = mechanism_of(study).epoch
-    return {"per-step": 1, "per-epoch": epoch, "static": training.steps}[training.tokens]
-
-
-def _projected(study: Study, sampling: str) -> Projected:
-    """The account of a study's projection, by the table above."""
-    training, relation = study.training, study.privacy.relation
-    kind, k = training.projection_kind, training.projection
+def _projected(mechanism: Mechanism, sampling: str) -> Projected:
+    """The account of a projection, by the table above."""
+    kind, k, relation = mechanism.projection_kind, mechanism.projection, mechanism.relation
     if kind == "layers":
         return Projected(kind=kind, dimension=k, account=UNPROJECTED)
     if has_exact_mixture(kind, sampling, relation):
@@ -275,8 +270,7 @@ def _projected(study: Study, sampling: str) -> Projected:
     if sampling in ("poisson", "none"):
         return Projected(kind=kind, dimension=k, account=LONGER)
     events = 1 if relation == "add-remove" or sampling == "none" else 3
-    delta, steps = study.privacy.delta, training.steps
-    return bounded_projection(kind, k, events=events, steps=steps, delta=delta)
+    return bounded_projection(kind, k, events=events, steps=mechanism.steps, delta=mechanism.delta)
 
 
 def has_exact_mixture(kind: str, sampling: str, relation: str) -> bool:
@@ -329,7 +323,7 @@ def epsilon_of(whole: list[Release], delta: float) -> Bound | None:
 
 @lru_cache(maxsize=64)  # a study that is run is planned again for its evidence
 def least_noise(
-    mechanism: Mechanism,
+    account: Account,
     steps: int,
     known_records: int,
     epsilon: float,
@@ -340,15 +334,15 @@ def least_noise(
 
     What is released `beside` the steps is part of it.
     """
-    least = least_certified(mechanism)
+    least = least_certified(account)
 
     def whole(noise: float) -> list[Release]:
-        return [*releases(mechanism, max(noise, least), steps, known_records), *beside]
+        return [*releases(account, max(noise, least), steps, known_records), *beside]
 
     return max(calibrate(whole, epsilon, delta), least)
 
 
-def least_certified(mechanism: Mechanism) -> float:
+def least_certified(account: Account) -> float:
     """The noise multiplier below which no epsilon is computed."""
-    longest = mechanism.projected.factor if mechanism.projected else 1.0
+    longest = account.projected.factor if account.projected else 1.0
     return LEAST_SAMPLED_NOISE * longest

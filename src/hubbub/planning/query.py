@@ -1,0 +1,198 @@
+"""A query: one thing that a study asks of its silos, from records to an answer.
+
+Records become bounded vectors (`task`), silos send one noisy sum of them, a state follows from it
+(`stepper`), and the state is what is sent down for the next sum. A query says by which mechanism
+its sums are made and how many numbers they have; the plan gives it noise; a run asks for its sums.
+Its kinds stand in `hubbub.queries`, one file each: a new one is such a file, and the line there
+that finds it in a study. This file knows none of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.planning.mechanism import Mechanism
+from hubbub.protocol import Lift, LocalTask, RoundParameters
+from hubbub.study import CodedCells, Records
+from hubbub.study.parties import Parties
+
+if TYPE_CHECKING:
+    from hubbub.planning.planned_query import PlannedQuery
+
+Array = NDArray[np.float64]
+Parameters = NDArray[np.float32]
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloData:
+    """What one silo has at hand for a study: its own records, never sent.
+
+    Args:
+        records: that a model is trained on; None where there is none.
+        held_back: those that are kept from the training, to evaluate it.
+        max_units: the most units that the silo may hold of `records`; public (P19).
+        cells: the columns that statistics are about; None where none are asked for.
+        max_cells: the most units that the silo may hold of `cells`; public.
+        learner: the study's model as this machine makes gradients of it; None where there is none.
+    """
+
+    records: Records | None = field(default=None, repr=False)
+    held_back: Records | None = field(default=None, repr=False)
+    max_units: int = 0
+    cells: CodedCells | None = field(default=None, repr=False)
+    max_cells: int = 0
+    learner: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryState:
+    """Where a query stands: everything that its next sum depends on.
+
+    Args:
+        step: the last sum that was taken in; 0 before the first.
+        attempts: how many attempts have been charged so far.
+        parameters: what goes down to the silos next.
+        optimizer: what else the stepper remembers.
+        rows: the metrics so far.
+        row_due: attempts at which a row of this step is still to be made, as it is made beside the
+            next one; 0 if none is.
+    """
+
+    step: int = 0
+    attempts: int = 0
+    parameters: Parameters = field(repr=False)
+    optimizer: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
+    rows: tuple[dict[str, float], ...] = ()
+    row_due: int = 0
+
+
+class Stepper(Protocol):
+    """What takes noisy sums in; whoever verifies a run takes the same steps."""
+
+    def step(self, parameters: Parameters, total: Array) -> Parameters:
+        """What goes down next, after one more noisy sum."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What it remembers besides."""
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on; IntegrityError if this is the state of something else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryWarnings:
+    """What a query's reader should know before approving the study.
+
+    Args:
+        records_unknown: what it means that the number of records is not public.
+        sums: of how they are made.
+        noise: of how it is correlated.
+    """
+
+    records_unknown: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
+
+
+class Query(ABC):
+    """One thing that a study asks of its silos."""
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> Mechanism:
+        """How its sums are made, without the noise."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int | None:
+        """How many numbers a sum has before any projection; None if that is not public yet."""
+
+    @property
+    @abstractmethod
+    def broadcast_numbers(self) -> int | None:
+        """How many numbers go down to the silos for a sum; None if that is not public yet."""
+
+    @property
+    def short_broadcast(self) -> bool:
+        """Whether they go down as bfloat16."""
+        return False
+
+    @property
+    def epsilon(self) -> float | None:
+        """Its own part of the study's epsilon; None: what the others leave of it."""
+        return None
+
+    @property
+    def takes_raw_records(self) -> bool:
+        """Whether it is asked of records as they are, before features are standardised."""
+        return False
+
+    def warnings(self, parties: Parties) -> QueryWarnings:
+        """What a reader should know."""
+        return QueryWarnings()
+
+    @abstractmethod
+    def units(self, silo: SiloData) -> int:
+        """How many units a silo has for it; never leaves the silo."""
+
+    @abstractmethod
+    def max_units(self, silo: SiloData) -> int:
+        """How many units a silo may have for it at most; public (P19)."""
+
+    @abstractmethod
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's records, ready for sums."""
+
+    @abstractmethod
+    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
+        """All silos' records, one silo's after the other's, for who may see them all."""
+
+
+class SteppedQuery(Query):
+    """A query whose noisy sums lead from state to state, each asked at what the last one gave."""
+
+    def start(self, model: Parameters | None) -> Parameters | None:
+        """What goes down for the first sum: the model's first weights, or what is the query's own.
+
+        Args:
+            model: those weights; None if there is no model, or it cannot be made here.
+        """
+        return model
+
+    @abstractmethod
+    def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
+        """A fresh one."""
+
+    def lift(self, terms: RoundParameters, learner: Any) -> Lift | None:
+        """From projected sums back to whole ones; None where nothing is projected."""
+        return None
+
+    def scores(self, learner: Any, test: Records | None, parameters: Parameters) -> Scores:
+        """Metrics, on public records, of what its sums have given so far."""
+        return {}
+
+    def restored(self, folder: Path, state: QueryState) -> QueryState:
+        """Where an interrupted run stood, by what `store` has put into its folder.
+
+        Raises:
+            IntegrityError: it was altered.
+        """
+        return state
+
+    def store(self, folder: Path, state: QueryState) -> None:
+        """Put into a run's folder what its sums have given so far."""
+
+    def check_complete(self, state: QueryState) -> None:
+        """Refuse to go on with fewer sums than an answer needs.
+
+        Raises:
+            IntegrityError: they were charged, and lost in an interruption.
+        """

@@ -1,0 +1,32 @@
+"""What a study asks of its silos, a file for each kind of query; and the plan of all of them.
+
+A new kind is a file here with a `Query`, and the line of `study_queries` that finds it in a study.
+"""
+
+from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
+from hubbub.queries.kept_sums import SUMS, sums_in
+from hubbub.queries.standardising_query import (
+    STANDARDISATION,
+    STANDARDISED,
+    StandardisingQuery,
+    features_of,
+)
+from hubbub.queries.statistic_answers import (
+    ANSWERS,
+    answers_of,
+    answers_to_dict,
+    check_expected,
+    expected_answers,
+    planned_statistics,
+    write_answers,
+)
+from hubbub.queries.statistics_query import STATISTICS, StatisticsQuery
+from hubbub.queries.study_queries import (
+    main_of,
+    plan,
+    queries_of,
+    statistics_of,
+    steps_of,
+    training_of,
+)
+from hubbub.queries.training_query import TRAINING, TrainingQuery

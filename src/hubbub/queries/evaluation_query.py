@@ -1,0 +1,106 @@
+"""How well the model does on records that silos hold back, with noise (docs/privacy.md P16)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from hubbub.planning import (
+    Array,
+    Mechanism,
+    Query,
+    Scores,
+    SiloData,
+    mechanism_of_all,
+)
+from hubbub.protocol import LocalTask
+from hubbub.study import Data, Privacy, Records
+from hubbub.study.training import Evaluate
+
+EVALUATION = "evaluation"
+# An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.
+_NUMBERS = 3
+
+
+@dataclass(frozen=True)
+class EvaluationQuery(Query):
+    """Evaluations on held-back records, every few steps of the training.
+
+    Args:
+        asked: how often, and what they may cost.
+        data, privacy: of the study.
+        steps: of the training.
+        dimension: of the model that goes down; None if that is not public yet.
+    """
+
+    asked: Evaluate
+    data: Data
+    privacy: Privacy
+    steps: int
+    dimension: int | None
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Sums over all records that are held back (P16)."""
+        asked = self.asked
+        count = self.steps // asked.every
+        return mechanism_of_all(
+            EVALUATION, self.data, self.privacy, sums=count, norm=sqrt(_NUMBERS), every=asked.every
+        )
+
+    @property
+    def numbers(self) -> int:
+        """Of one record: that it is there, whether it was right, its loss."""
+        return _NUMBERS
+
+    @property
+    def broadcast_numbers(self) -> int | None:
+        """The model's parameters."""
+        return self.dimension
+
+    @property
+    def epsilon(self) -> float:
+        """What all evaluations together may cost."""
+        return self.asked.epsilon
+
+    def units(self, silo: SiloData) -> int:
+        """Records that are held back, or patients."""
+        return 0 if silo.held_back is None else silo.held_back.units
+
+    def max_units(self, silo: SiloData) -> int:
+        """Of records, held back or not."""
+        return silo.max_units
+
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's held-back records."""
+        assert silo.held_back is not None, "an evaluation has records"  # noqa: S101
+        return self._task(silo, silo.held_back, silo.max_units)
+
+    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
+        """All held-back records."""
+        records = Records.together([one.held_back for one in silos if one.held_back is not None])
+        return self._task(silos[0], records, sum(one.max_units for one in silos))
+
+    def _task(self, silo: SiloData, records: Records, capacity: int) -> LocalTask:
+        from hubbub import learning
+
+        learner: learning.Learner = silo.learner
+        return learning.EvaluationTask(
+            learner.on_units, records, capacity=capacity, device=learner.device, goal=learner.goal
+        )
+
+    def scores_of(self, total: Array, learner: Any) -> Scores:
+        """Accuracy, or another goal's mean, and mean loss from one noisy sum."""
+        from hubbub import learning
+
+        count = max(float(total[0]), 1.0)
+        name, value = learner.goal.told(float(np.clip(total[1] / count, 0.0, 1.0)))
+        return {
+            name: value,
+            "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,
+        }

@@ -1,0 +1,179 @@
+"""The sums from which features are brought to mean 0 and deviation 1 (docs/privacy.md P16)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.disk import write_text
+from hubbub.errors import IntegrityError, StudyError
+from hubbub.planning import (
+    Array,
+    Mechanism,
+    Parameters,
+    PlannedQuery,
+    Query,
+    QueryState,
+    SiloData,
+    SteppedQuery,
+    Stepper,
+    mechanism_of_all,
+)
+from hubbub.protocol import LocalTask
+from hubbub.study import (
+    Data,
+    FeatureSums,
+    Privacy,
+    Records,
+    Standardisation,
+    standardisation_from,
+)
+from hubbub.study.data import Standardise
+
+STANDARDISATION = "standardisation"
+STANDARDISED = "standardisation.json"
+
+
+@dataclass(frozen=True)
+class StandardisingQuery(SteppedQuery):
+    """One sum of all records, held back or not, before the training.
+
+    Args:
+        asked: the bound of features, and what the sum may cost.
+        data, privacy: of the study.
+        features: how many there are.
+        dimension: of the model that goes down with it; None if that is not public yet.
+    """
+
+    asked: Standardise
+    data: Data
+    privacy: Privacy
+    features: int
+    dimension: int | None
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """|1|^2 + |x|^2 + |x^2|^2, with every |x_j| at most 1 after division by the bound."""
+        norm = sqrt(self.numbers)
+        return mechanism_of_all(STANDARDISATION, self.data, self.privacy, sums=1, norm=norm)
+
+    @property
+    def numbers(self) -> int:
+        """The number of records, and of each feature the sum and that of its square."""
+        return 1 + 2 * self.features
+
+    @property
+    def broadcast_numbers(self) -> int | None:
+        """The model's parameters, which nobody needs for it."""
+        return self.dimension
+
+    @property
+    def epsilon(self) -> float:
+        """What the sum may cost."""
+        return self.asked.epsilon
+
+    @property
+    def takes_raw_records(self) -> bool:
+        """It is asked before features are standardised."""
+        return True
+
+    def units(self, silo: SiloData) -> int:
+        """Records, held back or not, or patients."""
+        return _whole(silo).units
+
+    def max_units(self, silo: SiloData) -> int:
+        """Of records, held back or not."""
+        return silo.max_units
+
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's records, held back or not."""
+        return self._task(_whole(silo), silo.max_units)
+
+    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
+        """All records."""
+        records = Records.together([_whole(one) for one in silos])
+        return self._task(records, sum(one.max_units for one in silos))
+
+    def _task(self, records: Records, capacity: int) -> LocalTask:
+        return FeatureSums(records, self.asked.bound, capacity, self.data.places)
+
+    def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
+        """From the sum to shift and scale."""
+        return _Standardising(self.asked.bound)
+
+    def standardisation(self, state: QueryState) -> Standardisation:
+        """What follows from the sum; IntegrityError if it was lost."""
+        self.check_complete(state)
+        shift, scale = (np.asarray(state.optimizer[key], np.float32) for key in ("shift", "scale"))
+        return Standardisation(shift=shift, scale=scale)
+
+    def restored(self, folder: Path, state: QueryState) -> QueryState:
+        """With shift and scale, if they are there."""
+        kept = Standardisation.read(folder / STANDARDISED, self.features)
+        if kept is None:
+            return state
+        optimizer = {"shift": kept.shift, "scale": kept.scale}
+        return replace(state, step=1, attempts=1, optimizer=optimizer)
+
+    def store(self, folder: Path, state: QueryState) -> None:
+        """Shift and scale."""
+        if state.optimizer:
+            write_text(folder / STANDARDISED, self.standardisation(state).to_json())
+
+    def check_complete(self, state: QueryState) -> None:
+        """Refuse to go on without the sum."""
+        if not state.optimizer:
+            raise IntegrityError(
+                "expected the sums that standardise the features, they were charged and lost in "
+                "an interruption; approve the study under another name and run that"
+            )
+
+
+class _Standardising:
+    """Makes shift and scale of a noisy sum; what goes down stays as it is."""
+
+    def __init__(self, bound: float) -> None:
+        self._bound = bound
+        self._state: dict[str, NDArray[Any]] = {}
+
+    def step(self, parameters: Parameters, total: Array) -> Parameters:
+        """The same parameters as before."""
+        made = standardisation_from(total, self._bound)
+        self._state = {"shift": made.shift, "scale": made.scale}
+        return parameters
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Shift and scale, once there was a sum."""
+        return self._state
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from there."""
+        self._state = dict(state)
+
+
+def _whole(silo: SiloData) -> Records:
+    """A silo's records, held back or not."""
+    parts = [one for one in (silo.records, silo.held_back) if one is not None]
+    return Records.together(parts)
+
+
+def features_of(shape: tuple[int, ...] | None) -> int:
+    """How many features there are to standardise; images and texts are not.
+
+    Raises:
+        StudyError: a record of this shape is no row of features.
+    """
+    if shape is None or len(shape) != 1:
+        raise StudyError(
+            "expected records of so many features each with data.standardise, got "
+            f"{'an unknown shape' if shape is None else f'the shape {list(shape)}'}; state "
+            "model.inputs = [features], or leave data.standardise out"
+        )
+    return shape[0]

@@ -1,0 +1,87 @@
+"""What the statistics of a plan will say before they are asked, and what their sums say afterwards.
+
+Both know the plan's noise, all silos' shares of it: where silos are missing from a round there is a
+little less, so intervals are never too narrow for it. The answers of a run are in its folder:
+
+    sums.json           the noisy sums
+    statistics.json     the answers, which follow from the sums and the study alone
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hubbub import estimation
+from hubbub.disk import write_text
+from hubbub.errors import StudyError
+from hubbub.planning import Parameters, Plan, PlannedQuery
+from hubbub.queries.statistics_query import StatisticsQuery
+
+ANSWERS = "statistics.json"
+
+
+def planned_statistics(plan: Plan) -> PlannedQuery[StatisticsQuery]:
+    """The statistics among what a plan asks.
+
+    Raises:
+        StudyError: it asks for none.
+    """
+    for planned in plan.queries:
+        if isinstance(planned.query, StatisticsQuery):
+            return planned  # type: ignore[return-value]  # narrowed by its query
+    raise StudyError("expected a study with [statistics], got one without; ask for some")
+
+
+def expected_answers(plan: Plan) -> dict[str, estimation.Expectation]:
+    """What may be said of each statistic; nothing where the number of records is not public."""
+    study = plan.study
+    if study.statistics is None or not study.data.records:
+        return {}
+    planned = planned_statistics(plan)
+    return planned.query.layout.expected(study.data.records, planned.total_sigma)
+
+
+def check_expected(plan: Plan) -> None:
+    """Refuse statistics that would not stand out from the noise, before anything is spent.
+
+    Raises:
+        StudyError: naming them.
+    """
+    below = {name: one for name, one in expected_answers(plan).items() if not one.answered}
+    if below:
+        said = "; ".join(f"{name}: {one.sentence}" for name, one in below.items())
+        raise StudyError(
+            f"expected statistics that stand out from the noise, got {len(below)} that would not "
+            f"({said}); leave them out, raise their weight or epsilon, or ask for fewer"
+        )
+
+
+def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, estimation.Answer]:
+    """What the sums of a plan's statistics say, by name."""
+    planned = planned_statistics(plan)
+    return planned.query.layout.answers(kept, planned.total_sigma)
+
+
+def answers_to_dict(plan: Plan, kept: Parameters) -> dict[str, Any]:
+    """The same and under which promise, as plain values."""
+    asked = plan.study.privacy
+    whole = {
+        "study": plan.study.name,
+        "study_id": plan.study.id.hex(),
+        "epsilon": planned_statistics(plan).epsilon,
+        "delta": asked.delta,
+        "relation": asked.relation,
+        "adversary": plan.stated.adversary,
+        "unit": plan.study.data.unit,
+        "statistics": {name: one.to_dict() for name, one in answers_of(plan, kept).items()},
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(whole))
+    return plain
+
+
+def write_answers(folder: Path, answers: Mapping[str, Any]) -> None:
+    """Put the answers into a folder."""
+    write_text(folder / ANSWERS, json.dumps(answers, indent=1))

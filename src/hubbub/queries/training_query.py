@@ -1,0 +1,182 @@
+"""Training: parameters go down, sums of clipped gradients come up, an optimizer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hubbub.planning import (
+    SUM_MARGIN,
+    Mechanism,
+    Parameters,
+    PlannedQuery,
+    Query,
+    QueryWarnings,
+    Scores,
+    SiloData,
+    SteppedQuery,
+    Stepper,
+    correlation_of,
+    record_clip,
+    words_about,
+)
+from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
+from hubbub.study import Parties, Privacy, Records, Training
+from hubbub.study.data import Data
+
+TRAINING = "training"
+
+
+@dataclass(frozen=True)
+class TrainingQuery(SteppedQuery):
+    """The training of a study's model.
+
+    Args:
+        training: how it is trained.
+        data: what is public about the records.
+        privacy: what is promised.
+        dimension: how many trainable parameters the model has; None if that is not public yet.
+    """
+
+    training: Training
+    data: Data
+    privacy: Privacy
+    dimension: int | None
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Clipped sums over the study's batches, one for each step (docs/privacy.md P1)."""
+        training, data = self.training, self.data
+        return Mechanism(
+            purpose=TRAINING,
+            relation=self.privacy.relation,
+            delta=self.privacy.delta,
+            steps=training.steps,
+            clip=training.clip,
+            unit=data.unit,
+            most_per_patient=data.most_per_patient,
+            records=data.records,
+            counts=data.counts,
+            sampling=training.sampling,
+            sample_rate=training.sample_rate,
+            tokens=training.tokens,
+            projection=training.projection,
+            projection_kind=training.projection_kind if training.projection else "",
+            correlation=correlation_of(training, self.privacy),
+            divisor=self._expected_batch,
+        )
+
+    @property
+    def _expected_batch(self) -> float:
+        """The public number of records by which a sum is divided (P14); 1 if there is none."""
+        training = self.training
+        kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
+        return training.sample_rate * self.data.records * kept if self.data.records else 1.0
+
+    @property
+    def numbers(self) -> int | None:
+        """The model's parameters."""
+        return self.dimension
+
+    @property
+    def broadcast_numbers(self) -> int | None:
+        """The model's parameters."""
+        return self.dimension
+
+    @property
+    def short_broadcast(self) -> bool:
+        """Whether the study asks for it."""
+        return self.training.download == "bfloat16"
+
+    def warnings(self, parties: Parties) -> QueryWarnings:
+        """Of the divisor, the model's size, and what correlated noise gains."""
+        unknown_size = (
+            "the model's size is not known yet: bytes per step are left open; state model.inputs "
+            "where the model is one of hubbub's"
+        )
+        return QueryWarnings(
+            records_unknown=(
+                "data.records is not stated: the sum is not divided by the expected batch",
+            ),
+            sums=(unknown_size,) if self.dimension is None else (),
+            noise=tuple(words_about(self.training, self.mechanism.correlation)),
+        )
+
+    def units(self, silo: SiloData) -> int:
+        """Records that are trained on, or patients."""
+        return 0 if silo.records is None else silo.records.units
+
+    def max_units(self, silo: SiloData) -> int:
+        """Of records, held back or not."""
+        return silo.max_units
+
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's records, in batches of a public number of rows (P19)."""
+        assert silo.records is not None, "a training has records"  # noqa: S101
+        return self._task(silo, silo.records, silo.max_units, self._rows(silo), SUM_MARGIN)
+
+    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
+        """All silos' records, one silo's after the other's, for who may see them all."""
+        records = [one.records for one in silos if one.records is not None]
+        capacity, rows = sum(one.max_units for one in silos), sum(map(self._rows, silos))
+        # No grid is certified, so all of the clip may be used.
+        return self._task(silos[0], Records.together(records), capacity, rows, margin=1.0)
+
+    def _task(
+        self, silo: SiloData, records: Records, capacity: int, rows: int, margin: float
+    ) -> LocalTask:
+        from hubbub import learning
+
+        learner: learning.Learner = silo.learner
+        return learning.TrainingTask(
+            learner.on_units,
+            records,
+            clip=record_clip(self.training.clip),
+            margin=margin,
+            method=learner.method,
+            capacity=capacity,
+            rows=rows,
+            device=learner.device,
+            goal=learner.goal,
+        )
+
+    def _rows(self, silo: SiloData) -> int:
+        """The public number of rows in a silo's batches."""
+        mechanism, records = self.mechanism, silo.records
+        assert records is not None, "a training has records"  # noqa: S101
+        if mechanism.has_joint_batches:
+            return min(mechanism.batch, records.units)
+        correlated = mechanism.correlation
+        bands = correlated.bands if correlated else 1
+        return group_rows(silo.max_units, mechanism.sample_rate, bands)
+
+    def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
+        """The study's optimizer."""
+        from hubbub import learning
+
+        options: dict[str, Any] = dict(self.training.optimizer)
+        kind = str(options.pop("name"))
+        return learning.Optimizer(kind, steps=self.training.steps, **options)
+
+    def lift(self, terms: RoundParameters, learner: Any) -> Lift | None:
+        """From the projection, where the study projects sums."""
+        from hubbub import learning
+
+        return learning.lift_of(terms, learner.model)
+
+    def scores(self, learner: Any, test: Records | None, parameters: Parameters) -> Scores:
+        """Metrics of the model on the public test set, if there is one."""
+        from hubbub import learning
+
+        if test is None:
+            return {}
+        learning.load_parameters(learner.model, parameters)
+        return learning.evaluate_records(
+            learner.model,
+            test,
+            device=learner.device,
+            goal=learner.goal,
+            own=self.training.metrics,
+        )
