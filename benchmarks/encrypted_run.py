@@ -249,7 +249,7 @@ class Ready:
         return cls(
             study=study,
             plan=plan,
-            terms=round_parameters_of(plan, initial.size),
+            terms=round_parameters_of(plan.main),
             initial=initial,
             tasks=tasks_of(plan, model, records),
         )

@@ -29,11 +29,11 @@ import numpy as np
 
 from benchmarks.encrypted_run import CLASSES, HIDDEN, PIXELS, made_up
 from hubbub import Records, Study, run
-from hubbub.planning import plan
 from hubbub.protocol import LocalTask
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import RoundParameters, poisson_rows
+from hubbub.queries import plan
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.prepared_study import PreparedStudy
 
@@ -134,7 +134,7 @@ def measured(silos: int, mean: float, steps: int) -> Row:
     study = study_of(silos, round(mean / _RATE), steps)
     made = plan(study)
     prepared = PreparedStudy.of(study, made)
-    terms, tasks = round_parameters_of(made, prepared.initial.size), prepared.tasks
+    terms, tasks = round_parameters_of(prepared.plan.main), prepared.tasks
     watch = Watch(arithmetic=lambda: arithmetic(prepared, tasks, terms))
     with tempfile.TemporaryDirectory() as folder:
         run(study, Path(folder) / "run", plan=made, progress=watch)

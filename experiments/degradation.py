@@ -22,7 +22,8 @@ from typing import Any
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.planning.mechanisms import epsilon_of, mechanism_of, releases
+from hubbub.planning.accounts import account_of, epsilon_of, releases
+from hubbub.queries import training_of
 
 STUDY = Template("""
 [study]
@@ -100,7 +101,7 @@ def measured(promised: int, colluding: int) -> dict[str, object]:
 def exact_epsilon(plan: hubbub.Plan, noise: float) -> float:
     """Epsilon at so much noise if nothing were rounded; inf past 50."""
     study = plan.study
-    whole = releases(mechanism_of(study), noise, study.training.steps)
+    whole = releases(account_of(training_of(study).mechanism), noise, study.training.steps)
     found = epsilon_of(whole, study.privacy.delta)
     return found.upper if found else inf
 

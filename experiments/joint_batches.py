@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 import hubbub
 import hubbub.learning as learning
-from hubbub.planning import TRAINING
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import Silo
 from hubbub.session.in_process import LocalPeers
@@ -102,5 +101,5 @@ def _sums(setting: PreparedStudy, stack: ExitStack) -> NoisySums:
     """Everybody after set-up."""
     keys = layout_of(setting.plan).keys()
     venue = DealtVenue(study=setting.study, keys=keys, ledgers={}, folder=None)
-    sessions = RunSessions(venue=venue, folder=None, parameters=setting.initial.size, stack=stack)
-    return sessions.open(TRAINING, setting.plan, setting.tasks, setting.initial.size)
+    sessions = RunSessions(venue=venue, plan=setting.plan, folder=None, stack=stack)
+    return sessions.open(setting.plan.main, setting.tasks)

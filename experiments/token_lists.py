@@ -31,7 +31,8 @@ from experiments.record_attack import (
     attacked,
 )
 from experiments.results import Row, Table
-from hubbub.planning.mechanisms import epsilon_of, mechanism_of, releases
+from hubbub.planning.accounts import account_of, epsilon_of, releases
+from hubbub.queries import training_of
 
 STUDY = Template("""
 [study]
@@ -95,7 +96,7 @@ def account(name: str, setting: PreparedStudy, most_uses: int) -> float:
         rate=setting.rate,
         sampling=SAMPLING[name],
     )
-    mechanism = mechanism_of(hubbub.Study.parse(study))
+    mechanism = account_of(training_of(hubbub.Study.parse(study)).mechanism)
     found = epsilon_of(releases(mechanism, NOISE, setting.steps), DELTA)
     return found.upper if found else inf
 

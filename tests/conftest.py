@@ -1,13 +1,11 @@
-"""One thread for each process that runs tests, no disk, and no question to the accountant twice."""
+"""One thread for each process that runs tests, and no disk."""
 
 import gc
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from functools import lru_cache, wraps
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -247,55 +245,6 @@ QUICK = {
 }
 
 UNKNOWN = pytest.StashKey[list[str]]()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def what_was_said_once() -> Iterator[None]:
-    """Remember what the accountant said: hundreds of tests plan the same few studies.
-
-    Its answers are functions of their arguments alone, and so is the method that fits a model of
-    torch's own layers; `tests/privacy` and `tests/learning` ask them.
-    """
-    from hubbub import learning
-    from hubbub.assurance.evidence import audit_result
-    from hubbub.planning import mechanisms
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in (
-            (mechanisms, "least_noise"),
-            (mechanisms, "epsilon_of"),
-            (audit_result, "epsilon_shown"),
-        ):
-            patch.setattr(module, name, _remembered(getattr(module, name)))
-        patch.setattr(learning, "method_for", _methods(learning.method_for))
-        yield
-
-
-def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which answers each question once in a process."""
-    asked = lru_cache(maxsize=None)(function)
-
-    @wraps(function)
-    def answer(*given: Any, **named: Any) -> Any:
-        return asked(*(tuple(one) if isinstance(one, list) else one for one in given), **named)
-
-    return answer
-
-
-def _methods(method_for: Callable[..., str]) -> Callable[..., str]:
-    """The same for models whose text says all that a method depends on."""
-    known: dict[Any, str] = {}
-
-    @wraps(method_for)
-    def answer(model: Any, shape: tuple[int, ...], targets: Any, **more: Any) -> str:
-        kinds = {type(one).__module__.startswith("torch.nn.") for one in model.modules()}
-        frozen = tuple(one.requires_grad for one in model.parameters())
-        key = (repr(model), frozen, shape, targets.dtype, targets.shape[1:], *more.values())
-        if kinds != {True} or key not in known:
-            known[key] = method_for(model, shape, targets, **more)
-        return known[key]
-
-    return answer
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,11 +15,10 @@ import hubbub
 from hubbub import learning
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError
-from hubbub.planning import EVALUATION, STANDARDISATION
+from hubbub.queries import EVALUATION, STANDARDISATION, EvaluationQuery, standardising_query
 from hubbub.session.layout import layout_of
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.study.tabular import Records
-from hubbub.training import federated as asked
 from hubbub.training.local_venue import LocalVenue
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import RunSessions
@@ -99,9 +98,9 @@ def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
         )
     ]
     for purpose, count in ((EVALUATION, STEPS // 5), (STANDARDISATION, 1)):
-        planned = both.query(purpose)
-        assert planned.plan.stated.epsilon == pytest.approx(2.0, rel=1e-3)
-        noise = planned.plan.noise_multiplier
+        planned = both.planned(purpose)
+        assert planned.epsilon == pytest.approx(2.0, rel=1e-3)
+        noise = planned.noise_multiplier
         steps.append(
             hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="none", count=count)
         )
@@ -131,8 +130,8 @@ def test_the_epsilon_so_far_counts_the_evaluations_so_far():
 def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
     result = run(BOTH, tmp_path / "run")
     plan = result.plan
-    noises = [plan.query(STANDARDISATION).plan.noise_multiplier]
-    noises += [plan.query(EVALUATION).plan.noise_multiplier] * (STEPS // 5)
+    noises = [plan.planned(STANDARDISATION).noise_multiplier]
+    noises += [plan.planned(EVALUATION).noise_multiplier] * (STEPS // 5)
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
         rows = list(book.entries())
         spent = book.epsilon(delta=1e-5, relation="add-remove")
@@ -150,18 +149,16 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
 def test_the_revealed_statistic_has_the_planned_noise():
     wanted = study("every = 1, epsilon = 2.0")
     prepared = PreparedStudy.of(wanted)
-    planned = prepared.plan.query(EVALUATION)
-    tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in prepared.records]
+    planned = prepared.plan.planned(EVALUATION)
+    tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in prepared.silos]
     with ExitStack() as stack:
         keys = layout_of(prepared.plan).keys()
         venue = LocalVenue(study=wanted, keys=keys, ledgers={}, folder=None)
-        sessions = RunSessions(
-            venue=venue, folder=None, parameters=prepared.initial.size, stack=stack
-        )
-        series = sessions.open(EVALUATION, planned.plan, tasks, 3)
+        sessions = RunSessions(venue=venue, plan=prepared.plan, folder=None, stack=stack)
+        series = sessions.open(planned, tasks)
         found = [series.round(n, prepared.initial, 1)[0] for n in range(1, STEPS + 1)]
-    silos, shares = 4, planned.plan.shares
-    sigma = planned.plan.noise_multiplier * planned.plan.clip * sqrt(silos / shares)
+    silos, shares = 4, planned.shares
+    sigma = planned.noise_multiplier * planned.mechanism.clip * sqrt(silos / shares)
     statistic = float(np.sum(np.square(found)) / sigma**2)  # chi square, 36 degrees of freedom
     # Outside these once in 10^4; a deviation of 2/3 or 3/2 times sigma gives 16 or 81 on average.
     assert 12.0 < statistic < 80.0
@@ -204,12 +201,12 @@ def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: 
     result = run(generous)
     assert "held_back_accuracy" in result.metrics[5]
     right = total = 0.0
-    for task in prepared.evaluation_tasks:
+    for task in prepared.tasks_of(prepared.plan.planned(EVALUATION).query):
         parameters = learning.parameters_vector(result.model)
         sums = task.clipped_sum(parameters, np.arange(task.count))
         total, right = total + sums[0], right + sums[1]
     assert result.final["held_back_accuracy"] == pytest.approx(right / total, abs=0.05)
-    assert total == sum(len(one) for one in prepared.held_back) > 100
+    assert total == sum(len(one.held_back) for one in prepared.silos) > 100
 
 
 # Interruptions ---------------------------------------------------------------------------------
@@ -248,7 +245,7 @@ def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(asked, "standardisation_from", crash)
+        patch.setattr(standardising_query, "standardisation_from", crash)
         with pytest.raises(KeyboardInterrupt):
             run(BOTH, tmp_path / "run")
     with pytest.raises(IntegrityError, match="charged and lost"):
@@ -263,7 +260,7 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
 
     one = study("every = 5, epsilon = 2.0")
     with monkeypatch.context() as patch:
-        patch.setattr(asked, "_told", crash)
+        patch.setattr(EvaluationQuery, "scores_of", crash)
         with pytest.raises(KeyboardInterrupt):
             run(one, tmp_path / "run")
     result = resume(tmp_path / "run")

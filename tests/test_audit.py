@@ -24,7 +24,7 @@ from hubbub.assurance.audit.scores import scores_of
 from hubbub.assurance.evidence import Choice, Seen, choosing_runs, epsilon_shown
 from hubbub.cli import main
 from hubbub.errors import StudyError
-from hubbub.planning import mechanisms
+from hubbub.planning import accounts
 from hubbub.privacy.canary_guesses import (
     Rates,
     Rule,
@@ -454,7 +454,7 @@ def test_right_guesses_bound_how_far_two_laws_are_apart() -> None:
 
 def _with_much_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than any study here needs: the least takes long to find, and does not matter."""
-    monkeypatch.setattr(mechanisms, "least_noise", lambda *_: 50.0)
+    monkeypatch.setattr(accounts, "least_noise", lambda *_: 50.0)
 
 
 @pytest.mark.parametrize(("records", "batch"), [(8000, 800), (8000, 2399), (997, 10), (50, 50)])

@@ -20,35 +20,43 @@ import hubbub
 from hubbub import Study
 from hubbub.errors import StudyError
 from hubbub.planning import (
+    Account,
     Plan,
+    account_of,
     exposure,
     is_dimension,
     noise_left,
     sharing_silos,
     told_shape,
 )
-from hubbub.planning import study_plan as planning
-from hubbub.planning.mechanisms import bounded_projection, mechanism_of, releases
+from hubbub.planning import plan_of_mechanisms as planning
+from hubbub.planning.accounts import bounded_projection, releases
 from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.protocol.primitives.wire import OVERHEAD
+from hubbub.queries import training_of
 from hubbub.report import render
 from hubbub.session.layout import Layout
 
 INSIDER = "aggregator + "
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # which would take minutes
 ALL_NODES_BUT_ONE = "aggregator and all compute nodes but one"
-plan = lru_cache(planning.plan)
+plan = lru_cache(hubbub.plan)
+
+
+def account(one: Study) -> Account:
+    """What a step of the study's training is charged as."""
+    return account_of(training_of(one).mechanism)
 
 
 @lru_cache
 def plan_in_short(one: Study, *, dimension: int | None = None) -> Plan:
     """The plan with no coalition but the stated one, and no comparison: they take most time."""
-    alone = mock.patch.object(exposure, "_curve", lambda study: [study.parties.colluders])
+    alone = mock.patch.object(exposure, "_curve", lambda parties: [parties.colluders])
     with alone, mock.patch.object(planning, "joint_batches", return_value=None):
-        return planning.plan(one, dimension=dimension)
+        return hubbub.plan(one, dimension=dimension)
 
 
 def study(*, parties=None, data=None, model=None, training=None, privacy=None) -> Study:
@@ -73,7 +81,7 @@ def study(*, parties=None, data=None, model=None, training=None, privacy=None) -
 )
 def test_p3_noise_left_gives_the_published_epsilons(colluding, published):
     ten = study(parties={"silos": 10, "colluders": 3})
-    left = noise_left(ten, 1.0, shares=6, known=colluding + 1)
+    left = noise_left(ten.parties, 1.0, shares=6, known=colluding + 1)
     bound = hubbub.epsilon(
         noise_multiplier=left, sample_rate=0.008, steps=1250, delta=1e-5, relation="add-remove"
     )
@@ -94,8 +102,8 @@ def test_p3_shares_are_the_silos_less_colluders_dropouts_and_the_observer(dropou
 
 
 def test_no_noise_is_left_when_every_share_is_known():
-    assert noise_left(study(), 1.0, shares=3, known=6) == 0
-    assert noise_left(study(), 1.0, shares=3, known=99) == 0
+    assert noise_left(study().parties, 1.0, shares=3, known=6) == 0
+    assert noise_left(study().parties, 1.0, shares=3, known=99) == 0
 
 
 @st.composite
@@ -235,7 +243,7 @@ def _component_sizes(kept: list[set[int]]) -> list[int]:
 )
 def test_p4_no_sum_over_fewer_silos_than_planned_can_be_isolated(silos, nodes, each):
     parties = {"silos": silos, "compute_nodes": nodes, "nodes_per_silo": each, "colluders": 0}
-    assert sharing_silos(study(parties=parties)) <= smallest_component(silos, nodes, each)
+    assert sharing_silos(study(parties=parties).parties) <= smallest_component(silos, nodes, each)
 
 
 def test_subsets_of_nodes_share_less_and_cost_more_noise():
@@ -276,12 +284,14 @@ def capacity(made, bits: int) -> float:
 def test_p7_the_smallest_word_that_holds_the_batch_is_chosen(silos, epsilon):
     parties, privacy = {"silos": silos, "colluders": 1}, {"epsilon": epsilon}
     made = plan_in_short(study(parties=parties, privacy=privacy))
-    words = []
+    noise, words = made.noise_multiplier, []
     for records in (0, 1000, 10**4, 10**5, 10**9):
         # The noise does not depend on the number of records, so it is calibrated once.
         one = study(parties=parties, data={"records": records}, privacy=privacy)
-        bits, sigma, held = grid_for(one, made.noise_multiplier, made.shares)
-        found = replace(made, study=one, word_bits=bits, share_sigma_grid=sigma, capacity=held)
+        mechanism = replace(made.mechanism, records=records)
+        bits, sigma, held = grid_for(mechanism, one.parties, noise, made.shares)
+        main = replace(made.main, word_bits=bits, share_sigma_grid=sigma, sum_limit=held)
+        found = replace(made, study=one, main=main)
         assert records != 10**4 or found == made
         check_word(found, min(records, records * 0.2 + 12 * sqrt(records * 0.2)) or 1 << 14)
         words.append(bits)
@@ -357,7 +367,7 @@ def test_the_upload_is_the_residues_the_digest_of_the_model_and_one_frame():
 @pytest.mark.parametrize("dimension", [0, -1, 3.5, 27.0, "27", True, 2**50], ids=repr)
 def test_a_dimension_that_is_none_is_refused(dimension):
     with pytest.raises(StudyError, match="expected dimension"):
-        planning.plan(study(), dimension=dimension)
+        hubbub.plan(study(), dimension=dimension)
 
 
 def test_numpys_own_dimension_is_one():
@@ -383,7 +393,7 @@ def test_the_certificate_counts_what_a_row_pays_for_to_the_end_of_its_epoch():
 
     def epsilon_of(steps: int) -> float:
         one = study(training={**static, "steps": steps}, privacy={"relation": "substitute"})
-        return certificate_for(one, 1000).epsilon
+        return certificate_for(training_of(one).mechanism, one.parties, 1000).epsilon
 
     assert epsilon_of(4) < epsilon_of(5) == epsilon_of(8) < epsilon_of(9)
 
@@ -454,10 +464,16 @@ def test_p6_an_adversary_far_above_the_studys_epsilon_has_a_row():
     ten = study(
         parties={"silos": 10, "colluders": 3}, training={"steps": 1250, "sample_rate": 0.008}
     )
-    left = noise_left(ten, 1.0, shares=6, known=9)
+    left = noise_left(ten.parties, 1.0, shares=6, known=9)
     for numbers in (27, 10**6):
         found = exposure.epsilon_against(
-            mechanism_of(ten), certificate_for(ten, numbers), 1e-5, 1250, 1.0, left, 0
+            account(ten),
+            certificate_for(training_of(ten).mechanism, ten.parties, numbers),
+            1e-5,
+            1250,
+            1.0,
+            left,
+            0,
         )
         assert 24.1 < found < 24.2
 
@@ -496,7 +512,7 @@ def plan_for(silos: int, promised: int, *colluding: int) -> Plan:
         parties={"silos": silos, "colluders": promised}, training={"steps": 1, "sample_rate": 1.0}
     )
     with mock.patch.object(exposure, "_curve", return_value=sorted({promised, *colluding})):
-        return planning.plan(one)
+        return hubbub.plan(one)
 
 
 @pytest.mark.parametrize(("silos", "colluders"), [(20, 3), (40, 3), (40, 0), (60, 6)])
@@ -527,7 +543,7 @@ def test_p4_every_query_of_its_own_pays_for_its_mask_graphs(evaluate, graphs):
         mock.patch.object(exposure, "_curve", return_value=[3, 4]),
         mock.patch.object(exposure.mask_degree, "torn_apart", return_value=1e-9),
     ):
-        rows = planning.plan(one).exposures
+        rows = hubbub.plan(one).exposures
     assert [row.torn for row in rows if row.colluding_silos == 4] == [graphs * 1e-9]
 
 
@@ -539,7 +555,7 @@ def test_p4_where_silos_use_some_nodes_the_smallest_sum_is_that_of_the_honest_no
         parties={"silos": n, "colluders": 0, "compute_nodes": m, "nodes_per_silo": each},
     )
     fewest = min(len(layout.neighbours(1 + n + node, b"")) for node in range(m))
-    assert exposure.sharing_silos(one) == fewest
+    assert exposure.sharing_silos(one.parties) == fewest
 
 
 def test_p4_a_row_that_the_graph_cannot_keep_counts_one_share_alone():
@@ -568,7 +584,7 @@ EVERY_KIND = [
 def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
     with mock.patch.object(planning.precision, "certificate_for", return_value=MUCH_ADDED):
         made = plan_in_short(replace(one, name="much added"))
-    mechanism, ideal = mechanism_of(one), (one.privacy.delta - 2e-6) / 1.2
+    mechanism, ideal = account(one), (one.privacy.delta - 2e-6) / 1.2
     for row in made.exposures:
         steps = one.training.steps
         whole = releases(mechanism, row.noise_multiplier, steps, row.known_records)
@@ -680,7 +696,7 @@ def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_
     assert how.factor == pytest.approx(hubbub.projection_bound(dimension=9, delta=how.slack / 3))
     # By hand: the plain account for C~ at what is left of delta.
     left = made.certificate.ideal_delta(1e-5, 1.0) - steps * how.slack
-    plain = replace(mechanism_of(one), projected=None)
+    plain = replace(account(one), projected=None)
     noise = made.stated.noise_multiplier / how.factor
     by_hand = Composition(releases(plain, noise, steps, made.stated.known_records)).epsilon(left)
     assert by_hand.lower <= made.stated.epsilon <= by_hand.upper * 1.001 + made.certificate.epsilon
@@ -690,7 +706,7 @@ def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_
 
 def test_p8_under_substitution_the_mixture_is_cheaper_than_a_bound_with_slack():
     one = study(training={"projection": 9}, privacy={"relation": "substitute"})
-    made, mechanism = plan_in_short(one), mechanism_of(one)
+    made, mechanism = plan_in_short(one), account(one)
     bound = bounded_projection("gaussian", 9, events=2, steps=40, delta=1e-5)
     bounded = releases(replace(mechanism, projected=bound), made.stated.noise_multiplier, 40)
     assert made.projected.slack == 0 < bound.slack

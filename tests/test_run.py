@@ -729,10 +729,10 @@ def test_a_model_that_keeps_what_it_sees_is_sent_without_what_it_was_tried_on(pi
     state = torch.get_rng_state()
     prepared = PreparedStudy.of(own('source = "python:pictures_of_test_run:rows"', model))
     assert torch.equal(state, torch.get_rng_state())
-    known = [one.inputs[0] for one in prepared.records]
+    known = [one.records.inputs[0] for one in prepared.silos]
     assert not any(np.allclose(prepared.initial[:9], one) for one in known)
-    assert prepared.model.seen is None or not any(
-        np.allclose(prepared.model.seen, o) for o in known
+    assert prepared.learner.model.seen is None or not any(
+        np.allclose(prepared.learner.model.seen, o) for o in known
     )
 
 
@@ -903,10 +903,10 @@ def assert_silent(error: BaseException, caplog, capfd) -> None:
 
 def test_no_repr_holds_a_record_or_how_many_there_are(planted):
     prepared = PreparedStudy.of(own(FILES))
-    shown = repr([prepared, prepared.records, prepared.test, prepared.tasks])
+    shown = repr([prepared, prepared.silos, prepared.test, prepared.tasks])
     assert leaks(shown.encode()) == []
     other = Records(inputs=np.ones((9, 2), np.float32), targets=np.ones(9, np.float32))
-    assert repr(prepared.records[1]) == repr(other)
+    assert repr(prepared.silos[1].records) == repr(other)
 
 
 def test_no_repr_holds_a_key():

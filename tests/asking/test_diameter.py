@@ -15,8 +15,8 @@ from hubbub import Study
 from hubbub.assurance.ledger.entry import Entry
 from hubbub.assurance.ledger.row_cost import cost_of, kind_of
 from hubbub.errors import StudyError
-from hubbub.planning import layout_of_sums, mechanism_of
 from hubbub.privacy import Composition, Step, release
+from hubbub.queries import statistics_of
 
 HERE = Path()
 
@@ -30,7 +30,7 @@ def planned(relation: str, kind: str = "histogram") -> hubbub.Plan:
 def test_p23_a_histogram_under_exchange_needs_the_square_root_of_two_and_not_two() -> None:
     apart, there = planned("substitute"), planned("add-remove")
     ratio = apart.noise_multiplier / there.noise_multiplier
-    assert mechanism_of(apart.study).diameter == pytest.approx(sqrt(2), rel=1e-3)
+    assert apart.mechanism.diameter == pytest.approx(sqrt(2), rel=1e-3)
     assert ratio == pytest.approx(sqrt(2), rel=1e-3)
 
 
@@ -38,10 +38,10 @@ def test_p23_a_histogram_under_exchange_needs_the_square_root_of_two_and_not_two
 def test_p23_no_two_records_are_further_apart_than_is_charged(kind: str) -> None:
     """All pairs of 60 records, at the unit of a sum; and no record is longer than C."""
     made = planned("substitute", kind)
-    layout = layout_of_sums(made.study)
+    layout = statistics_of(made.study).layout
     parts = layout.stacked.encode(_coded(made.study)) / layout.unit
     gaps = np.linalg.norm(parts[:, None] - parts[None, :], axis=2)
-    assert gaps.max() <= mechanism_of(made.study).diameter
+    assert gaps.max() <= made.mechanism.diameter
     assert np.linalg.norm(parts, axis=1).max() <= 1.0
 
 
@@ -56,7 +56,7 @@ def _coded(study: Study) -> dict[str, Any]:
 def test_p23_the_account_is_that_of_a_gaussian_pair_at_the_diameter() -> None:
     """An exchange at distance D in noise sigma is P1's with 2 C = D."""
     made = planned("substitute")
-    kind = kind_of(made)
+    kind = kind_of(made.main)
     step = Step(
         noise_multiplier=made.noise_multiplier * 2 / kind.diameter,
         sample_rate=1.0,
@@ -71,7 +71,7 @@ def test_p23_the_account_is_that_of_a_gaussian_pair_at_the_diameter() -> None:
 def test_p23_a_ledger_charges_a_record_that_is_gone_by_its_length() -> None:
     """Not by half of the diameter, which may be shorter."""
     made = planned("substitute")
-    kind = kind_of(made)
+    kind = kind_of(made.main)
     gone = Step(noise_multiplier=made.noise_multiplier, sample_rate=1.0, sampling="none", count=1)
     by_hand = Composition([release(gone, "add-remove")]).epsilon(1e-5).upper
     charged = Composition(cost_of(kind, 1, "add-remove")).epsilon(1e-5).upper
@@ -79,7 +79,7 @@ def test_p23_a_ledger_charges_a_record_that_is_gone_by_its_length() -> None:
 
 
 def test_a_row_of_the_ledger_keeps_a_diameter_and_others_have_none() -> None:
-    with_one, without = kind_of(planned("substitute")), kind_of(planned("add-remove"))
+    with_one, without = kind_of(planned("substitute").main), kind_of(planned("add-remove").main)
     rows = [
         Entry(study=bytes(32), session=bytes(16), round=1, attempt=0, kind=kind)
         for kind in (with_one, without)

@@ -16,9 +16,9 @@ import hubbub
 from hubbub import Study
 from hubbub.errors import DataError
 from hubbub.estimation import Stacked
-from hubbub.planning import layout_of_sums
+from hubbub.queries import statistics_of
+from hubbub.queries.statistic_task import StatisticTask, pooled
 from hubbub.study.tabular import coded_cells, columns_from
-from hubbub.training.statistic_task import StatisticTask, pooled
 
 MOST = 3
 
@@ -40,7 +40,7 @@ def task(whose: Sequence[int], table: dict[str, list[Any]], *names: str) -> Stat
         patient="who",
         most=MOST,
     )
-    return StatisticTask(layout_of_sums(study), cells, 200)
+    return StatisticTask(statistics_of(study).layout, cells, 200)
 
 
 def total(one: StatisticTask, rows: Sequence[int]) -> np.ndarray:
@@ -108,7 +108,7 @@ def test_all_silos_tables_together_are_the_sum_of_theirs():
         )
         for seed in range(3)
     ]
-    layout, apart = layout_of_sums(study), 0.0
+    layout, apart = statistics_of(study).layout, 0.0
     for one in tables:
         apart = apart + total(StatisticTask(layout, one, 9), range(5))
     together = StatisticTask(layout, pooled(tables), 27)

@@ -18,8 +18,8 @@ from hubbub.assurance.verification import verify
 from hubbub.cli.main import main
 from hubbub.errors import DataError, IntegrityError, StudyError
 from hubbub.estimation import Answer
-from hubbub.planning import expected_answers, layout_of_sums, sigma_of_sums
 from hubbub.protocol import Masking
+from hubbub.queries import expected_answers, planned_statistics, statistics_of
 
 FAR = 6  # standard errors: what is further off is wrong, whatever the noise
 
@@ -89,7 +89,7 @@ ON_NUMBERS = {
 def test_numbers_in_a_regression_take_a_few_sums(folder: Path, kind: str) -> None:
     told = study(folder, q=ON_NUMBERS[kind])
     found = hubbub.run(told)
-    assert told.training.steps == layout_of_sums(told).rounds == 4
+    assert statistics_of(told).mechanism.steps == statistics_of(told).layout.rounds == 4
     assert found.steps == 4
     assert found.statistics["q"].refusal == ""
 
@@ -271,7 +271,7 @@ def test_a_rehearsal_has_the_noise_of_a_run(folder: Path) -> None:
     deviation = float(np.sqrt(values.var(axis=0, ddof=1).mean()))
     expected = of(found[0], "records").standard_error
     assert abs(deviation / expected - 1) < 0.25
-    assert expected >= sigma_of_sums(hubbub.plan(told)) * 0.99
+    assert expected >= planned_statistics(hubbub.plan(told)).total_sigma * 0.99
 
 
 def beside(folder: Path) -> dict[str, Any]:

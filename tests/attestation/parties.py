@@ -57,7 +57,7 @@ privacy={{epsilon=1,delta=1e-5}}
 @cache
 def planned(study: Study) -> tuple[Layout, RoundParameters]:
     made = plan(study)
-    return layout_of(made), round_parameters_of(made, 27)
+    return layout_of(made), round_parameters_of(made.main)
 
 
 @dataclass(kw_only=True)

@@ -16,7 +16,8 @@ import pytest
 from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
 from hubbub.cli import drafting_commands, main
-from hubbub.planning import Plan, plan
+from hubbub.planning import Plan
+from hubbub.queries import plan
 from hubbub.study import sources
 from hubbub.study.drafting import read_raw
 

@@ -16,7 +16,7 @@ from hubbub.assurance.ledger.privacy_ledger import Entry
 from hubbub.assurance.ledger.row_cost import cost_of, rows_of
 from hubbub.assurance.ledger.tally import Tally
 from hubbub.errors import StudyError
-from hubbub.planning import exposure, mechanism_of
+from hubbub.planning import exposure
 from hubbub.privacy import Composition
 from ledger.book import entry
 
@@ -40,7 +40,7 @@ def study(relation: str, projection: str, batches: str) -> hubbub.Study:
 @lru_cache
 def planned(one: hubbub.Study) -> hubbub.Plan:
     """The plan with no coalition but the stated one: the others take most of the time."""
-    with mock.patch.object(exposure, "_curve", lambda study: [study.parties.colluders]):
+    with mock.patch.object(exposure, "_curve", lambda parties: [parties.colluders]):
         return hubbub.plan(one)
 
 
@@ -63,8 +63,8 @@ CASES = [
 @pytest.mark.parametrize(("relation", "projection", "batches"), CASES)
 def test_p15_the_ledger_charges_what_the_plan_says(relation, projection, batches):
     plan = planned(study(relation, projection, batches))
-    kind, mechanism = kind_of(plan), mechanism_of(plan.study)
-    rows = ceil(STEPS / mechanism.epoch)
+    kind = kind_of(plan.main)
+    rows = ceil(STEPS / plan.mechanism.epoch)
     ideal = plan.certificate.ideal_delta(1e-5, plan.stated.epsilon)
     charged = upper(kind, rows, relation, ideal) + plan.certificate.epsilon
     assert charged == pytest.approx(plan.stated.epsilon, rel=1e-3)
@@ -77,7 +77,7 @@ def test_p15_the_ledger_charges_what_the_plan_says(relation, projection, batches
 def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):
     """Exchanging a record is taking one away and adding one, so it costs more."""
     plan = planned(study("substitute", projection, batches))
-    kind = kind_of(plan)
+    kind = kind_of(plan.main)
     other = upper(kind, 2, "add-remove", 1e-5)
     assert other > 0
     if batches == "poisson":
@@ -86,7 +86,7 @@ def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):
 
 def test_p10_records_that_the_adversary_owns_are_charged():
     plan = planned(study("substitute", "", "per-step"))
-    kind = kind_of(plan)
+    kind = kind_of(plan.main)
     assert kind.known_records == plan.stated.known_records > 0
     none = replace(kind, known_records=0)
     assert upper(kind, STEPS, "substitute", 1e-5) > 1.001 * upper(none, STEPS, "substitute", 1e-5)
@@ -95,7 +95,7 @@ def test_p10_records_that_the_adversary_owns_are_charged():
 @pytest.mark.slow
 def test_p8_a_projection_is_charged():
     plan = planned(study("add-remove", "gaussian", "poisson"))
-    kind = kind_of(plan)
+    kind = kind_of(plan.main)
     plain = replace(kind, projection="", dimension=0)
     assert upper(kind, STEPS, "add-remove", 1e-5) > 1.1 * upper(plain, STEPS, "add-remove", 1e-5)
 
@@ -103,7 +103,7 @@ def test_p8_a_projection_is_charged():
 @pytest.mark.parametrize("batches", ["per-epoch", "static"])
 def test_p15_a_record_less_on_a_kept_list_costs_no_less_than_one_exchanged(batches):
     """All after it move up, or the last one takes its place: two batches of an epoch change."""
-    kind = kind_of(planned(study("substitute", "", batches)))
+    kind = kind_of(planned(study("substitute", "", batches)).main)
     exchanged = upper(kind, 2, "substitute", 1e-5)
     assert exchanged < upper(kind, 2, "add-remove", 1e-5) < 1.3 * exchanged
 

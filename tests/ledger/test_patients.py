@@ -14,8 +14,8 @@ from hubbub.assurance.ledger.row_cost import kind_of
 from hubbub.assurance.ledger.tally import Tally
 from hubbub.cli import main
 from hubbub.errors import BudgetError, UserError
-from hubbub.planning import plan
 from hubbub.privacy import Composition, Step, release
+from hubbub.queries import plan
 from hubbub.study import Study
 from ledger.book import DELTA, OTHER, RELATION, entry
 
@@ -66,10 +66,13 @@ def test_a_studys_rows_say_what_its_unit_is() -> None:
         }
     )
     whole = plan(made)
-    for one in (whole, *(query.plan for query in whole.queries)):
+    for one in whole.queries:
         assert (kind_of(one).unit, kind_of(one).most_per_patient) == ("patient", 4)
     alone = replace(made, toml="", data=replace(made.data, patient=""))
-    assert (kind_of(plan(alone)).unit, kind_of(plan(alone)).most_per_patient) == ("record", 4)
+    assert (kind_of(plan(alone).main).unit, kind_of(plan(alone).main).most_per_patient) == (
+        "record",
+        4,
+    )
 
 
 def test_studies_of_one_unit_cost_what_they_ever_did() -> None:

@@ -25,13 +25,14 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import TRAINING, Plan
+from hubbub.planning import Plan
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
+from hubbub.queries import TRAINING
 from hubbub.session.ask import Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.session.rounds import Rounds
-from hubbub.session.session_offer import SessionOffer, part_of_plan
+from hubbub.session.session_offer import SessionOffer, planned_for
 from hubbub.study import Study
 from hubbub.study.tabular import Records
 from hubbub.training.federated import Standardisation
@@ -288,10 +289,10 @@ def opened(
     coordinator = Coordinator(parties.aggregator, study, requests)
     coordinator.standardise(standardisation)
     prepared = setting_of(parties.study)
-    size = prepared.initial.size
-    plan, numbers = part_of_plan(prepared.plan, purpose)
-    terms = round_parameters_of(plan, numbers or size, parameters=size)
-    rounds = coordinator.set_up(SessionPlan(purpose=purpose, plan=plan, terms=terms, tasks=()))
+    planned = planned_for(prepared.plan, purpose)
+    terms = round_parameters_of(planned)
+    wanted = SessionPlan(plan=prepared.plan, planned=planned, terms=terms, tasks=())
+    rounds = coordinator.set_up(wanted)
 
     def sums(silos: Iterable[int], model: np.ndarray) -> np.ndarray:
         return np.sum([_sum_of(parties.study, silo, model.tobytes()) for silo in silos], axis=0)
@@ -301,7 +302,7 @@ def opened(
 
     return Session(
         rounds=rounds,
-        plan=plan,
+        plan=prepared.plan,
         terms=terms,
         initial=prepared.initial,
         sums=sums,
@@ -327,7 +328,7 @@ def terms_for(parties: Consortium) -> tuple[Plan, RoundParameters]:
     """The plan of the study and the terms of its training, as everybody has them."""
     plan = planned(parties.study)
     assert plan.dimension is not None
-    return plan, round_parameters_of(plan, plan.dimension, parameters=plan.dimension)
+    return plan, round_parameters_of(plan.main)
 
 
 def open_frame(parties: Consortium, session: bytes, terms: Any = None, **changes: Any) -> bytes:

@@ -23,20 +23,20 @@ from hubbub.errors import ProtocolError
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.planning import exposure, mechanism_of
+from hubbub.planning import exposure
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import Silo, decoded
 from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
 from hubbub.protocol.token_lists.list_context import repeated
 from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
+from hubbub.queries import main_of
 from hubbub.session import silo_token_lists
 from hubbub.session.ask import Call
 from hubbub.session.in_process import Federation
 from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
-from hubbub.study import Study
 from hubbub.study.tabular import Records
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
@@ -96,8 +96,8 @@ def joint(tokens: str = "per-step", nodes: int = 0, **changes: Any) -> dict[str,
     return made
 
 
-def stated_alone(study: Study) -> list[int]:
-    return [study.parties.colluders]
+def stated_alone(parties: Parties) -> list[int]:
+    return [parties.colluders]
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ class Ward(Watched):
     """A watched consortium in which a row may pay for the attempts of an epoch."""
 
     def _paid(self, name: str, endpoint: SiloEndpoint) -> set[tuple[bytes, int, int]]:
-        epoch = mechanism_of(self.study).epoch
+        epoch = main_of(self.study).mechanism.epoch
         rows = super()._paid(name, endpoint)
         return {(one, number + k, 0) for one, number, _ in rows for k in range(epoch)}
 
@@ -253,7 +253,7 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
     there = learning.parameters_vector(parties.serve(timeouts=HASTY).model)
     places = {first: dict(silos) for (_, first), silos in drawn.taken.items()}
     reference.rounds.lists = Given(reference, places)
-    terms = round_parameters_of(whole.plan, whole.initial.size, parameters=whole.initial.size)
+    terms = round_parameters_of(whole.plan.main)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         total, made = reference.rounds.round(step, parameters)

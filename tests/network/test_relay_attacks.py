@@ -23,9 +23,9 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import ROSTER
 from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import TRAINING
 from hubbub.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.queries import TRAINING
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import layout_of
 from hubbub.session.session_offer import SessionOffer

@@ -19,8 +19,8 @@ import pytest
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer, request
-from hubbub.planning import EVALUATION, STANDARDISATION
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
+from hubbub.queries import EVALUATION, STANDARDISATION
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.federated import Standardisation
@@ -495,9 +495,9 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
     found = Standardisation(
         shift=np.full(4, 0.5, dtype=np.float32), scale=np.full(4, 0.25, dtype=np.float32)
     )
-    query = planned(parties.study).query(STANDARDISATION)
+    query = planned(parties.study).planned(STANDARDISATION)
     assert query is not None
-    terms = asdict(round_parameters_of(query.plan, query.query.numbers, parameters=5))
+    terms = asdict(round_parameters_of(query))
     old = open_frame(parties, NEW, terms, purpose=STANDARDISATION)
 
     def asks(name: str, party: str, blob: bytes) -> bytes:

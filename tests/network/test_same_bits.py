@@ -60,11 +60,10 @@ def named(session: bytes) -> Callable[..., None]:
 
 def together(parties: Watched, prepared: PreparedStudy) -> Federation:
     """The same parties in one process."""
-    size = prepared.initial.size
     order = [parties.sites[party.name].keys for party in parties.aggregator.roster.parties]
     return federate(
         layout_of(prepared.plan),
-        round_parameters_of(prepared.plan, size, parameters=size),
+        round_parameters_of(prepared.plan.main),
         prepared.tasks,
         study=parties.study.id,
         source=source,
@@ -97,9 +96,7 @@ def trained_together(parties: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Pre
     prepared = PreparedStudy.of(parties.study)
     reference = together(parties, prepared)
     monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
-    terms = round_parameters_of(
-        prepared.plan, prepared.initial.size, parameters=prepared.initial.size
-    )
+    terms = round_parameters_of(prepared.plan.main)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         total, made = reference.rounds.round(step, parameters)

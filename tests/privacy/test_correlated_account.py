@@ -11,10 +11,11 @@ import pytest
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.planning import mechanism_of, noise_correlation, releases, releases_of_units
+from hubbub.planning import account_of, noise_correlation, releases, releases_of_units
 from hubbub.planning.noise_correlation import best_column, error_of, inverse_of, workload
 from hubbub.planning.precision import _outcome_error, certificate_for, grid_for
 from hubbub.protocol import UNIT
+from hubbub.queries import training_of
 from hubbub.study import Study
 from privacy import oracle
 
@@ -110,7 +111,7 @@ def test_no_small_change_of_a_column_has_less_error() -> None:
 
 def test_p25_a_study_is_charged_one_step_of_the_group_rate_for_each_part() -> None:
     made = hubbub.plan(study(steps=42, bands=4))
-    mechanism = mechanism_of(made.study)
+    mechanism = account_of(made.mechanism)
     assert (mechanism.epoch, mechanism.sample_rate) == (4, 0.4)
     (one,) = releases(mechanism, made.noise_multiplier, 42)
     assert one == releases(replace(mechanism, epoch=1), made.noise_multiplier, ceil(42 / 4))[0]
@@ -126,7 +127,7 @@ def test_p25_several_records_of_one_person_have_no_account() -> None:
     """Their groups take turns that are closer than the matrix has bands."""
     made = hubbub.plan(study(bands=4))
     with pytest.raises(StudyError, match="units of several records"):
-        releases_of_units(mechanism_of(made.study), made.noise_multiplier, 40, 2)
+        releases_of_units(account_of(made.mechanism), made.noise_multiplier, 40, 2)
 
 
 def test_p25_its_epsilon_is_that_of_an_independent_calculation() -> None:
@@ -141,7 +142,7 @@ def test_p25_bands_that_take_everybody_are_charged_without_sampling() -> None:
     known = hubbub.epsilon(
         noise_multiplier=made.noise_multiplier, sample_rate=1.0, steps=4, delta=DELTA
     )
-    assert mechanism_of(made.study).sample_rate == 1.0
+    assert account_of(made.mechanism).sample_rate == 1.0
     assert made.epsilon() == pytest.approx(known.upper, abs=1e-4)
 
 
@@ -152,9 +153,11 @@ def test_p25_the_certificate_covers_rounding_and_the_window() -> None:
     numbers, silos, tau = 10**6, 6, 2 * exp(-((4 * pi) ** 2))
     most = numbers * (silos - 1) * ((1 + tau) ** 1000 - 1) * 1.001
     assert 2 * 1000.0 * numbers * silos * exp(-((4 * pi) ** 2)) > most
-    found, other = certificate_for(one, numbers), certificate_for(alone, numbers)
+    found, other = (
+        certificate_for(training_of(each).mechanism, each.parties, numbers) for each in (one, alone)
+    )
     assert other.epsilon < found.epsilon < 0.01
-    how, s, beta = noise_correlation.correlation_of(one), 16.0, (9 * 16.0 + 1) / 16.0**2
+    how, s, beta = training_of(one).mechanism.correlation, 16.0, (9 * 16.0 + 1) / 16.0**2
     assert how is not None
     length = float(np.abs(how.column).sum())
     window = 15 * (8 + 6) * length * s * how.growth
@@ -169,7 +172,11 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
     assert one.correlation.growth > 1.5
     alone = replace(one.study, training=replace(one.study.training, noise="independent", bands=0))
     noise, shares = one.noise_multiplier, one.shares
-    assert grid_for(one.study, noise, shares)[2] < grid_for(alone, noise, shares)[2]
+    parties, plain = one.study.parties, training_of(alone).mechanism
+    assert (
+        grid_for(one.mechanism, parties, noise, shares)[2]
+        < grid_for(plain, parties, noise, shares)[2]
+    )
     deviation = one.correlation.growth * one.share_sigma_grid * sqrt(6)
     held = 12 * deviation + one.capacity * one.clip / one.grid_step
     assert held <= 2.0 ** (one.word_bits - 1)

@@ -24,14 +24,15 @@ from scipy.stats import binom, chi
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, exposure, mechanism_of
-from hubbub.planning import study_plan as planning
-from hubbub.planning.precision import CLIP_MARGIN, SUM_MARGIN, certificate_for, projection_for
-from hubbub.privacy import Composition, Step, projection_factor
+from hubbub.planning import Plan, account_of, exposure
+from hubbub.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
+from hubbub.planning.precision import certificate_for, projection_for
+from hubbub.privacy import Certificate, Composition, Step, projection_factor
 from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
 from hubbub.privacy.projected_law import ProjectedRemoval
 from hubbub.privacy.projected_step import release_by_signs, release_projected, sign_tail
 from hubbub.protocol.projection import sign_matrix as signs
+from hubbub.queries import training_of
 from hubbub.study import Study
 from privacy.oracle_values import SIGNS, truth
 
@@ -395,8 +396,8 @@ def projected(kind: str, k: int = 8, **more: Any) -> Study:
 @cache
 def plan(one: Study, *, dimension: int | None = None) -> Plan:
     """The plan with no coalition but the stated one."""
-    with mock.patch.object(exposure, "_curve", lambda study: [study.parties.colluders]):
-        return planning.plan(one, dimension=dimension)
+    with mock.patch.object(exposure, "_curve", lambda parties: [parties.colluders]):
+        return hubbub.plan(one, dimension=dimension)
 
 
 def test_the_kind_is_part_of_the_study_and_survives_a_file() -> None:
@@ -459,7 +460,9 @@ def test_under_substitution_both_kinds_are_charged_by_the_same_tail() -> None:
 
 def test_signs_in_joint_batches_pay_slack_for_their_own_tail() -> None:
     joint: dict[str, Any] = {"sampling": "without-replacement", "sample_rate": 0.02, "steps": 5}
-    how = mechanism_of(projected("sign", 9, relation="substitute", **joint)).projected
+    how = account_of(
+        training_of(projected("sign", 9, relation="substitute", **joint)).mechanism
+    ).projected
     assert how is not None
     assert how.slack > 0
     assert how.factor == pytest.approx(
@@ -481,28 +484,33 @@ def test_layers_are_charged_as_if_nothing_were_projected() -> None:
         assert made.capacity * made.clip / made.grid_step < room
 
 
+def certified(one: Study, numbers: int, parameters: int | None = None) -> Certificate:
+    """What finite precision adds in the study's training."""
+    return certificate_for(training_of(one).mechanism, one.parties, numbers, parameters)
+
+
 def test_only_gaussian_entries_are_charged_for_their_finite_precision() -> None:
     one = projected("gaussian", 401)
-    found = certificate_for(one, 401, 900_000).failure
+    found = certified(one, 401, 900_000).failure
     assert found == pytest.approx(40 * (900_000 * 201 * 2.0**-71 + 2.0**-100), rel=1e-12)
-    assert certificate_for(one, 401).failure > found  # a size that is not known is taken large
+    assert certified(one, 401).failure > found  # a size that is not known is taken large
     for kind in ("sign", "layers"):
-        assert certificate_for(projected(kind, 401), 401, 900_000).failure == 0
+        assert certified(projected(kind, 401), 401, 900_000).failure == 0
 
 
 def test_the_matrices_of_a_plan_fit_its_batches_and_its_margin() -> None:
-    made = projection_for(projected("sign", 8), 900_000)
+    made = projection_for(training_of(projected("sign", 8)).mechanism, 900_000)
     assert made is not None
     assert (made.kind, made.dimension, made.clip) == ("sign", 8, 1.0)
     assert 2000 < made.records < 3000  # of 10,000 records a fifth
     assert made.allowance < CLIP_MARGIN - SUM_MARGIN
-    assert projection_for(projected("layers", 8), 900_000) is None
-    assert projection_for(study(), 900_000) is None
+    assert projection_for(training_of(projected("layers", 8)).mechanism, 900_000) is None
+    assert projection_for(training_of(study()).mechanism, 900_000) is None
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "sign"])
 def test_sums_too_long_for_the_grid_are_refused_by_the_plan(kind: str) -> None:
     many = replace(projected(kind, 8), data=replace(study().data, records=10**8))
     with pytest.raises(StudyError, match="lower one of them"):
-        certificate_for(many, 8, 10**7)
-    certificate_for(many, 8, 100)
+        certified(many, 8, 10**7)
+    certified(many, 8, 100)

@@ -13,7 +13,7 @@ from hubbub import Study
 from hubbub.assurance.evidence.collecting import FILE, collect, part_of
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript.frame_records import files, read_header
-from hubbub.planning import TRAINING, plan
+from hubbub.queries import TRAINING, plan
 from hubbub.session.in_process import Federation
 from hubbub.training import local_venue
 from hubbub.training.result import Result

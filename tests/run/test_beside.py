@@ -41,7 +41,7 @@ def trained(
     *,
     start: State | None = None,
     stop: int | None = None,
-    look: loop.Look | None = None,
+    schedule: loop.EvaluationSchedule | None = None,
 ) -> list[State]:
     """The states of a training, all of them or up to a step at which it is stopped."""
     kept: list[State] = []
@@ -52,7 +52,13 @@ def trained(
 
     try:
         end = train(
-            prepared, summed, progress, divisor=1.0, start=start, keep=kept.append, look=look
+            prepared,
+            summed,
+            progress,
+            divisor=1.0,
+            start=start,
+            keep=kept.append,
+            schedule=schedule,
         )
     except KeyboardInterrupt:
         return kept
@@ -88,8 +94,10 @@ def test_every_state_that_is_kept_has_all_rows_before_its_own(prepared: Prepared
 
 def test_what_a_session_was_asked_for_is_kept_with_its_step(prepared: PreparedStudy) -> None:
     """It is charged: a row of it that is lost could not be asked for again."""
-    look = loop.Look(after=frozenset({2, 4}), at=lambda step, _: {"held_back_loss": float(step)})
-    for state in trained(prepared, look=look):
+    schedule = loop.EvaluationSchedule(
+        after=frozenset({2, 4}), at=lambda step, _: {"held_back_loss": float(step)}
+    )
+    for state in trained(prepared, schedule=schedule):
         asked = [row["step"] for row in state.rows if "held_back_loss" in row]
         assert asked == [step for step in (2, 4) if step <= state.step]
         assert not (state.row_due and state.step in (2, 4))
@@ -102,7 +110,7 @@ def test_a_row_is_made_on_another_thread_with_another_model(
     real = PreparedStudy.evaluate
 
     def evaluate(self: PreparedStudy, parameters: Any) -> dict[str, float]:
-        seen.append((threading.get_ident(), self.model is prepared.model))
+        seen.append((threading.get_ident(), self.learner.model is prepared.learner.model))
         return real(self, parameters)
 
     monkeypatch.setattr(PreparedStudy, "evaluate", evaluate)

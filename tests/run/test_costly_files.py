@@ -16,7 +16,7 @@ from hubbub.assurance.evidence.finding import NOT_CHECKED, REDERIVED
 from hubbub.assurance.verification.integrity_check import check_rows
 from hubbub.cli import main
 from hubbub.errors import EffortError
-from hubbub.planning import mechanisms, study_plan
+from hubbub.planning import accounts, plan_of_mechanisms
 from hubbub.planning.exposure import epsilon_against
 from hubbub.privacy import accountant, coarse_law, limited
 from hubbub.protocol.agreement import mask_graph
@@ -60,7 +60,7 @@ REMEMBERED = (
     epsilon_against,
     coarse_law._sketched,
     accountant._worst_epsilon,
-    study_plan._power,
+    plan_of_mechanisms._power,
 )
 
 
@@ -161,7 +161,7 @@ def test_metrics_of_many_rows_are_looked_at_within_the_limit(
     planned = claims.remade(hubbub.Study.parse((folder / "study.toml").read_text()), 27)
     assert planned is not None
     nothing_is_known()
-    monkeypatch.setattr(mechanisms, "epsilon_of", mechanisms.epsilon_of.__wrapped__)  # type: ignore[attr-defined]
+    accounts._epsilon_of.cache_clear()
     content = json.loads((folder / FILE).read_text())
     with limited(1):
         assert check_rows(folder / "metrics.jsonl", planned, content).verdict == NOT_CHECKED

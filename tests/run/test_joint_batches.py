@@ -22,7 +22,7 @@ from scipy.stats import chi2, hypergeom
 import hubbub
 from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.errors import BudgetError, DataError, StudyError
-from hubbub.planning import Plan, mechanism_of
+from hubbub.planning import Plan
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import RoundParameters, Silo
@@ -440,7 +440,7 @@ def test_a_kept_list_is_charged_as_if_all_batches_were_known(tokens: str) -> Non
         relation="substitute",
         sampling="none",
     )
-    assert mechanism_of(plan.study).epoch == EPOCH
+    assert plan.mechanism.epoch == EPOCH
     assert plan.epsilon() == pytest.approx(epochs.upper, rel=1e-3)
     assert plan.epsilon_after(1) == plan.epsilon_after(4) < plan.epsilon_after(5)
 
@@ -608,7 +608,7 @@ def test_a_silo_over_its_cap_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_terms_say_how_batches_are_drawn() -> None:
-    found = {tokens: round_parameters_of(planned(tokens), 4) for tokens in LISTS}
+    found = {tokens: round_parameters_of(planned(tokens).main) for tokens in LISTS}
     assert {one.batch for one in found.values()} == {BATCH}
     assert {one.records for one in found.values()} == {ALL}
     assert {tokens for tokens, one in found.items() if one.fresh_lists} == {"per-step"}

@@ -288,7 +288,7 @@ def two_sided(found: np.ndarray, sigma: float, alarm: float = 1e-7) -> bool:
 @every_kind
 def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
     plan = planned(kind)
-    planned_terms = replace(round_parameters_of(plan, WHOLE), steps=60)
+    planned_terms = replace(round_parameters_of(plan.main), steps=60)
     layout = Layout(names=HOSPITALS)
     parties = federate(layout, planned_terms, [Nothing()] * 4, study=STUDY)
     sums = [parties.sum(number, parameters()) for number in range(1, 61)]
@@ -320,7 +320,7 @@ def study(kind: str = "", *, k: int = SENT, steps: int = 8, **replaced: str) -> 
 @lru_cache(maxsize=16)
 def planned(kind: str = "", k: int = SENT, nodes: int = 0, dropouts: int = 0) -> Plan:
     """With no coalition but the stated one: the others take most of the time."""
-    with mock.patch.object(exposure, "_curve", lambda study: [study.parties.colluders]):
+    with mock.patch.object(exposure, "_curve", lambda parties: [parties.colluders]):
         return hubbub.plan(shaped(kind, k, nodes, dropouts), dimension=WHOLE)
 
 
@@ -389,7 +389,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
         links = revealed[each * (number - 1) : each * number]
         draw = draw_from(seed_of(links), number, dropouts if number == 1 else 0, now)
         assert np.array_equal(
-            gradient, lifted(kind, decoded(round_parameters_of(plan, WHOLE), total), draw)
+            gradient, lifted(kind, decoded(round_parameters_of(plan.main), total), draw)
         )
 
 
@@ -406,7 +406,7 @@ def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[b
     for plan in plans:
         frames.clear()
         parties = federate(
-            Layout(names=HOSPITALS), round_parameters_of(plan, WHOLE), [Nothing()] * 4, study=STUDY
+            Layout(names=HOSPITALS), round_parameters_of(plan.main), [Nothing()] * 4, study=STUDY
         )
         parties.sum(1, parameters())
         (size,) = {len(frame) for frame in frames}

@@ -35,9 +35,9 @@ from hubbub.assurance.verification.checking import verify
 from hubbub.assurance.verification.integrity_check import integrity_findings
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.planning import plan
 from hubbub.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
+from hubbub.queries import plan
 from hubbub.report import Arrangement, ArrangementTable
 from hubbub.session.in_process import Federation
 from hubbub.study import Study

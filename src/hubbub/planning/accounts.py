@@ -309,19 +309,24 @@ def bounded_projection(
     )
 
 
-def epsilon_of(whole: list[Release], delta: float) -> Bound | None:
+def epsilon_of(whole: Iterable[Release], delta: float) -> Bound | None:
     """Certified epsilon; None past 50, where nothing is promised.
 
     Its lower end is that of the laws from above (P8).
     """
+    return _epsilon_of(tuple(whole), delta)
+
+
+@lru_cache(maxsize=1024)  # an account is asked for again by plan, rows of metrics and evidence
+def _epsilon_of(whole: tuple[Release, ...], delta: float) -> Bound | None:
     try:
-        found = Composition(from_above(whole)).epsilon(delta, most=MOST_EPSILON)
+        bound = Composition(from_above(whole)).epsilon(delta, most=MOST_EPSILON)
     except StudyError:
         return None
-    return found if found.upper <= MOST_EPSILON else None
+    return bound if bound.upper <= MOST_EPSILON else None
 
 
-@lru_cache(maxsize=64)  # a study that is run is planned again for its evidence
+@lru_cache(maxsize=256)  # a study that is run is planned again for its evidence
 def least_noise(
     account: Account,
     steps: int,

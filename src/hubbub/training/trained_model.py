@@ -178,11 +178,6 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
     """
     path = Path(folder)
     found = _study_in(path)
-    if found.model is None:
-        raise UserError(
-            f"expected a run that trained a model in {folder}, got one of statistics alone; its "
-            "answers are in statistics.json"
-        )
     shape = model_file.stored_shape(path / MODEL)
     module = _built(found, path / MODEL, model, shape)
     learning.load_model(path / MODEL, module)
@@ -239,10 +234,16 @@ def _study_in(folder: Path) -> Study:
         UserError: there is no model in the folder, or no study.
         StudyError: the study was damaged.
     """
-    for name, what in ((MODEL, "model"), ("study.toml", "study.toml")):
-        if not (folder / name).is_file():
-            raise UserError(
-                f"expected a finished run in {folder}, found no {what} in it; name the folder that "
-                "--out named, or go on with hubbub run --resume"
-            )
-    return Study.load(folder / "study.toml")
+    found = Study.load(folder / "study.toml") if (folder / "study.toml").is_file() else None
+    if found is not None and found.model is None:
+        raise UserError(
+            f"expected a run that trained a model in {folder}, got one of statistics alone; its "
+            "answers are in statistics.json"
+        )
+    if found is None or not (folder / MODEL).is_file():
+        what = "study.toml" if found is None and (folder / MODEL).is_file() else "model"
+        raise UserError(
+            f"expected a finished run in {folder}, found no {what} in it; name the folder that "
+            "--out named, or go on with hubbub run --resume"
+        )
+    return found
