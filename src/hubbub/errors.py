@@ -54,7 +54,7 @@ class ProtocolError(HubbubError):
 # Why evidence may not hold; docs/attestation.md says what each of them asks for.
 RULES = (
     *("size", "spelling", "signature", "chain", "expired", "revocation", "collateral", "time"),
-    *("platform", "debug", "measurement", "tcb", "status", "advisory"),
+    *("platform", "debug", "migration", "measurement", "tcb", "status", "advisory"),
     *("report-data", "freshness"),
 )
 
