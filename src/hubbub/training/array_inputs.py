@@ -125,11 +125,15 @@ def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Re
     """The records with the patients whose they are."""
     if who not in patients:
         raise DataError(f"expected the patients of {who} beside its records, found none; add them")
-    found = _values(patients[who])
-    if any(str(value) in ("nan", "None", "NaT", "<NA>", "") for value in found):
-        raise DataError(f"expected a patient for every record of {who}, found none; fill it in")
-    names = np.array([_spelled(value) for value in found], dtype=str)
-    return replace(records, patients=names)
+    numbers = tabular.patient_numbers(_keys(patients[who]), f"of {who}, at {{}}".format)
+    return replace(records, patients=numbers)
+
+
+def _keys(patients: Any) -> list[Any]:
+    """A key for each record; objects keep what is missing as what it is."""
+    if hasattr(patients, "detach"):
+        patients = patients.detach().cpu()
+    return np.asarray(patients, dtype=object).reshape(-1).tolist()
 
 
 def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
