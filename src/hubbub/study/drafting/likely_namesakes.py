@@ -1,4 +1,4 @@
-"""Patients' keys that look alike, or like nobody's: what a run takes as it is, and people should see.
+"""Patients' keys that look alike, or like nobody's: a run takes them as they are, people see them.
 
 Two spellings of one patient weaken what the patient is promised, and so do two patients under one
 key (docs/privacy.md P21); which of the two it is, only the hospital knows. So nothing is joined
