@@ -18,6 +18,10 @@ or a value taken from a record. This file knows no other file of the package.
 from __future__ import annotations
 
 
+class UncountedWarning(UserWarning):
+    """Something is learned again from records of which no ledger counts what was learned before."""
+
+
 class HubbubError(Exception):
     """Base of all deliberate errors; catch this to catch them all."""
 
