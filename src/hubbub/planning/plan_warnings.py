@@ -9,6 +9,8 @@ from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.study import SOFTWARE, Study
 
+_BUILT_IN, _JOINT = "hubbub.datasets:", "without-replacement"  # where numbers are public anyway
+
 
 def warnings_of(
     study: Study,
@@ -33,6 +35,7 @@ def warnings_of(
             if study.trains
             else "data.records is not stated: what the statistics will say cannot be foreseen"
         )
+    found += _about_capacity(study)
     asked = study.statistics
     if asked and asked.rounds == 1 and parties.dropouts and not parties.compute_nodes:
         found.append(
@@ -54,6 +57,19 @@ def warnings_of(
         stated = exposure.stated_of(study, exposures)
         found.append(patient.warning(stated.epsilon, privacy.delta))
     return tuple(found)
+
+
+def _about_capacity(study: Study) -> list[str]:
+    """What `remove` means where silos' capacities follow from their records (P19)."""
+    data = study.data
+    is_public = data.source.startswith(_BUILT_IN) or study.training.sampling == _JOINT
+    if data.capacity or is_public:
+        return []
+    return [
+        "data.capacity is not stated: each silo climbs a public ladder to the step that holds its "
+        f"{data.unit}s, and the step shows; one {data.unit} more or fewer that makes it another "
+        "step is outside the promise (P19). State the most that a silo may hold"
+    ]
 
 
 def _about_tokens(study: Study) -> list[str]:
