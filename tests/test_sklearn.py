@@ -120,6 +120,21 @@ def test_every_fit_is_charged_to_one_ledger_where_out_is_stated(tmp_path, monkey
         FederatedClassifier(steps=2, silos=3).fit(inputs, labels)
 
 
+def test_a_hospital_keeps_its_ledger_when_another_has_no_rows(tmp_path):
+    """Numbered by who is there, one hospital would be charged to the ledger of another."""
+    inputs, labels = table()
+    hospital = np.array(["north", "Süd", "test", "4", "east"])[np.arange(300) % 5]
+    model = FederatedClassifier(steps=1, out=tmp_path / "fits")
+    names = model.fit(inputs, labels, groups=hospital).result_.plan.study.parties.names
+    assert len(set(names)) == 5
+    assert {"north", "east", "silo-4"} < set(names)
+    kept = hospital != "4"
+    fewer = model.fit(inputs[kept], labels[kept], groups=hospital[kept]).result_.plan.study
+    assert set(fewer.parties.names) == set(names) - {"silo-4"}
+    books = {one.stem for one in (tmp_path / "fits" / "ledgers").glob("*.sqlite")}
+    assert books == set(names)
+
+
 def charged(_model, home):
     """Rows of the first silo's ledger."""
     with Ledger(home / "fits" / "ledgers" / "silo-1.sqlite") as book:
@@ -134,6 +149,8 @@ def charged(_model, home):
         ({}, np.zeros(300), "at least two silos"),
         ({}, [float("nan"), *[0.0, 1.0, 2.0] * 99, 0.0, 1.0], "a silo for each row"),
         ({"silos": 3, "colluders": 2}, None, "parties.colluders"),
+        ({}, ["7", "7.0", "8"] * 100, "two that read alike"),
+        ({}, ["", "north", "south"] * 100, "a silo for each row"),
         ({"silos": 301}, None, "a row for each of 301 silos"),
         ({"classes": ["ill", "lost"]}, None, "y to hold ill, lost, as classes says"),
         ({"records": 10}, None, "data.records"),

@@ -6,6 +6,7 @@ It is an adapter and knows nothing of its own: records go to `hubbub.fit`, error
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -19,6 +20,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hubbub.errors import HubbubError
+from hubbub.study.parties import is_name, is_reserved
+from hubbub.study.tabular import canonical
 from hubbub.training import array_inputs, fit
 from hubbub.training.result import classes_in_words
 
@@ -112,7 +115,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: (n, features), numbers, brought to about -1 to 1 by public numbers.
             y: (n,), classes.
-            groups: (n,), whose record each is; dealt in turn to `silos` silos if None.
+            groups: (n,), whose record each is, by which its silo is called; dealt in turn to
+                `silos` silos if None.
 
         Returns:
             The estimator itself.
@@ -122,8 +126,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         inputs, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
-        owners = _owners(groups, len(labels), self.silos)
-        names = [f"silo-{silo + 1}" for silo in range(owners.max() + 1)]
+        names, owners = _owners(groups, len(labels), self.silos)
         of_silo = {name: owners == silo for silo, name in enumerate(names)}
         if self.classes is None and groups is not None:
             array_inputs.refuse_several_codings({n: labels[rows] for n, rows in of_silo.items()})
@@ -220,18 +223,33 @@ def _new_folder(parent: Path) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def _owners(groups: ArrayLike | None, rows: int, silos: int) -> NDArray[np.intp]:
-    """The silo of each row, counted from 0."""
+def _owners(groups: ArrayLike | None, rows: int, silos: int) -> tuple[list[str], NDArray[np.intp]]:
+    """What the silos are called, and the place of each row's silo among them."""
     if groups is None and rows < silos:
         raise ValueError(
             f"expected a row for each of {silos} silos, found {rows} sample; give more, or fewer "
             "silos"
         )
     if groups is None:
-        return np.arange(rows) % silos
+        return [f"silo-{silo + 1}" for silo in range(silos)], np.arange(rows) % silos
     given = np.asarray(groups)
     if given.shape != (rows,):
         raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
-    if any(one is None or one != one for one in given.tolist()):
+    if any(one is None or one != one or one == "" for one in given.tolist()):
         raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
-    return np.unique(given, return_inverse=True)[1]
+    values, owners = np.unique(given, return_inverse=True)
+    names = [_silo_name(value) for value in values.tolist()]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            "expected every silo in groups in one spelling, found two that read alike, such as 7 "
+            "and 7.0; spell each in one way"
+        )
+    return names, owners
+
+
+def _silo_name(group: object) -> str:
+    """What a group's silo is called, whichever others there are: so is its ledger."""
+    text = canonical(str(group))
+    if is_name(text) and not is_reserved(text):
+        return f"silo-{text}" if text[0].isdigit() else text
+    return f"silo-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

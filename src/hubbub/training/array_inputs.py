@@ -132,7 +132,7 @@ def records_of(
     """One silo's records, or the test set's."""
     features, targets = _pair(who, table)
     _refuse_other_rows(who, features, targets)
-    if not len(targets):
+    if np.shape(targets)[:1] == (0,):
         raise DataError(f"expected records of {who}, found none at all; hand some over")
     if outcome is not None:
         return Records(
