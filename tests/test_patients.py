@@ -277,6 +277,19 @@ def test_a_check_shows_keys_that_may_be_one_patients(
     assert "look" not in checked_words()
 
 
+def test_a_tidy_copy_does_not_hide_keys_that_look_alike(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Patients are numbered anew in it: a check of the copy cannot see them."""
+    text = Path("north.csv").read_text().splitlines()
+    Path("north.csv").write_text("\n".join([*text, "p01,0.5,1", "P-1,0.5,1"]) + "\n")
+    options = ["--target", "ill", "--patient", "pid", "--tidy", "tidy", "--json"]
+    assert main(["init", *(f"{name}.csv" for name in SILOS), *options]) == 0
+    said = json.loads(capsys.readouterr().out)
+    (fault,) = [one for one in said["faults"] if "look alike" in one["found"]]
+    assert fault["file"] == "north.csv"
+
+
 def owned(patients: Any, rows: int = 0) -> Records:
     """Records that differ in nothing but whose they are."""
     rows = rows if patients is None else len(patients)

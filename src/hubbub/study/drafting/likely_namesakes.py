@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hubbub.study.drafting.cell_text import is_missing
 from hubbub.study.drafting.raw_table import Fault, RawTable
+from hubbub.study.tabular import patient_key
 
 
-def likely_namesakes(table: RawTable, column: str, keys: Sequence[str]) -> Iterator[Fault]:
-    """What is odd about the keys of a table.
-
-    Args:
-        table: where they are.
-        column: of the keys.
-        keys: each once, as `patient_key` reads it; none is empty.
-    """
+def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:
+    """What is odd about the keys in a column of a table."""
     groups: dict[str, list[str]] = {}
-    for key in keys:
+    for key in filter(None, dict.fromkeys(map(patient_key, table.column(column)))):
         groups.setdefault("" if is_missing(key) else near_key(key), []).append(key)
     nobody = groups.pop("", [])
     near = [group for group in groups.values() if len(group) > 1]

@@ -96,7 +96,7 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
     gap = Flaw("gap", "the cell is empty, so nobody's record it is", "fill it in, or remove it")
     yield from _rows(table, data.patient, lambda cell: None if patient_key(cell) else gap)
     counts = Counter(map(patient_key, table.column(data.patient)))
-    yield from likely_namesakes(table, data.patient, [*filter(None, counts)])
+    yield from likely_namesakes(table, data.patient)
     if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
         yield _odd(
             table,
