@@ -22,6 +22,7 @@ _RELEASE = (
 UNCHARGED_REPEATS = (
     f"Of these runs hubbub's first one alone was charged to ledgers; all others were {_RELEASE}"
 )
+UNCHARGED_BASELINE = f"No ledger counts this run: a baseline is {_RELEASE}"
 UNCHARGED_BASELINES = (
     f"Of these runs only hubbub's were charged to ledgers; those of baselines were {_RELEASE}"
 )
