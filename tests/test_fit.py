@@ -232,15 +232,20 @@ def test_a_study_from_keywords_is_checked_like_a_file():
 def test_what_nobody_stated_is_read_off_and_named_in_the_summary():
     texts = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
     result = hubbub.fit(texts, **SHORT)
-    assert len(result.made_public) == 2
-    said = "made public, since it was not stated: the number of records (180); which classes "
-    assert f"{said}there are (ill, well)" in repr(result)
+    said = "made public, since it was not stated: the number of records (180); how many records "
+    said += "a silo may hold, to a factor of 2; which classes there are (ill, well)"
+    assert said in repr(result)
     assert "the number of records (180)" in result._repr_html_()
-    stated = hubbub.fit(texts, **SHORT, classes=["well", "ill"], records=200)
+    public = {"classes": ["well", "ill"], "records": 200, "capacity": (100, 80, 80)}
+    stated = hubbub.fit(texts, **SHORT, **public)
+    assert stated.plan.study.data.capacity == (100, 80, 80)
     assert stated.made_public == ()
+    with pytest.raises(DataError, match=r"at most 59 records of north, as data\.capacity says"):
+        hubbub.fit(texts, **SHORT, **public | {"capacity": 59})
     assert "made public" not in repr(stated)
     whose = {name: [f"p{k // 2}" for k in range(60)] for name in texts}
-    found = hubbub.fit(texts, **SHORT, classes=["well", "ill"], patients=whose, most_per_patient=2)
+    public |= {"records": None, "capacity": 40}
+    found = hubbub.fit(texts, **SHORT, **public, patients=whose, most_per_patient=2)
     assert found.made_public == ("the number of patients (90)",)
 
 
@@ -249,7 +254,8 @@ def test_a_stated_number_hides_one_record_from_the_divisor():
     fewer = {**SILOS, "north": tuple(part[1:] for part in SILOS["north"])}
     read_off = {hubbub.fit(silos, **SHORT).plan.divisor for silos in (SILOS, fewer)}
     assert len(read_off) == 2
-    stated = {hubbub.fit(silos, **SHORT, records=180).plan.to_json() for silos in (SILOS, fewer)}
+    public = {"records": 180, "capacity": 60}
+    stated = {hubbub.fit(silos, **SHORT, **public).plan.to_json() for silos in (SILOS, fewer)}
     assert len(stated) == 1
 
 

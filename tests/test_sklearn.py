@@ -96,9 +96,10 @@ def test_what_nobody_states_is_named_and_what_is_stated_hides_a_row():
     read_off = FederatedClassifier(steps=1).fit(inputs, labels).result_
     assert read_off.made_public == (
         "the number of records (300)",
+        "how many records a silo may hold, to a factor of 2",
         "which classes there are (ill, well)",
     )
-    stated = {"steps": 1, "records": 320, "classes": ["well", "ill", "lost"]}
+    stated = {"steps": 1, "records": 320, "capacity": 90, "classes": ["well", "ill", "lost"]}
     results = [FederatedClassifier(**stated).fit(inputs[k:], labels[k:]).result_ for k in (0, 1)]
     assert [one.made_public for one in results] == [(), ()]
     assert results[0].plan.to_json() == results[1].plan.to_json()

@@ -33,9 +33,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     The parties are simulated in this process, with the real protocol; `groups` says whose record
     each row is. The noise is drawn from the operating system, so two fits differ, and there is no
-    `random_state`. What is not stated of `records` and `classes` is read off the rows and counts as
-    public; `result_` names it. Each fit is a release of its own, those of a cross-validation too:
-    with `out` the silos' ledgers count all of them, and without, the second one warns.
+    `random_state`. What is not stated of `records`, `capacity` and `classes` is read off the rows
+    and counts as public; `result_` names it. Each fit is a release of its own, those of a
+    cross-validation too: with `out` the silos' ledgers count all of them, and without, the second
+    one warns.
 
     Args:
         epsilon: promised against the aggregator with `colluders` silos; no unit.
@@ -50,6 +51,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         optimizer: name and options; Adam with a rate of 0.1 if None.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of rows, as which the sum is divided; None: as many as there are.
+        capacity: public number of rows that a silo may hold; None: a step of a public ladder.
         classes: all that y may hold; None: those that occur, of which with `groups` some silo must
             hold all.
         out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
@@ -84,6 +86,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         optimizer: Mapping[str, Any] | None = None,
         relation: str = "add-remove",
         records: int | None = None,
+        capacity: int | None = None,
         classes: Sequence[Any] | None = None,
         out: str | Path | None = None,
     ) -> None:
@@ -99,6 +102,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.optimizer = optimizer
         self.relation = relation
         self.records = records
+        self.capacity = capacity
         self.classes = classes
         self.out = out
 
@@ -147,6 +151,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 optimizer=self.optimizer,
                 relation=self.relation,
                 records=self.records,
+                capacity=self.capacity,
                 out=None if self.out is None else _new_folder(Path(self.out)),
             )
         except HubbubError as error:

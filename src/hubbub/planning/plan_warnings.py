@@ -8,8 +8,7 @@ from hubbub.planning import exposure, mechanisms, noise_correlation
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.study import SOFTWARE, Study
-
-_BUILT_IN, _JOINT = "hubbub.datasets:", "without-replacement"  # where numbers are public anyway
+from hubbub.study.import_path import is_built_in
 
 
 def warnings_of(
@@ -61,9 +60,8 @@ def warnings_of(
 
 def _about_capacity(study: Study) -> list[str]:
     """What `remove` means where silos' capacities follow from their records (P19)."""
-    data = study.data
-    is_public = data.source.startswith(_BUILT_IN) or study.training.sampling == _JOINT
-    if data.capacity or is_public:
+    data, is_joint = study.data, study.training.sampling == "without-replacement"
+    if data.capacity or is_joint or is_built_in(data.source):  # joint batches: they are public
         return []
     return [
         "data.capacity is not stated: each silo climbs a public ladder to the step that holds its "

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hubbub.errors import ModelError, StudyError
 from hubbub.study import IN_MEMORY, Study, sources, tabular
 from hubbub.study.section import Section
@@ -33,6 +35,7 @@ def fit(
     relation: str = "add-remove",
     compute_nodes: int = 0,
     records: int | None = None,
+    capacity: int | Sequence[int] | None = None,
     patients: Mapping[str, Any] | None = None,
     most_per_patient: int | None = None,
     name: str = "fit",
@@ -79,6 +82,9 @@ def fit(
         relation: of neighbouring data sets, "add-remove" or "substitute".
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
         records: public number of units in all; None: as many as there are, which then counts as
+            public.
+        capacity: public number of units that a silo may hold, one for all or one for each in their
+            order; None: the step of a public ladder that holds a silo's, which then counts as
             public.
         patients: by each silo's name whose its records are, (n,) numbers or texts: those of one
             patient are one unit then, clipped once. None: each record is a unit.
@@ -146,6 +152,7 @@ def fit(
                     "records": sum(parts[who].units for who in silos)
                     if records is None
                     else records,
+                    **({} if capacity is None else {"capacity": _one_or_each(capacity)}),
                     **({} if patients is None else {"patient": "patient"}),
                     **({"most_per_patient": most_per_patient} if most_per_patient else {}),
                     **({"columns": stated} if stated else {}),
@@ -175,9 +182,15 @@ def fit(
     learned = run_study.carried_out(prepared, out, baseline=baseline, progress=progress)
     read_off = [
         *([study.data.unit_count] if records is None else []),
+        *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
         *([result.classes_in_words(known)] if classes is None and not outcome else []),
     ]
     return replace(learned, made_public=tuple(read_off))
+
+
+def _one_or_each(capacity: Any) -> Any:
+    """A number, or a list of them whatever they come in."""
+    return capacity if np.ndim(capacity) == 0 else list(capacity)
 
 
 def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
