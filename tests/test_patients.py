@@ -244,7 +244,7 @@ def test_missing_values_of_arrays_and_frames_are_nobodys() -> None:
     assert with_patients("north", owned(None, 2), {"north": [7, "7"]}).units == 1
 
 
-@pytest.mark.parametrize("key", ["", "  ", "\u00a0", "nan", "None", "<NA>", "NaT"])
+@pytest.mark.parametrize("key", ["", "  ", "\u00a0", "nan", "NaN", "None", "<NA>", "NaT"])
 def test_a_missing_key_is_refused_everywhere_and_never_one_patient(home: Path, key: str) -> None:
     Path("north.csv").write_text(table([("P1", 0.1, 0), (key, 0.2, 1)]))
     with pytest.raises(DataError, match="a patient for every record, found none in north"):

@@ -20,7 +20,7 @@ from hubbub.errors import DataError
 from hubbub.study.tabular.column import canonical
 
 # What is written for a missing value by programs, beside nothing.
-_MISSING = frozenset({"", "nan", "None", "NaT", "<NA>"})
+_MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>"})
 
 
 def patient_key(value: object) -> str:
