@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import hubbub
 from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError
 from hubbub.protocol import EMPTY, SecureSource, most_rows, poisson_batches, poisson_rows
+from hubbub.report.comparison_table import UNCHARGED_REPEATS
 from hubbub.study import Study, datasets, sources
 from hubbub.study.datasets import wheel
 from hubbub.training import compare, run_study
@@ -130,7 +132,14 @@ privacy = {epsilon = 2.0, delta = 1e-5}
     assert all(one["low"] <= one["mean"] <= one["high"] for one in said["arrangements"][:2])
     main(["ledger", "verify", "runs/ledgers/north.sqlite", "--json"])
     assert json.loads(capsys.readouterr().out)["entries"] == 3
-    assert "Is joining worth it?" in Path("runs/one/report.html").read_text()
+    page = Path("runs/one/report.html").read_text()
+    assert "Is joining worth it?" in page
+    stored = json.loads(Path("runs/one/comparison.json").read_text())
+    assert UNCHARGED_REPEATS == said["note"] == stored["note"]
+    assert UNCHARGED_REPEATS in unescape(page)
+    capsys.readouterr()
+    assert main([*arguments[:4], "--out", "runs/two", "--baselines", "alone"]) == 0
+    assert UNCHARGED_REPEATS in " ".join(capsys.readouterr().out.split())
     assert main(["compare", "study.toml", "--baselines", "magic"]) == 2
     assert "expected baselines out of trusted, local-dp" in capsys.readouterr().err
     assert main(["compare", "study.toml", "--repeats", "0"]) == 2

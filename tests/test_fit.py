@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 
 import hubbub
-from hubbub.errors import DataError, ModelError, StudyError
+from hubbub.errors import DataError, ModelError, StudyError, UncountedWarning
 from hubbub.study.datasets import HEART_SILOS, heart
 
 
@@ -222,3 +224,92 @@ def test_a_study_from_keywords_is_checked_like_a_file():
         hubbub.Study(**{**keywords, "parties": {"silos": 4, "colluders": 4}})
     with pytest.raises(StudyError, match="speed"):
         hubbub.Study(**{**keywords, "training": {"steps": 10, "speed": 3}})
+
+
+# What a result tells beyond its promise --------------------------------------------------------
+
+
+def test_what_nobody_stated_is_read_off_and_named_in_the_summary():
+    texts = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
+    result = hubbub.fit(texts, **SHORT)
+    said = "made public, since it was not stated: the number of records (180); how many records "
+    said += "a silo may hold, to a factor of 2; which classes there are (ill, well)"
+    assert said in repr(result)
+    assert "the number of records (180)" in result._repr_html_()
+    public = {"classes": ["well", "ill"], "records": 200, "capacity": (100, 80, 80)}
+    stated = hubbub.fit(texts, **SHORT, **public)
+    assert stated.plan.study.data.capacity == (100, 80, 80)
+    assert stated.made_public == ()
+    with pytest.raises(DataError, match=r"at most 59 records of north, as data\.capacity says"):
+        hubbub.fit(texts, **SHORT, **public | {"capacity": 59})
+    assert "made public" not in repr(stated)
+    whose = {name: [f"p{k // 2}" for k in range(60)] for name in texts}
+    public |= {"records": None, "capacity": 40}
+    found = hubbub.fit(texts, **SHORT, **public, patients=whose, most_per_patient=2)
+    assert found.made_public == ("the number of patients (90)",)
+
+
+def test_a_stated_number_hides_one_record_from_the_divisor():
+    """A record more or less moved the divisor, from 40.0 to 39.8."""
+    fewer = {**SILOS, "north": tuple(part[1:] for part in SILOS["north"])}
+    read_off = {hubbub.fit(silos, **SHORT).plan.divisor for silos in (SILOS, fewer)}
+    assert len(read_off) == 2
+    public = {"records": 180, "capacity": 60}
+    stated = {hubbub.fit(silos, **SHORT, **public).plan.to_json() for silos in (SILOS, fewer)}
+    assert len(stated) == 1
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (
+            lambda y: np.where(y > 0, "ill", "well"),
+            "has classes that .* has not, as if",
+        ),
+        (lambda y: y > 0, "spelled in two ways"),
+        (lambda y: np.where(y > 0, 1, -1), "spelled in two ways"),
+        (lambda y: np.where(y > 0, 2, 1), "spelled in two ways"),
+        (lambda y: np.where(y > 0, "1", "2"), "spelled in two ways"),
+    ],
+    ids=["words", "truth values", "signs", "from 1", "texts"],
+)
+def test_classes_that_silos_spell_in_several_ways_are_refused(others, words):
+    spelled = {n: (x, others(y)) for n, (x, y) in SILOS.items() if n != "north"}
+    with pytest.raises(DataError, match=words):
+        hubbub.fit({"north": SILOS["north"], **spelled}, **SHORT)
+    cased = {n: (x, np.where(y > 0, "Ill", "well")) for n, (x, y) in SILOS.items()}
+    cased["east"] = (SILOS["east"][0], ["ill", "Ill", "well"] * 20)
+    with pytest.raises(DataError, match="in case or spaces only"):
+        hubbub.fit(cased, **SHORT)
+
+
+def test_a_silo_may_lack_a_class_that_another_has_and_spell_numbers_as_texts():
+    north, south = SILOS["north"], SILOS["south"]
+    silos = {"north": north, "south": (south[0], [str(int(one)) for one in south[1]])}
+    silos["east"] = (SILOS["east"][0], np.ones(60))
+    assert hubbub.fit(silos, **SHORT).trained.classes == ("0", "1")
+
+
+@pytest.mark.parametrize("classes", [None, [0, 1]])
+def test_a_silo_without_records_is_refused(classes):
+    empty = {**SILOS, "west": (SILOS["north"][0][:0], SILOS["north"][1][:0])}
+    with pytest.raises(DataError, match="records of west, found none"):
+        hubbub.fit(empty, **SHORT, classes=classes)
+
+
+def test_learning_again_without_a_common_ledger_warns(tmp_path):
+    """Not the first time, and not where one folder of ledgers counts all."""
+    silos = {f"once-{name}": silo for name, silo in SILOS.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UncountedWarning)
+        hubbub.fit(silos, **SHORT, out=tmp_path / "one")
+        hubbub.fit(silos, **SHORT, out=tmp_path / "two")
+    for out in (None, tmp_path / "elsewhere" / "three", tmp_path / "four"):
+        with pytest.warns(UncountedWarning, match="one folder of ledgers over all"):
+            hubbub.fit(silos, **SHORT, out=out)
+    fresh = {f"new-{name}": silo for name, silo in SILOS.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UncountedWarning)
+        hubbub.fit(fresh, **SHORT)
+    with pytest.warns(UncountedWarning, match="new-north, new-south"):
+        hubbub.fit(fresh, **SHORT)

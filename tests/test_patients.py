@@ -16,7 +16,10 @@ from hubbub.cli import main
 from hubbub.errors import DataError, StudyError
 from hubbub.learning import TrainingTask
 from hubbub.study import Records, sources
+from hubbub.study.drafting.table_check import checked
+from hubbub.study.tabular import patient_key
 from hubbub.training import PreparedStudy
+from hubbub.training.array_inputs import with_patients
 
 SILOS = ("north", "south", "west")
 
@@ -199,11 +202,105 @@ def test_a_spelling_is_a_patient_and_a_gap_is_nobody(home: Path) -> None:
     Path("north.csv").write_text(table([("7", 0.1, 0), ("7.0", 0.2, 1), ("07", 0.3, 1)]))
     assert sources.records(study(), "north").units == 2
     Path("north.csv").write_text(table([("7", 0.1, 0), ("", 0.2, 1)]))
-    with pytest.raises(DataError, match=r"a patient in north\.csv, column 'pid', row 2"):
+    with pytest.raises(DataError, match=r"none in north\.csv, column 'pid', row 2"):
         sources.records(study(), "north")
     Path("north.csv").write_text("dose,ill\n0.1,1\n")
     with pytest.raises(DataError, match="expected a column 'pid'"):
         sources.records(study(), "north")
+
+
+ONE_PATIENT = [
+    (["7", " 7", "7.0", "7\t"], 1),
+    (["Zoe\u0308", "Zo\u00eb"], 1),  # two dots of their own, and in the letter
+    (["01", "1"], 2),
+    (["a1", "A1"], 2),
+    (["a 1", "a1"], 2),
+]
+
+
+@pytest.mark.parametrize(("keys", "many"), ONE_PATIENT)
+def test_a_key_is_read_alike_from_files_functions_arrays_and_by_check(
+    home: Path, keys: list[str], many: int
+) -> None:
+    """One rule: what is one patient in a file is one everywhere else."""
+    Path("north.csv").write_text(table([(key, 0.1, 0) for key in keys]))
+    found = [
+        sources.records(study(), "north").units,
+        owned(np.array(keys)).units,
+        with_patients("north", owned(None, len(keys)), {"north": keys}).units,
+        len({patient_key(key) for key in keys}),
+    ]
+    assert found == [many] * 4
+    if many == 1:
+        assert "look alike" not in checked_words()
+
+
+def test_missing_values_of_arrays_and_frames_are_nobodys() -> None:
+    for gap in (None, float("nan"), np.float32("nan"), np.datetime64("NaT")):
+        for keys in ([7, gap], np.array([7, gap], dtype=object)):
+            with pytest.raises(DataError, match="none of north, at 1"):
+                with_patients("north", owned(None, 2), {"north": keys})
+    assert with_patients("north", owned(None, 2), {"north": np.array([[7], [7.0]])}).units == 1
+    assert with_patients("north", owned(None, 2), {"north": [7, "7"]}).units == 1
+
+
+@pytest.mark.parametrize("key", ["", "  ", "\u00a0", "nan", "NaN", "None", "<NA>", "NaT"])
+def test_a_missing_key_is_refused_everywhere_and_never_one_patient(home: Path, key: str) -> None:
+    Path("north.csv").write_text(table([("P1", 0.1, 0), (key, 0.2, 1)]))
+    with pytest.raises(DataError, match="a patient for every record, found none in north"):
+        sources.records(study(), "north")
+    with pytest.raises(DataError, match="a patient for every record, found none at 1"):
+        owned(np.array(["P1", key]))
+    with pytest.raises(DataError, match="a patient for every record, found none of north, at 1"):
+        with_patients("north", owned(None, 2), {"north": ["P1", key]})
+    assert "nobody's record" in checked_words()
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("01", "1"), "'01' and '1'"),
+        (("P-007", "p7"), "'P-007' and 'p7'"),
+        (("Ärmel", "Armel"), "'Ärmel' and 'Armel'"),
+        (("A\u200b1", "A1"), "look alike"),
+        (("\uff11\uff12", "12"), "look alike"),
+        (("N/A", "P1"), "'N/A' looks like a missing value"),
+        (("\u200b", "P1"), "looks like a missing value"),
+    ],
+)
+def test_a_check_shows_keys_that_may_be_one_patients(
+    home: Path, keys: tuple[str, str], words: str
+) -> None:
+    Path("north.csv").write_text(table([(key, 0.1, 0) for key in (*keys, "B2")]))
+    assert words in checked_words()
+    Path("north.csv").write_text(table([("1-12", 0.1, 0), ("11-2", 0.2, 1), ("B2", 0.1, 0)]))
+    assert "look" not in checked_words()
+
+
+def test_a_tidy_copy_does_not_hide_keys_that_look_alike(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Patients are numbered anew in it: a check of the copy cannot see them."""
+    text = Path("north.csv").read_text().splitlines()
+    Path("north.csv").write_text("\n".join([*text, "p01,0.5,1", "P-1,0.5,1"]) + "\n")
+    options = ["--target", "ill", "--patient", "pid", "--tidy", "tidy", "--json"]
+    assert main(["init", *(f"{name}.csv" for name in SILOS), *options]) == 0
+    said = json.loads(capsys.readouterr().out)
+    (fault,) = [one for one in said["faults"] if "look alike" in one["found"]]
+    assert fault["file"] == "north.csv"
+
+
+def owned(patients: Any, rows: int = 0) -> Records:
+    """Records that differ in nothing but whose they are."""
+    rows = rows if patients is None else len(patients)
+    targets = np.zeros(rows, np.float32)
+    return Records(inputs=np.ones((rows, 1), np.float32), targets=targets, patients=patients)
+
+
+def checked_words() -> str:
+    """What a check says of the patients of north."""
+    faults = checked(study(), ["north"], Path())
+    return " ".join(fault.what for fault in faults if fault.column == "pid")
 
 
 def test_a_functions_records_say_whose_they_are_where_the_study_does() -> None:
@@ -296,7 +393,7 @@ def test_fit_takes_patients_beside_the_records() -> None:
     lacking, gaps = {name: whose[name] for name in SILOS[:2]}, whose | {"north": [None] * 30}
     with pytest.raises(DataError, match="expected the patients of west"):
         hubbub.fit(silos, epsilon=8, patients=lacking, most_per_patient=3)
-    with pytest.raises(DataError, match="expected a patient for every record of north"):
+    with pytest.raises(DataError, match="for every record, found none of north, at 0"):
         hubbub.fit(silos, epsilon=8, patients=gaps, most_per_patient=3)
 
 

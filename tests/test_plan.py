@@ -791,7 +791,19 @@ def test_warnings_name_what_a_reader_should_know():
     for key in ("colluders = 0", "compute_nodes = 1", "data.records", "epsilon = 20"):
         assert key in said
     assert "delta" in " ".join(plan_in_short(study(privacy={"delta": 1e-3})).warnings)
-    assert plan_in_short(study()).warnings == ()
+    assert plan_in_short(study(data={"capacity": 5000})).warnings == ()
+
+
+def test_p19_the_plan_says_where_no_capacity_is_stated():
+    """Records of one's own alone: built-in data and joint batches have public numbers."""
+
+    def said(**data):
+        own = {"source": "python:somewhere:records", "records": 740, **data}
+        return [one for one in plan_in_short(study(data=own)).warnings if "data.capacity" in one]
+
+    (words,) = said()
+    assert "outside the promise (P19)" in words
+    assert said(capacity=300) == []
 
 
 def test_the_json_holds_the_promised_keys_and_no_infinity():

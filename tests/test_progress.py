@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from html import unescape
 from importlib import resources
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from hubbub.cli import main
 from hubbub.cli.output import Bar, Lines
+from hubbub.report import UNCHARGED_BASELINE
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 # Where these tests run in the background, the signal may be ignored.
@@ -139,6 +141,8 @@ def test_a_baseline_names_itself_and_the_adversary_of_its_epsilon(
     said = capsys.readouterr()
     assert "baseline “" in said.out
     assert WHO[baseline] in said.out
+    assert UNCHARGED_BASELINE in " ".join(said.out.split())
+    assert UNCHARGED_BASELINE in unescape((tmp_path / "run" / "report.html").read_text())
     assert "baseline “" in said.err
     assert ("epsilon" in said.err) == (baseline != "non-private")
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hubbub.cli import main
 from hubbub.report import Arrangement, ArrangementTable, ReportedRun, interval, render
 from hubbub.report.adversary_words import explained
+from hubbub.report.comparison_table import UNCHARGED_BASELINES
 from hubbub.report.learned import running_mean
 from hubbub.report.markup import tag
 from hubbub.report.number_format import at_most
@@ -460,6 +461,7 @@ def test_runs_of_one_study_answer_whether_joining_is_worth_it() -> None:
     verdicts = [one.text for one in read(page).all("p") if one.attributes.get("class") == "verdict"]
     assert len(verdicts) == 1
     assert verdicts[0].startswith("Yes: AUC 0.861 (0.859 to 0.863) together, 0.701 (")
+    assert UNCHARGED_BASELINES in read(page).text
     assert "more than one study" in read(page).text
 
 

@@ -18,6 +18,10 @@ or a value taken from a record. This file knows no other file of the package.
 from __future__ import annotations
 
 
+class UncountedWarning(UserWarning):
+    """Something is learned again from records of which no ledger counts what was learned before."""
+
+
 class HubbubError(Exception):
     """Base of all deliberate errors; catch this to catch them all."""
 
@@ -54,7 +58,7 @@ class ProtocolError(HubbubError):
 # Why evidence may not hold; docs/attestation.md says what each of them asks for.
 RULES = (
     *("size", "spelling", "signature", "chain", "expired", "revocation", "collateral", "time"),
-    *("platform", "debug", "measurement", "tcb", "status", "advisory"),
+    *("platform", "debug", "migration", "measurement", "tcb", "status", "advisory"),
     *("report-data", "freshness"),
 )
 

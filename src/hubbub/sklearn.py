@@ -6,7 +6,11 @@ It is an adapter and knows nothing of its own: records go to `hubbub.fit`, error
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +20,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hubbub.errors import HubbubError
-from hubbub.training import fit
+from hubbub.study.parties import is_name, is_reserved
+from hubbub.study.tabular import canonical
+from hubbub.training import array_inputs, fit
+from hubbub.training.result import classes_in_words
 
 __all__ = ["FederatedClassifier"]
 
@@ -26,7 +33,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     The parties are simulated in this process, with the real protocol; `groups` says whose record
     each row is. The noise is drawn from the operating system, so two fits differ, and there is no
-    `random_state`.
+    `random_state`. What is not stated of `records`, `capacity` and `classes` is read off the rows
+    and counts as public; `result_` names it. Each fit is a release of its own, those of a
+    cross-validation too: with `out` the silos' ledgers count all of them, and without, the second
+    one warns.
 
     Args:
         epsilon: promised against the aggregator with `colluders` silos; no unit.
@@ -40,6 +50,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clip: the largest norm of a record's gradient.
         optimizer: name and options; Adam with a rate of 0.1 if None.
         relation: of neighbouring data sets, "add-remove" or "substitute".
+        records: public number of rows, as which the sum is divided; None: as many as there are.
+        capacity: public number of rows that a silo may hold; None: a step of a public ladder.
+        classes: all that y may hold; None: those that occur, of which with `groups` some silo must
+            hold all.
+        out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
+            `ledgers`; None: write nothing, keep no ledger.
 
     Attributes:
         classes_: (classes,), sorted.
@@ -69,6 +85,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clip: float = 1.0,
         optimizer: Mapping[str, Any] | None = None,
         relation: str = "add-remove",
+        records: int | None = None,
+        capacity: int | None = None,
+        classes: Sequence[Any] | None = None,
+        out: str | Path | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -81,6 +101,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.clip = clip
         self.optimizer = optimizer
         self.relation = relation
+        self.records = records
+        self.capacity = capacity
+        self.classes = classes
+        self.out = out
 
     def __sklearn_tags__(self) -> Any:
         """The noise makes two fits differ, and few records give poor scores."""
@@ -95,7 +119,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: (n, features), numbers, brought to about -1 to 1 by public numbers.
             y: (n,), classes.
-            groups: (n,), whose record each is; dealt in turn to `silos` silos if None.
+            groups: (n,), whose record each is, by which its silo is called; dealt in turn to
+                `silos` silos if None.
 
         Returns:
             The estimator itself.
@@ -105,16 +130,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         inputs, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError("expected at least 2 classes in y, found 1 class; nothing to learn")
-        owners = _owners(groups, len(labels), self.silos)
-        parts = {
-            f"silo-{silo + 1}": (inputs[owners == silo], numbers[owners == silo])
-            for silo in range(owners.max() + 1)
-        }
+        names, owners = _owners(groups, len(labels), self.silos)
+        of_silo = {name: owners == silo for silo, name in enumerate(names)}
+        if self.classes is None and groups is not None:
+            array_inputs.refuse_several_codings({n: labels[rows] for n, rows in of_silo.items()})
+        self.classes_, numbers = _numbered(labels, self.classes)
+        parts = {name: (inputs[rows], numbers[rows]) for name, rows in of_silo.items()}
         try:
-            self.result_ = fit(
+            learned = fit(
                 parts,
                 epsilon=self.epsilon,
                 delta=self.delta,
@@ -127,9 +150,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 clip=self.clip,
                 optimizer=self.optimizer,
                 relation=self.relation,
+                records=self.records,
+                capacity=self.capacity,
+                out=None if self.out is None else _new_folder(Path(self.out)),
             )
         except HubbubError as error:
             raise ValueError(str(error)) from error
+        read_off = [] if self.classes is not None else [classes_in_words(self.classes_.tolist())]
+        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
         self.n_iter_ = self.result_.steps
         return self
 
@@ -166,13 +194,67 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[best]  # type: ignore[no-any-return]
 
 
-def _owners(groups: ArrayLike | None, rows: int, silos: int) -> NDArray[np.intp]:
-    """The silo of each row, counted from 0."""
+def _numbered(
+    labels: NDArray[Any], stated: Sequence[Any] | None
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The classes, sorted, and the number of each label among them."""
+    classes = np.unique(labels if stated is None else np.asarray(stated))
+    if len(classes) < 2:
+        raise ValueError("expected at least 2 classes in y, found 1 class; nothing to learn")
+    number = {name: place for place, name in enumerate(classes.tolist())}
+    numbers = np.array([number.get(label, -1) for label in labels.tolist()], dtype=np.intp)
+    if (numbers < 0).any():
+        raise ValueError(
+            f"expected y to hold {', '.join(map(str, number))}, as classes says, found another at "
+            f"row {int((numbers < 0).argmax())}; correct it, or add it to classes"
+        )
+    return classes, numbers
+
+
+def _new_folder(parent: Path) -> Path:
+    """A folder that no other fit has, made here so that no other takes it."""
+    for number in count(1):
+        folder = parent / f"fit-{number}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ValueError(
+                f"expected a folder that can be written, got {parent}: {error.strerror}; choose "
+                "another out"
+            ) from None
+        return folder
+    raise AssertionError("numbers do not end")
+
+
+def _owners(groups: ArrayLike | None, rows: int, silos: int) -> tuple[list[str], NDArray[np.intp]]:
+    """What the silos are called, and the place of each row's silo among them."""
+    if groups is None and rows < silos:
+        raise ValueError(
+            f"expected a row for each of {silos} silos, found {rows} sample; give more, or fewer "
+            "silos"
+        )
     if groups is None:
-        return np.arange(rows) % silos
+        return [f"silo-{silo + 1}" for silo in range(silos)], np.arange(rows) % silos
     given = np.asarray(groups)
     if given.shape != (rows,):
         raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
-    if any(one is None or one != one for one in given.tolist()):
+    if any(one is None or one != one or one == "" for one in given.tolist()):
         raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
-    return np.unique(given, return_inverse=True)[1]
+    values, owners = np.unique(given, return_inverse=True)
+    names = [_silo_name(value) for value in values.tolist()]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            "expected every silo in groups in one spelling, found two that read alike, such as 7 "
+            "and 7.0; spell each in one way"
+        )
+    return names, owners
+
+
+def _silo_name(group: object) -> str:
+    """What a group's silo is called, whichever others there are: so is its ledger."""
+    text = canonical(str(group))
+    if is_name(text) and not is_reserved(text):
+        return f"silo-{text}" if text[0].isdigit() else text
+    return f"silo-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients, study, table_o
 import hubbub
 from hubbub.assurance.audit import audit
 from hubbub.cli.main import main
-from hubbub.errors import BudgetError, DataError, StudyError, UserError
+from hubbub.errors import BudgetError, DataError, StudyError, UncountedWarning, UserError
+from hubbub.training import uncounted
 from hubbub.training.comparison import compare
 
 
@@ -93,6 +95,20 @@ def test_what_is_below_the_noise_costs_a_notebook_nothing() -> None:
     with pytest.raises(StudyError, match="stand out"):
         context.query([KINDS["table"]]).release()
     assert context.remaining() == 0.005
+
+
+def test_a_notebooks_answers_say_what_was_read_off_and_a_second_budget_warns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uncounted, "_ledgers_of", {})  # as in a program that begins
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UncountedWarning)
+        context = asked(questions=[KINDS["table"]])
+        found = [context.query(epsilon=4.0).release() for _ in range(2)]  # of one budget
+    assert "not stated: the number of records (1200)" in repr(found[1])
+    with pytest.warns(UncountedWarning, match="no ledger counts"):
+        again = asked(questions=[KINDS["table"]], records=1200).query().release()
+    assert again.made_public == ()
 
 
 def test_a_notebook_refuses_tables_and_questions_that_are_none() -> None:

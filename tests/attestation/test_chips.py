@@ -202,3 +202,24 @@ def test_a_signed_report_that_says_something_else_is_refused(
 def test_debug_mode_is_seen() -> None:
     assert Vendor().verified(report(**{"0xa": b"\x08"})).debug is True
     assert Vendor().verified().debug is False
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"0xa": b"\x04"}, {"0xa": b"\x07"}, {"0x160": bytes(range(32))}],
+    ids=["allowed", "allowed beside others", "bound"],
+)
+def test_a_guest_that_an_agent_may_move_is_seen(changes: dict[str, bytes]) -> None:
+    """Bit 18 of the policy: an agent of the host's choice gets the guest's memory and its keys."""
+    assert Vendor().verified(report(**changes)).migratable is True
+
+
+@pytest.mark.parametrize("nobody", [bytes(32), b"\xff" * 32])
+def test_a_guest_without_an_agent_is_not_taken_for_one_that_moves(nobody: bytes) -> None:
+    assert Vendor().verified(report(**{"0xa": b"\x03", "0x160": nobody})).migratable is False
+
+
+def test_a_policy_with_a_bit_that_is_not_known_is_refused() -> None:
+    for changes in ({"0xb": b"\x04"}, {"0xf": b"\x80"}):
+        assert Vendor().rule(report(**changes)) == "platform"
+    Vendor().verified(report(**{"0xa": b"\xf3", "0xb": b"\x03"}))  # all bits but 18 and 19

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from hubbub.assurance.attestation import (
     Measured,
     MinimumTcb,
     ReportDataIs,
+    dcap,
     judge,
     policy_of,
 )
@@ -71,6 +73,7 @@ def test_claims_that_are_enough_pass() -> None:
         ("tcb", replace(CLAIMS, tcb={"svn": 2})),
         ("tcb", replace(CLAIMS, tcb={})),
         ("debug", replace(CLAIMS, debug=True)),
+        ("migration", replace(CLAIMS, migratable=True)),
     ],
 )
 def test_a_rule_that_does_not_hold_is_named(rule: str, claims: AttestedClaims) -> None:
@@ -120,7 +123,7 @@ def test_a_chips_report_needs_a_revocation_list_unless_the_study_does_without() 
 
 def test_rules_are_said_in_words() -> None:
     said = policy_of(asked(minimum_tcb={"svn": 3})).words()
-    assert said == f"platform software; no debug mode; code = {CODE}; svn >= 3"
+    assert said == f"platform software; no debug mode; no migration; code = {CODE}; svn >= 3"
 
 
 # The study's tables --------------------------------------------------------------------------
@@ -207,3 +210,49 @@ def test_real_evidence_is_enough_for_a_study_that_pins_it(name: str) -> None:
     with pytest.raises(AttestationError) as caught:
         judge(sample.evidence, role, b"\1" * 64, sample.at)
     assert caught.value.rule == "report-data"
+
+
+@pytest.mark.parametrize(
+    ("rule", "attributes"),
+    [
+        ("", "0000001000000000"),
+        ("", "000000d800000080"),
+        ("debug", "0100001000000000"),
+        ("debug", "2000001000000000"),
+        ("migration", "0000003000000000"),
+        ("platform", "0001001000000000"),
+        ("platform", "0000041000000000"),
+        ("platform", "0000001000000001"),
+    ],
+    ids=[
+        "as it is", "all that is harmless", "debug", "profiled", "migratable", "bit 8",
+        "extended service", "bit 56",
+    ],
+)  # fmt: skip
+def test_a_trust_domains_attributes_are_judged(rule: str, attributes: str) -> None:
+    """A real quote's verified claims, with other attributes in them."""
+    assert domain_rule(td_attributes=attributes) == rule
+
+
+def test_a_trust_domain_that_is_bound_to_another_is_refused() -> None:
+    """A service domain, such as one that moves it, is named in reports of TDX 1.5."""
+    assert domain_rule("00" * 48) == ""
+    assert domain_rule("00" * 47 + "01") == "migration"
+
+
+def domain_rule(service: str = "", **changes: str) -> str:
+    """The rule by which a trust domain is refused; "" if none."""
+    sample = GOOD["tdx"]
+    said = copy.deepcopy(
+        dict(dcap.verified_quote(sample.quote, sample.collateral, sample.at, dcap.TDX_TEE))
+    )
+    ((_, body),) = said["report"].items()
+    body.update(changes)
+    if service:
+        said["report"] = {"TD15": {"base": body, "tee_tcb_svn2": "", "mr_service_td": service}}
+    try:
+        claims = dcap.claims_of_domain(said)
+    except AttestationError as error:
+        return error.rule
+    build = ((("mr_td", claims.measurements["mr_td"].hex()),),)
+    return rule_that_fails(AttestedRole(platform="tdx", measurements=build), claims)

@@ -60,6 +60,7 @@ def test_a_real_document_holds_at_its_time(name: str) -> None:
     assert found.platform == ALL[name].platform
     assert found.until >= ALL[name].at
     assert found.debug is (name in ("nitro-debug", "nitro-base64"))
+    assert not found.migratable
 
 
 def test_what_real_documents_say() -> None:

@@ -189,6 +189,20 @@ def test_whoever_approves_is_shown_the_plan(command, home):
     assert Study.load(home / "study.toml").id.hex() in out
 
 
+def test_whoever_approves_is_told_that_no_capacity_is_stated(command, home):
+    """P19: then a record more or fewer may be outside the promise."""
+    said = tomllib.loads((home / "study.toml").read_text())
+    said["model"] = {"kind": "logistic"}
+    said["data"] = {"files": "{name}.csv", "target": "ill", "records": 735}
+    said["data"]["columns"] = {"age": {"low": 20, "high": 90}}
+    for capacity in ({}, {"capacity": 400}):
+        own = said | {"data": said["data"] | capacity}
+        (home / "study.toml").write_text(tomli_w.dumps(own))
+        code, out, err = command(*approval(home))
+        assert (code, err) == (0, "")
+        assert ("data.capacity is not stated" in " ".join(out.split())) == (not capacity)
+
+
 def test_an_approval_can_be_taken_back(ask, command, home):
     approved = Path(ask(*approval(home))["file"])
     assert ask(*approval(home, "cleveland", "--withdraw"))["withdrawn"]

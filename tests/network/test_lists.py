@@ -39,6 +39,7 @@ from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
 from hubbub.study.tabular import Records
 from hubbub.training.loop import Parameters, Summed, train
+from hubbub.study import Parties
 from hubbub.training.prepared_study import PreparedStudy
 from network.lines import over_nats
 from network.relay import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -184,6 +185,61 @@ def test_p25_a_node_adds_up_nobody_who_was_left_out_before() -> None:
     with refused("aggregator", "expected 4 to stay away"):
         node.total(NODES.request(5, (1, 2, 4), 3))
     assert node.total(NODES.request(5, (1, 2, 3), 4))
+
+
+def answered(w: Any, named: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Who is in each sum that an honest party serves, of what an aggregator asks for.
+
+    Silo 1 answers MODELs where masks are pairwise; else an honest node answers REQUESTs.
+    """
+    node = w.node(sessions_of(w)[len(w.layout.names) + 1]) if w.layout.nodes else None
+    one, served = silo(1, w), []
+    for attempt, silos in enumerate(named, 1):
+        with contextlib.suppress(ProtocolError):
+            if node is None:
+                one.accept(w.model(silos, attempt, row=len(served) + 1))
+            else:
+                node.total(w.request(7, silos, attempt))
+            served.append([int(number in silos) for number in range(1, 7)])
+    return served
+
+
+def fewer_and_fewer(left: int) -> list[tuple[int, ...]]:
+    """Nine attempts, in which silos are left out one by one until so many are left."""
+    return [tuple(range(1, max(left, 7 - k) + 1)) for k in range(1, 10)]
+
+
+@pytest.mark.parametrize("nodes", [0, 1], ids=["pairwise", "nodes"])
+@pytest.mark.parametrize("quorum", [2, 4, 5])
+def test_p25_no_order_of_attempts_leaves_less_noise_than_the_quorums(
+    quorum: int, nodes: int
+) -> None:
+    """Those below it would: the last silo's share alone of six, were each set served."""
+    w = world(6, nodes, quorum=quorum, correlation=COLUMN)
+    draw = np.random.default_rng(quorum)
+    orders = [fewer_and_fewer(1), *(drawn(draw) for _ in range(20))]
+    left = [share_left(served) for order in orders if (served := answered(w, order))]
+    assert len(left) > 1
+    assert min(left) >= quorum - 1e-9
+
+
+@pytest.mark.parametrize("nodes", [0, 1], ids=["pairwise", "nodes"])
+def test_p25_sabotage_is_seen_without_a_quorum_five_shares_of_six_are_lost(nodes: int) -> None:
+    """The test above fails where the rule is taken away: a quorum of 1 is none."""
+    w = world(6, nodes, quorum=1, correlation=COLUMN)
+    served = answered(w, fewer_and_fewer(1))
+    assert share_left(served[:1]) == pytest.approx(6)
+    assert share_left(served) < 1.5
+
+
+def drawn(draw: np.random.Generator) -> list[tuple[int, ...]]:
+    """Nine sets that an aggregator may try, silo 1 in each; most are smaller than the last."""
+    chosen, order = set(range(1, 7)), []
+    for _ in range(9):
+        leaves, comes = draw.integers(2, 7, size=2).tolist()
+        chosen = (chosen - {leaves}) if draw.random() < 0.5 else chosen
+        order.append(tuple(sorted(chosen | ({comes} if draw.random() < 0.2 else set()))))
+    return order
 
 
 def test_p25_independent_noise_asks_nothing_of_attendance() -> None:

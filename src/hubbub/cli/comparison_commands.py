@@ -73,10 +73,7 @@ def _compare(options: argparse.Namespace) -> int:
             for one in shown.arrangements
         ],
     )
-    say(
-        "hubbub's first run was charged to the ledgers; the other runs were calculated here from "
-        "everybody's records: to publish one of them is a release of its own, which nothing counts"
-    )
+    say(shown.note)
     say(f"written to {out}; open {out / 'report.html'}")
     return 0
 

@@ -206,6 +206,7 @@ def _show(story: _Story, found: Comparison) -> None:
     ]
     table(title, ("", metric, "± (95 %)", "epsilon"), rows)
     say(story.moral)
+    say(found.table().note)
 
 
 def _content(found: Comparison) -> dict[str, Any]:
@@ -218,6 +219,7 @@ def _content(found: Comparison) -> dict[str, Any]:
         "delta": plan.study.privacy.delta,
         "adversary": plan.stated.adversary,
         "splits": found.repeats,
+        "note": found.table().note,
         "out": str(found.first.folder),
     }
 

@@ -23,6 +23,7 @@ from hubbub.study.drafting import (
     checked,
     draft,
     draft_text,
+    likely_namesakes,
     with_tidy,
     write_tidy,
 )
@@ -92,8 +93,14 @@ def _init(options: argparse.Namespace) -> int:
 
 def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
     """What a run would refuse of the files that the study names, and what is odd."""
-    if tidied:
-        return checked(study, made.parties[: len(made.tables)], Path())
+    if tidied:  # where patients are numbered anew, so that keys that look alike are seen here alone
+        alike = [
+            fault
+            for table in made.tables
+            if made.patient and made.patient in table.header
+            for fault in likely_namesakes(table, made.patient)
+        ]
+        return [*alike, *checked(study, made.parties[: len(made.tables)], Path())]
     return [*made.faults, *all_faults(made.tables, study.data, made.tables)]
 
 

@@ -23,7 +23,7 @@ from hubbub.cli.output import (
 )
 from hubbub.errors import UserError
 from hubbub.queries import steps_of
-from hubbub.report import called, in_brief, interval, promised_against, spoken
+from hubbub.report import UNCHARGED_BASELINE, called, in_brief, interval, promised_against, spoken
 from hubbub.study import Study, sources
 
 if TYPE_CHECKING:
@@ -86,11 +86,13 @@ def _run(options: argparse.Namespace) -> int:
             "is_copied": result.is_copied,
             "baseline": options.baseline,
             "adversary": who,
+            **({"note": UNCHARGED_BASELINE} if options.baseline else {}),
             **({"statistics": answers} if answers else {}),
         },
         f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
         *([] if _is_scored(study) else [_NOT_SCORED]),
         _NO_NOISE if who is None else _promise(result, options.baseline, who),
+        *([UNCHARGED_BASELINE] if options.baseline else []),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
     )

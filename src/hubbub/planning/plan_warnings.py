@@ -11,6 +11,7 @@ from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.query import QueryWarnings
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.study import SOFTWARE, Study
+from hubbub.study.import_path import is_built_in
 
 
 def warnings_of(
@@ -39,6 +40,7 @@ def warnings_of(
         found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
         found += words[-1].records_unknown
+    found += _about_capacity(study, mechanism)
     found += [sentence for one in words for sentence in one.sums]
     if privacy.epsilon > 8:
         found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
@@ -50,6 +52,18 @@ def warnings_of(
         stated = exposure.stated_of(parties, exposures)
         found.append(patient.warning(stated.epsilon, privacy.delta))
     return tuple(found)
+
+
+def _about_capacity(study: Study, mechanism: Mechanism) -> list[str]:
+    """What `remove` means where silos' capacities follow from their records (P19)."""
+    data = study.data  # joint batches make the numbers of records public
+    if data.capacity or mechanism.has_joint_batches or is_built_in(data.source):
+        return []
+    return [
+        "data.capacity is not stated: each silo climbs a public ladder to the step that holds its "
+        f"{data.unit}s, and the step shows; one {data.unit} more or fewer that makes it another "
+        "step is outside the promise (P19). State the most that a silo may hold"
+    ]
 
 
 def _about_tokens(mechanism: Mechanism) -> list[str]:

@@ -2,7 +2,8 @@
 
 Whoever writes a study states `data.capacity`. Where it is not stated a silo takes the first step of
 a public ladder that holds its records: an equal share of `data.records` and a little more, twice
-that, four times, and so on. Which step it took may then show, as a refusal would.
+that, four times, and so on. Which step it took may then show, as a refusal would, and neighbours
+that take different steps are outside what P19 states.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from hubbub.report.answer_tables import (
 from hubbub.report.comparison_table import (
     Arrangement as Arrangement,
     ArrangementTable as ArrangementTable,
+    UNCHARGED_BASELINE as UNCHARGED_BASELINE,
     interval as interval,
 )
 from hubbub.report.markup import (

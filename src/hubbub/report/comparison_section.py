@@ -32,6 +32,7 @@ def joining(found: ArrangementTable | None) -> markup.Html:
         _HEADING,
         *([markup.tag("p", verdict, class_="verdict")] if verdict else []),
         *([markup.tag("p", found.how)] if found.how else []),
+        markup.tag("p", found.note),
         markup.tag("div", _figure(found, metric), class_="figures"),
         _scores(found, metric),
         *_meanings(found),

@@ -14,6 +14,18 @@ from typing import Any
 import numpy as np
 
 _LEVEL = 0.95
+# What people must know of scores that stand beside an epsilon: said wherever a table is shown.
+_RELEASE = (
+    "calculated from everybody's records: to publish one of them, or a mean that it is in, is a "
+    "release of its own, which no epsilon shown here counts."
+)
+UNCHARGED_REPEATS = (
+    f"Of these runs hubbub's first one alone was charged to ledgers; all others were {_RELEASE}"
+)
+UNCHARGED_BASELINE = f"No ledger counts this run: a baseline is {_RELEASE}"
+UNCHARGED_BASELINES = (
+    f"Of these runs only hubbub's were charged to ledgers; those of baselines were {_RELEASE}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +67,13 @@ class ArrangementTable:
         metric: the key that it has in the rows of the metrics, such as "auc".
         arrangements: in the order in which they are shown.
         how: one sentence on how often and on what they were scored, for people.
+        note: which of the runs no ledger counts, for people.
     """
 
     metric: str
     arrangements: tuple[Arrangement, ...]
     how: str = ""
+    note: str = UNCHARGED_REPEATS
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ArrangementTable:
@@ -69,10 +83,11 @@ class ArrangementTable:
             KeyError, TypeError, ValueError: it is something else.
         """
         found = tuple(Arrangement(**one) for one in content["arrangements"])
-        texts = isinstance(content["how"], str) and isinstance(content["metric"], str)
-        if not texts or not content["metric"].isidentifier():
+        note = content.get("note", UNCHARGED_REPEATS)
+        texts = (content["how"], content["metric"], note)
+        if not all(isinstance(text, str) for text in texts) or not content["metric"].isidentifier():
             raise ValueError("expected the name of a metric, and a text")
-        return cls(metric=content["metric"], arrangements=found, how=content["how"])
+        return cls(metric=content["metric"], arrangements=found, how=content["how"], note=note)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""

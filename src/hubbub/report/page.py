@@ -142,7 +142,10 @@ def _summary(
 def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     """What happened, in plain words."""
     if mode is not trust_models.FEDERATED:
-        return f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning}"
+        return (
+            f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning} "
+            f"{comparison_table.UNCHARGED_BASELINE}"
+        )
     return (
         f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
         f"{'trained one model' if plan.get('trains', True) else 'answered questions'} together and "

@@ -83,7 +83,10 @@ def arrangements_of(runs: Sequence[ReportedRun]) -> comparison_table.Arrangement
     found = [_arrangement(some, metric[0]) for some in together if some]
     how = "From the runs that this page shows side by side, scored on the same test records."
     return comparison_table.ArrangementTable(
-        metric=metric[0], arrangements=tuple(filter(None, found)), how=how
+        metric=metric[0],
+        arrangements=tuple(filter(None, found)),
+        how=how,
+        note=comparison_table.UNCHARGED_BASELINES,
     )
 
 

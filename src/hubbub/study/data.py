@@ -285,6 +285,11 @@ class Data:
         return "patient" if self.patient else "record"
 
     @property
+    def unit_count(self) -> str:
+        """How many units there are, in words."""
+        return f"the number of {self.unit}s ({self.records})"
+
+    @property
     def places(self) -> int:
         """How many records a unit may have; 0 where each record is one."""
         return self.most_per_patient if self.patient else 0

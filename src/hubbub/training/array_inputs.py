@@ -39,18 +39,45 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
         ordered = sorted(values)
     except TypeError:
         ordered = sorted(values, key=str)
-    if len(ordered) < 2:
+    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
+    if len(known) < 2:
         raise DataError(
             "expected targets of at least two classes, found fewer; state classes, such as "
             '["well", "ill"]'
         )
-    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
     if len(known) > _MOST:
         raise DataError(
             f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
             "public; state classes if that is meant"
         )
+    refuse_several_codings(found)
     return known
+
+
+def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
+    """Refuse classes that silos spell in several ways, where nobody has stated what they are.
+
+    Args:
+        targets: of every silo, by its name.
+
+    Raises:
+        DataError: no silo holds every class that occurs, as with 0 and 1 at one silo and words at
+            another; or two classes differ in case or spaces only.
+    """
+    each = {who: set(map(_spelled, values)) for who, values in targets.items()}
+    everything = set[str]().union(*each.values())
+    richest = max(each, key=lambda who: len(each[who]))
+    if strange := [who for who, classes in each.items() if classes - each[richest]]:
+        raise DataError(
+            f"expected a silo with every class that occurs, found none: {strange[0]} has classes "
+            f"that {richest} has not, as if they were spelled in two ways; spell them alike, or "
+            "state classes"
+        )
+    if len({" ".join(one.split()).casefold() for one in everything}) < len(everything):
+        raise DataError(
+            "expected every class in one spelling, found some that differ in case or spaces only; "
+            "spell them alike, or state classes"
+        )
 
 
 def _stated(classes: Any) -> tuple[str, ...]:
@@ -67,7 +94,7 @@ def _stated(classes: Any) -> tuple[str, ...]:
 def _check_targets(who: str, targets: list[Any]) -> None:
     """Refuse what can be no class, before its values are taken for public ones."""
     for row, value in enumerate(targets):
-        if str(value) in ("nan", "None", "NaT", "<NA>"):
+        if str(value).strip() in ("", "nan", "None", "NaT", "<NA>"):
             raise DataError(
                 f"expected a target for every record of {who}, found none at {row}; leave the "
                 "record out"
@@ -105,6 +132,8 @@ def records_of(
     """One silo's records, or the test set's."""
     features, targets = _pair(who, table)
     _refuse_other_rows(who, features, targets)
+    if np.shape(targets)[:1] == (0,):
+        raise DataError(f"expected records of {who}, found none at all; hand some over")
     if outcome is not None:
         return Records(
             inputs=_features(who, features, columns),
@@ -125,11 +154,15 @@ def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Re
     """The records with the patients whose they are."""
     if who not in patients:
         raise DataError(f"expected the patients of {who} beside its records, found none; add them")
-    found = _values(patients[who])
-    if any(str(value) in ("nan", "None", "NaT", "<NA>", "") for value in found):
-        raise DataError(f"expected a patient for every record of {who}, found none; fill it in")
-    names = np.array([_spelled(value) for value in found], dtype=str)
-    return replace(records, patients=names)
+    numbers = tabular.patient_numbers(_keys(patients[who]), f"of {who}, at {{}}".format)
+    return replace(records, patients=numbers)
+
+
+def _keys(patients: Any) -> list[Any]:
+    """A key for each record; objects keep what is missing as what it is."""
+    if hasattr(patients, "detach"):
+        patients = patients.detach().cpu()
+    return np.asarray(patients, dtype=object).reshape(-1).tolist()
 
 
 def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hubbub.errors import DataError, ModelError, StudyError
+import numpy as np
+
+from hubbub.errors import ModelError, StudyError
 from hubbub.study import IN_MEMORY, Study, sources, tabular
 from hubbub.study.section import Section
 from hubbub.study.target import target_from
-from hubbub.training import array_inputs, loop, prepared_study, result, run_study
+from hubbub.training import array_inputs, loop, prepared_study, result, run_study, uncounted
 
 
 def fit(
@@ -32,6 +35,7 @@ def fit(
     relation: str = "add-remove",
     compute_nodes: int = 0,
     records: int | None = None,
+    capacity: int | Sequence[int] | None = None,
     patients: Mapping[str, Any] | None = None,
     most_per_patient: int | None = None,
     name: str = "fit",
@@ -48,6 +52,8 @@ def fit(
     Guarantees:
         1. Those of `run`: the model is (epsilon, delta)-DP against the aggregator with `colluders`
            silos, each record of a silo being one unit, or with `patients` each patient of a silo.
+        2. What was read off the records and counts as public stands in the result's summary.
+        3. Who fits again where no common ledger counts it is warned (`UncountedWarning`).
 
     Args:
         silos: by each silo's name its features, an array or tensor (n, ...) or a data frame, and
@@ -62,7 +68,7 @@ def fit(
             a target that is no class it gives (n,), or (n, times) for a time to an event.
         test: public features and targets for the metrics; None: no metrics.
         classes: the values of the targets, the second of two being the positive one; None: those
-            that occur, sorted. Which ones occur then counts as public.
+            that occur, sorted, all of them at some silo. Which ones occur then counts as public.
         target: what targets are if they are no classes, by the keys of `data.target` in a study,
             such as `{"kind": "amount", "low": 0, "high": 30}`, "count" with "high", or
             "time-to-event" with "grid", whose targets are (n, 2), times and 1 or 0 for the event.
@@ -77,12 +83,16 @@ def fit(
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
         records: public number of units in all; None: as many as there are, which then counts as
             public.
+        capacity: public number of units that a silo may hold, one for all or one for each in their
+            order; None: the step of a public ladder that holds a silo's, which then counts as
+            public.
         patients: by each silo's name whose its records are, (n,) numbers or texts: those of one
             patient are one unit then, clipped once. None: each record is a unit.
         most_per_patient: beside `patients` the public number of records of one patient at most;
             further ones are left out. Without, it adds what a patient is promised to the plan.
         name: of the study.
-        out: folder for the results; None: write nothing, keep no ledger.
+        out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
+            nothing, keep no ledger.
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
         progress: called after every step with its number, from 1, and the newest metrics.
         device: "auto" (a GPU if there is one), "cpu" or "cuda".
@@ -92,7 +102,8 @@ def fit(
 
     Raises:
         StudyError: the numbers contradict each other.
-        DataError: a silo's arrays do not fit.
+        DataError: a silo's arrays do not fit, it has no records, or silos spell classes in several
+            ways.
         ModelError: the model cannot be trained with a guarantee for every record.
         UserError: the folder holds something, or the device is not there.
 
@@ -124,8 +135,6 @@ def fit(
         for who in silos
         if patients is not None
     }
-    if not any(len(parts[who]) for who in silos):
-        raise DataError("expected records in some silo, found none at all; hand some over")
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     study = Study.from_table(
@@ -143,6 +152,7 @@ def fit(
                     "records": sum(parts[who].units for who in silos)
                     if records is None
                     else records,
+                    **({} if capacity is None else {"capacity": _one_or_each(capacity)}),
                     **({} if patients is None else {"patient": "patient"}),
                     **({"most_per_patient": most_per_patient} if most_per_patient else {}),
                     **({"columns": stated} if stated else {}),
@@ -165,12 +175,22 @@ def fit(
     )
     run_study.check_wanted(study, out, baseline)
     handed = prepared_study.InMemory(records=parts, model=None if named else model)
-    return run_study.carried_out(
-        prepared_study.PreparedStudy.of(study, device=device, handed=handed),
-        out,
-        baseline=baseline,
-        progress=progress,
-    )
+    prepared = prepared_study.PreparedStudy.of(study, device=device, handed=handed)
+    if baseline is None:
+        ledgers = None if out is None else Path(out).parent / "ledgers"
+        uncounted.warn_if_uncounted(silos, ledgers)
+    learned = run_study.carried_out(prepared, out, baseline=baseline, progress=progress)
+    read_off = [
+        *([study.data.unit_count] if records is None else []),
+        *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
+        *([result.classes_in_words(known)] if classes is None and not outcome else []),
+    ]
+    return replace(learned, made_public=tuple(read_off))
+
+
+def _one_or_each(capacity: Any) -> Any:
+    """A number, or a list of them whatever they come in."""
+    return capacity if np.ndim(capacity) == 0 else list(capacity)
 
 
 def _outcome(target: Any, classes: object) -> tabular.Outcome | None:

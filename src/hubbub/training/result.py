@@ -34,6 +34,7 @@ from hubbub.training import (
 
 TABLES = "tables"
 _LONGEST = 50  # letters of a file's name, of up to four bytes each, of which disks take 255
+_MOST_SHOWN = 10  # classes
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 
 
@@ -61,6 +62,8 @@ class Result:
         baseline: which one was run, or "rehearsal"; None for hubbub.
         shape: of one record's features.
         statistics: the answers to the study's statistics, by name.
+        made_public: what was read off the records because nobody had stated it, in words; the
+            promise does not cover it.
 
     >>> from hubbub import Study, run
     >>> study = Study.parse('''
@@ -90,6 +93,7 @@ class Result:
     baseline: str | None = None
     shape: tuple[int, ...] = ()
     statistics: Mapping[str, Answer] = field(default_factory=dict, repr=False)
+    made_public: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -108,6 +112,9 @@ class Result:
         for name, one in self.statistics.items():
             yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
         yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
+        if self.made_public:
+            read_off = "; ".join(self.made_public)
+            yield f"made public, since it was not stated: {read_off}"
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
         if self.model is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
@@ -179,6 +186,12 @@ class Result:
     def final(self) -> Mapping[str, float]:
         """The last row of `metrics`: those of the model that is returned."""
         return self.metrics[-1]
+
+
+def classes_in_words(classes: Sequence[object]) -> str:
+    """Classes that were read off records, as a summary names them."""
+    shown = ", ".join(map(str, classes[:_MOST_SHOWN]))
+    return f"which classes there are ({shown}{', …' if len(classes) > _MOST_SHOWN else ''})"
 
 
 def conclude(

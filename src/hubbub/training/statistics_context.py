@@ -7,7 +7,7 @@ that it has of epsilon. What belongs together is cheaper in one query, whose sum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
 from hubbub.study import IN_MEMORY, CodedCells, Study, tabular
-from hubbub.training import array_inputs, prepared_study, run_study
+from hubbub.training import array_inputs, prepared_study, run_study, uncounted
 from hubbub.training.result import Result
 
 Questions = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
@@ -104,6 +104,7 @@ def statistics(
         },
         epsilon=float(epsilon),
         questions=questions,
+        made_public=() if records is not None else (f"the number of records ({known})",),
     )
     if questions:
         context.query()  # refuses now what would be refused then
@@ -119,6 +120,7 @@ class StatisticsContext:
     epsilon: float
     questions: Questions = field(repr=False)
     spent: float = 0.0
+    made_public: tuple[str, ...] = ()
 
     def remaining(self) -> float:
         """What is left of epsilon."""
@@ -192,8 +194,11 @@ class StatisticsQuery:
         """
         handed = prepared_study.InMemory(cells=self.context.cells)
         prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
+        is_first, asked = not self.context.spent, self.study.parties.names
         self.context.charge(self.study.privacy.epsilon)
-        return run_study.carried_out(prepared, None)
+        if is_first:  # the context counts its own
+            uncounted.warn_if_uncounted(asked, None)
+        return replace(run_study.carried_out(prepared, None), made_public=self.context.made_public)
 
 
 def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:

@@ -23,6 +23,7 @@ class AttestedClaims:
         measurements: of the code, by the platform's names.
         tcb: security versions of the platform, by its names.
         debug: whether its owner can look inside.
+        migratable: whether its memory, with all secrets, may be moved to another machine.
         status: the vendor's word for the platform's firmware, where it has one.
         advisories: security advisories that the vendor says apply.
         revocation: whether revocation lists were checked; None where the vendor has none.
@@ -35,6 +36,7 @@ class AttestedClaims:
     measurements: Mapping[str, bytes]
     tcb: Mapping[str, int] = field(default_factory=dict)
     debug: bool
+    migratable: bool = False
     status: str = UP_TO_DATE
     advisories: tuple[str, ...] = ()
     revocation: bool | None = None
@@ -49,6 +51,7 @@ class AttestedClaims:
             "measurements": {name: value.hex() for name, value in self.measurements.items()},
             "tcb": dict(self.tcb),
             "debug": self.debug,
+            "migratable": self.migratable,
             "status": self.status,
             "advisories": list(self.advisories),
             "revocation_checked": self.revocation,

@@ -25,7 +25,7 @@ from hubbub.errors import AttestationError, UserError, with_extra
 
 MOST_QUOTE, MOST_COLLATERAL = 16_384, 131_072  # bytes
 _HEADER, _SIGNATURE, _REPORT = 48, 128, 384
-_SGX_TEE, _TDX_TEE = 0, 0x81
+SGX_TEE, TDX_TEE = 0, 0x81
 PADDED = 5006
 _CHAIN, _CERTIFIED_REPORT = 5, 6  # kinds of certification data
 # Bodies that a quote of version 5 names by a number: an enclave's, and two of trust domains.
@@ -48,14 +48,19 @@ _RULES = (
     (re.compile("CRL|revoked", re.IGNORECASE), "revocation"),
     (re.compile("TCB|FMSPC|identity", re.IGNORECASE), "tcb"),
     (re.compile("certificate|chain|issuer", re.IGNORECASE), "chain"),
-    (re.compile("debug", re.IGNORECASE), "debug"),
+    (re.compile("debug|profiling", re.IGNORECASE), "debug"),
+    (re.compile("migration|SERVTD", re.IGNORECASE), "migration"),
 )
-_SGX_DEBUG, _TDX_DEBUG = 0x02, 0xFF  # in the first byte of the attributes
+_SGX_DEBUG = 0x02  # in the first byte of an enclave's attributes
+# Of a trust domain's attributes: the group of bits under each of which others see inside, the right
+# to move it, and what only changes its own instructions (LASS, SEPT_VE_DISABLE, PKS, KL, PERFMON).
+_TDX_DEBUG, _TDX_MIGRATABLE = 0xFF, 1 << 29
+_TDX_HARMLESS = 1 << 27 | 1 << 28 | 1 << 30 | 1 << 31 | 1 << 63
 
 
 def verify_sgx(quote: bytes, collateral: bytes, at: int) -> attested_claims.AttestedClaims:
     """What a quote of an SGX enclave says; see `verify_tdx`."""
-    said = _verified(quote, collateral, at, _SGX_TEE)
+    said = verified_quote(quote, collateral, at, SGX_TEE)
     report = said["report"]["SgxEnclave"]
     attributes = bytes.fromhex(report["attributes"])
     return _claims(
@@ -80,9 +85,27 @@ def verify_tdx(quote: bytes, collateral: bytes, at: int) -> attested_claims.Atte
         AttestationError: by the rule that does not hold.
         UserError: the extra "attest" is not installed.
     """
-    said = _verified(quote, collateral, at, _TDX_TEE)
-    ((_, report),) = said["report"].items()
-    report = report.get("base", report)
+    return claims_of_domain(verified_quote(quote, collateral, at, TDX_TEE))
+
+
+def claims_of_domain(said: Mapping[str, Any]) -> attested_claims.AttestedClaims:
+    """What a verified quote says of a trust domain.
+
+    Args:
+        said: by `verified_quote`.
+
+    Raises:
+        AttestationError: by "platform", if it has an attribute that is not known to be harmless.
+    """
+    ((_, whole),) = said["report"].items()
+    report = whole.get("base", whole)
+    attributes = int.from_bytes(bytes.fromhex(report["td_attributes"]), "little")
+    if attributes & ~(_TDX_DEBUG | _TDX_MIGRATABLE | _TDX_HARMLESS):
+        raise AttestationError(
+            "platform", f"expected a trust domain of known attributes, got {attributes:#x}"
+        )
+    # A service domain may act on the one that it is bound to; those that move domains are such.
+    is_bound = any(bytes.fromhex(whole.get("mr_service_td", "")))
     names = {
         "mr_td": "mr_td",
         "mr_seam": "mr_seam",
@@ -97,7 +120,8 @@ def verify_tdx(quote: bytes, collateral: bytes, at: int) -> attested_claims.Atte
         report,
         measurements={name: report[theirs] for name, theirs in names.items()},
         tcb={},
-        debug=bool(bytes.fromhex(report["td_attributes"])[0] & _TDX_DEBUG),
+        debug=bool(attributes & _TDX_DEBUG),
+        migratable=bool(attributes & _TDX_MIGRATABLE) or is_bound,
     )
 
 
@@ -109,6 +133,7 @@ def _claims(
     measurements: Mapping[str, str],
     tcb: Mapping[str, int],
     debug: bool,
+    migratable: bool = False,
 ) -> attested_claims.AttestedClaims:
     """What is the same for both platforms."""
     return attested_claims.AttestedClaims(
@@ -117,6 +142,7 @@ def _claims(
         measurements={name: bytes.fromhex(value) for name, value in measurements.items()},
         tcb={**tcb, "tcb_evaluation": said["tcb"]["eval_data_number"]},
         debug=debug,
+        migratable=migratable,
         status=str(said["tcb"]["status"]),
         advisories=tuple(map(str, said["tcb"]["advisory_ids"])),
         revocation=True,
@@ -124,8 +150,8 @@ def _claims(
     )
 
 
-def _verified(quote: bytes, collateral: bytes, at: int, tee: int) -> Mapping[str, Any]:
-    """What `dcap-qvl` found, of a quote in its one spelling."""
+def verified_quote(quote: bytes, collateral: bytes, at: int, tee: int) -> Mapping[str, Any]:
+    """What `dcap-qvl` found, of a quote in its one spelling; see `verify_tdx`."""
     if len(quote) > MOST_QUOTE or len(collateral) > MOST_COLLATERAL:
         raise AttestationError(
             "size",
@@ -232,7 +258,7 @@ def _body(reader: _Reader, version: int, header: bytes) -> bytes:
     if version == 3:
         return reader.take(_BODIES[1])
     if version == 4:
-        return reader.take(_BODIES[1 if header[4] == _SGX_TEE else 2])
+        return reader.take(_BODIES[1 if header[4] == SGX_TEE else 2])
     described = reader.take(6)
     kind, size = int.from_bytes(described[:2], "little"), int.from_bytes(described[2:], "little")
     if version != 5 or _BODIES.get(kind) != size:

@@ -179,6 +179,24 @@ class NotDebug(EvidenceRule):
 
 
 @dataclass(frozen=True)
+class NotMigratable(EvidenceRule):
+    """Nobody may move its memory to another machine."""
+
+    def check(self, claims: AttestedClaims) -> None:
+        """By the rule "migration"."""
+        if claims.migratable:
+            raise AttestationError(
+                "migration",
+                "expected no migration, which hands its memory and keys to a program of its "
+                "owner's choice, got a machine that allows it; start it with migration forbidden",
+            )
+
+    def words(self) -> str:
+        """That there is none."""
+        return "no migration"
+
+
+@dataclass(frozen=True)
 class RevocationChecked(EvidenceRule):
     """The vendor's revocation list came with the evidence, where there is one."""
 
@@ -244,6 +262,7 @@ def policy_of(role: AttestedRole) -> AllOf:
     rules: list[EvidenceRule] = [
         OnPlatform(role.platform),
         NotDebug(),
+        NotMigratable(),
         AnyOf(builds),
         *(MinimumTcb(name, least) for name, least in role.minimum_tcb),
     ]

@@ -28,7 +28,9 @@ MOST_COLLATERAL = 65_536  # bytes
 _SIGNED = 0x2A0
 _NUMBER = 72  # bytes of each of a signature's two numbers
 _ECDSA_P384 = 1
-_DEBUG = 1 << 19  # of the guest's policy
+# Of the guest's policy. Bits 0 to 25 are known; a later firmware's might allow anything.
+_MIGRATION, _DEBUG, _KNOWN_POLICY = 1 << 18, 1 << 19, (1 << 26) - 1
+_NO_AGENT = (bytes(32), b"\xff" * 32)  # in the place of a migration agent's report id
 _VERSIONS = (2, 3, 4, 5)
 _OID = "1.3.6.1.4.1.3704.1."
 _CHIP = "4"
@@ -194,6 +196,10 @@ def _claims(
             "expected a report of version 2 to 5, asked for at VMPL 0 and signed by the chip's own "
             f"key (VCEK), got version {version}, VMPL {privilege} and the flags {flags:#x}",
         )
+    if policy & ~_KNOWN_POLICY:
+        raise AttestationError(
+            "platform", f"expected a guest's policy of known bits, got {policy:#x}; start it anew"
+        )
     levels = _TURIN_LEVELS if generation == "amd-turin" else _LEVELS
     reported = report[0x180:0x188]
     tcb = {name: reported[level.byte] for name, level in levels.items()}
@@ -215,6 +221,7 @@ def _claims(
         },
         tcb={**tcb, "guest": int.from_bytes(report[4:8], "little")},
         debug=bool(policy & _DEBUG),
+        migratable=bool(policy & _MIGRATION) or report[0x160:0x180] not in _NO_AGENT,
         revocation=revocation,
         until=until,
     )

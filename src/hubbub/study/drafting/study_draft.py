@@ -18,7 +18,7 @@ from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
 from hubbub.study.drafting.party_names import party_names
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.drafting.target_draft import TargetDraft, learned
-from hubbub.study.tabular import canonical
+from hubbub.study.tabular import patient_key
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _NAMED = 12  # columns, before the rest are counted
@@ -179,7 +179,7 @@ def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[
             f"expected --patient to name a column of every file, got {patient!r}; choose one of "
             f"{', '.join(cells)}"
         )
-    found = [[canonical(cell) for cell in one if cell] for one in cells.pop(patient)]
+    found = [[*filter(None, map(patient_key, one))] for one in cells.pop(patient)]
     if not all(found):
         raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
     return found

@@ -16,11 +16,18 @@ from typing import NamedTuple
 from hubbub.errors import DataError
 from hubbub.study import sources
 from hubbub.study.data import Data
-from hubbub.study.drafting.cell_text import folded, is_date, is_limit, is_missing, measured
+from hubbub.study.drafting.cell_text import (
+    folded,
+    is_date,
+    is_limit,
+    is_missing,
+    measured,
+)
 from hubbub.study.drafting.column_draft import is_key
+from hubbub.study.drafting.likely_namesakes import likely_namesakes
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.study import Study
-from hubbub.study.tabular import Column, Outcome, canonical, number_in
+from hubbub.study.tabular import Column, Outcome, canonical, number_in, patient_key
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
@@ -80,15 +87,16 @@ def table_faults(table: RawTable, data: Data) -> list[Fault]:
 
 
 def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
-    """Records of nobody, and how many records of a patient a run leaves out."""
+    """Records of nobody, patients who look alike, and what a run leaves out of a patient's."""
     if not data.patient or not table.named or not table.rows:
         return
     if data.patient not in table.header:
         yield from _absent(table, data.patient)
         return
     gap = Flaw("gap", "the cell is empty, so nobody's record it is", "fill it in, or remove it")
-    yield from _rows(table, data.patient, lambda cell: None if cell else gap)
-    counts = Counter(map(canonical, table.column(data.patient)))
+    yield from _rows(table, data.patient, lambda cell: None if patient_key(cell) else gap)
+    counts = Counter(map(patient_key, table.column(data.patient)))
+    yield from likely_namesakes(table, data.patient)
     if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
         yield _odd(
             table,

@@ -18,7 +18,7 @@ from hubbub.study.drafting.cell_text import measured
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.drafting.target_draft import is_absent
-from hubbub.study.tabular import canonical
+from hubbub.study.tabular import patient_key
 
 
 def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:
@@ -78,8 +78,8 @@ def _numbers(made: Draft, table: RawTable) -> list[str]:
     if not made.patient:
         return ["1"] * len(table.rows)
     known: dict[str, str] = {}
-    cells = [canonical(cell) for cell in table.column(made.patient)]
-    return [known.setdefault(cell, str(1 + len(known))) if cell else "" for cell in cells]
+    keys = map(patient_key, table.column(made.patient))
+    return [known.setdefault(key, str(1 + len(known))) if key else "" for key in keys]
 
 
 def _cell(cell: str, decimal: str) -> str:

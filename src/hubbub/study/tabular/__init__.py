@@ -10,6 +10,7 @@ from hubbub.study.tabular.outcome import (
     Outcome,
     refuse_other_targets,
 )
+from hubbub.study.tabular.patient_keys import patient_key, patient_numbers
 from hubbub.study.tabular.records import MOST_PER_PATIENT, Records, UnitRows, unit_rows
 from hubbub.study.tabular.table import (
     CodedCells,

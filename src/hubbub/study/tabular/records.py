@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
+from hubbub.study.tabular.patient_keys import patient_numbers
 
 MOST_PER_PATIENT = 1000  # as many as the accountant knows (P20)
 
@@ -33,11 +34,13 @@ class Records:
         targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
             several classes, float64 for amounts and counts in their own unit; or float64 of shape
             (n, 2) for times from 0, each with 1 if it ends with the event, else 0.
-        patients: shape (n,), whole numbers or texts: rows with the same one are one protected unit
-            (`data.patient`); kept as numbers from 0. None: each row is a unit.
+        patients: shape (n,), whole numbers or texts: rows with the same one, as `patient_key` reads
+            it, are one protected unit (`data.patient`); kept as numbers from 0. None: each row is a
+            unit.
 
     Raises:
-        DataError: shapes, lengths or types differ from these, or a value is not finite.
+        DataError: shapes, lengths or types differ from these, a value is not finite, or a patient's
+            text is empty.
 
     >>> records = Records(
     ...     inputs=np.zeros((3, 2), dtype=np.float32), targets=np.array([0, 1, 2], dtype=np.int64)
@@ -63,7 +66,7 @@ class Records:
         self._check_values()
         if self.patients is not None:
             self._check_patients(self.patients)
-            object.__setattr__(self, "patients", numbered(self.patients))
+            object.__setattr__(self, "patients", _numbered(self.patients))
 
     def __len__(self) -> int:
         """How many records there are: itself private to the silo."""
@@ -245,7 +248,9 @@ def first_rows(units: NDArray[np.intp], most: int) -> NDArray[np.bool_]:
     return np.asarray(turn < most)
 
 
-def numbered(names: NDArray[Any]) -> NDArray[np.intp]:
-    """(n,): the number of each name among those that occur, from 0."""
-    _, numbers = np.unique(names, return_inverse=True)
+def _numbered(patients: NDArray[Any]) -> NDArray[np.intp]:
+    """(n,): the number of each patient among those that occur, from 0."""
+    if patients.dtype.kind == "U":
+        return patient_numbers(patients.tolist())
+    _, numbers = np.unique(patients, return_inverse=True)
     return numbers.reshape(-1).astype(np.intp)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hubbub.errors import DataError, StudyError
 from hubbub.study.tabular.cells import at_row
 from hubbub.study.tabular.column import Column, canonical, column_features, plain_feature
 from hubbub.study.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
+from hubbub.study.tabular.patient_keys import patient_numbers
 from hubbub.study.tabular.records import Records, UnitRows, unit_rows
 
 TWO_CLASSES = ("0", "1")
@@ -76,25 +78,13 @@ def encode_table(
     if not patient:
         return Records(inputs=inputs, targets=targets)
     _check_present([patient], cells, origin)
-    patients = patients_of(cells[patient], f"{origin}, column {patient!r}")
+    patients = _patients(cells[patient], patient, origin)
     return Records(inputs=inputs, targets=targets, patients=patients)
 
 
-def patients_of(texts: Sequence[str], where: str) -> NDArray[np.intp]:
-    """Whose each record is, (n,), as numbers from 0: one spelling for one patient.
-
-    Raises:
-        DataError: a cell is empty.
-    """
-    blank = next((row for row, text in enumerate(texts) if not text), None)
-    if blank is not None:
-        raise DataError(
-            f"expected a patient {at_row(where, blank)}, found an empty cell; fill it in or "
-            "remove the record"
-        )
-    known: dict[str, int] = {}
-    numbers = [known.setdefault(canonical(text), len(known)) for text in texts]
-    return np.array(numbers, dtype=np.intp)
+def _patients(texts: Sequence[str], column: str, origin: str) -> NDArray[np.intp]:
+    """Whose each record is, (n,), as numbers from 0; DataError if a cell names nobody."""
+    return patient_numbers(texts, partial(at_row, f"{origin}, column {column!r}"))
 
 
 def encode_inputs(
@@ -240,8 +230,7 @@ def coded_cells(
         coded[column.name] = _codes(column, cells[column.name], where)
     units = None
     if patient:
-        whose = patients_of(cells[patient], f"{origin}, column {patient!r}")
-        units = unit_rows(whose, most)
+        units = unit_rows(_patients(cells[patient], patient, origin), most)
     return CodedCells(coded, units)
 
 
