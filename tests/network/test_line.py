@@ -290,7 +290,6 @@ def test_a_line_that_is_held_up_goes_on(here: Relayed) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such thing")
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 @pytest.mark.parametrize("scheme", ["tls", "wss"])
 def test_the_system_ends_a_connection_whose_other_end_is_gone(tmp_path: Path, scheme: str) -> None:
     """Sooner than pings would find out; `benchmarks.network slow` has lines that go dark."""
@@ -490,7 +489,6 @@ def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed
 # WebSocket -------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 def test_a_websocket_through_a_proxy_carries_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,7 +513,6 @@ def test_a_websocket_through_a_proxy_carries_the_same(
 
 
 @pytest.mark.skipif(shutil.which("tinyproxy") is None, reason="needs the program tinyproxy")
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -544,7 +541,6 @@ def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
         assert f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1" in said.read_text()
 
 
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 def test_a_websockets_certificate_is_looked_at_too(tmp_path: Path) -> None:
     with relayed(tmp_path, "wss") as web:
         party = web.party("ann", relay=replace(web.relay, pin=bytes(32)))

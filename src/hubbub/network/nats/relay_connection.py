@@ -24,7 +24,7 @@ from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.network.nats.message_delivery import BEAT_SECONDS, Message, MessageDelivery
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
-from hubbub.network.nats.transports import proxied, watch, without_web
+from hubbub.network.nats.transports import watch, web_socket, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
@@ -193,7 +193,7 @@ class RelayConnection:
             lost.set()
 
         if url.startswith("wss:"):
-            client._transport = await proxied(url)  # noqa: SLF001 (there is no option for it)
+            client._transport = await web_socket(url, self._context)  # noqa: SLF001 (there is no option for it)
         try:
             await asyncio.wait_for(
                 client.connect(
